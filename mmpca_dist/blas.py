@@ -1,0 +1,41 @@
+"""One BLAS thread at a time: as many tasks as cores beat many threads a task, and the bits stay the same."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import ThreadpoolController
+
+_lock = threading.Lock()
+_holders = 0
+_limiter = None
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread while any thread of this process is inside.
+
+    The limit is the process's, not the thread's: whoever leaves first must not lift it for the others.
+    """
+    global _holders, _limiter
+    with _lock:
+        _holders += 1
+        if _holders == 1:
+            _limiter = _controller().limit(limits=1, user_api="blas")
+            _limiter.__enter__()
+    try:
+        yield
+    finally:
+        with _lock:
+            _holders -= 1
+            if _holders == 0:
+                _limiter.__exit__(None, None, None)
+                _limiter = None

@@ -1,0 +1,149 @@
+"""What every data set offers: rows and labels by row number, a chunk grid, a fingerprint."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+
+UNIT_BYTES = 64 << 20
+"""Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call
+overhead (an object-store request, a task), larger ones memory; 64 MiB reads at full speed."""
+
+MAX_UNITS_PER_SPAN = 16
+MIN_SPANS = 32
+"""A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Consecutive reading units that one task works through.
+
+    ``edges`` are the row numbers where its units begin, and the row where the last one ends.
+    """
+
+    index: int
+    edges: tuple[int, ...]
+
+    @property
+    def start(self) -> int:
+        return self.edges[0]
+
+    @property
+    def stop(self) -> int:
+        return self.edges[-1]
+
+    @property
+    def units(self) -> list[tuple[int, int]]:
+        return list(zip(self.edges[:-1], self.edges[1:], strict=True))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with the data, found by a task.
+
+    It comes back as a value, because an exception on a worker would be logged as a crash with a traceback.
+    """
+
+    row: int
+    message: str
+
+
+class Dataset(ABC):
+    """Labelled rows that are read piece by piece.
+
+    Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
+    """
+
+    uri: str
+    n_rows: int
+    n_features: int
+    dtype: np.dtype
+    feature_names: list[str] | None = None
+    image_shape: tuple[int, int] | None = None
+    in_memory = False
+
+    @property
+    @abstractmethod
+    def chunk_edges(self) -> NDArray[np.int64]:
+        """Row numbers where chunks begin, and ``n_rows`` at the end; strictly increasing."""
+
+    @abstractmethod
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        """Return rows ``start`` to ``stop`` as a C-ordered ``(stop - start, n_features)`` array.
+
+        ``out``, of that shape and of ``dtype``, may be filled and returned.
+        """
+
+    @abstractmethod
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Identify the input without reading its rows: metadata, object names, sizes, etags or times."""
+
+    def describe_rows(self, start: int, stop: int) -> str:
+        """Say where these rows are, in the words of the store."""
+        return f"rows {start} to {stop - 1} of {self.uri}"
+
+    @property
+    def row_bytes(self) -> int:
+        return self.n_features * self.dtype.itemsize
+
+    @property
+    def n_bytes(self) -> int:
+        return self.n_rows * self.row_bytes
+
+
+def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int) -> None:
+    """Refuse what is not a table of numbers with one label a row."""
+    if len(shape) != 2:
+        raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
+    if dtype.kind not in "fiub":
+        raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
+    if shape[0] != n_labels:
+        raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
+
+
+def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
+    """Return the edges of a regular grid of ``chunk_rows`` rows a chunk."""
+    return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
+
+
+def default_chunk_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` make a unit, for data that has no chunks of its own."""
+    return max(1, UNIT_BYTES // row_bytes)
+
+
+def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
+    """Group consecutive chunks into reading units of up to ``UNIT_BYTES``, at least one chunk each."""
+    limit = default_chunk_rows(row_bytes)
+    kept = [int(edges[0])]
+    while kept[-1] < edges[-1]:
+        within = int(np.searchsorted(edges, kept[-1] + limit, side="right")) - 1
+        following = int(np.searchsorted(edges, kept[-1], side="right"))
+        kept.append(int(edges[max(within, following)]))
+    return np.asarray(kept, dtype=np.int64)
+
+
+def make_spans(dataset: Dataset) -> list[Span]:
+    """Cut a data set into spans, from its chunk grid and fixed constants only (never from the workers)."""
+    if dataset.n_rows == 0:
+        raise InputError(f"{dataset.uri} has no rows.")
+    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes))
+
+
+def spans_of(edges: NDArray[np.int64]) -> list[Span]:
+    """Group reading units, given by their row edges, into spans."""
+    n_units = len(edges) - 1
+    per_span = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
+    starts = range(0, n_units, per_span)
+    return [
+        Span(i, tuple(int(e) for e in edges[s : min(s + per_span, n_units) + 1]))
+        for i, s in enumerate(starts)
+    ]

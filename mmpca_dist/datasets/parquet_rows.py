@@ -1,0 +1,217 @@
+"""Rows in Parquet: one column a feature, or one fixed-size-list column, and a label column."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.errors import InputError, did_you_mean
+
+LABEL_NAMES = ("label", "y")
+TRANSPOSE_ROWS = 256
+"""Columns become rows in blocks of this many, which stay in the cache: five times as fast as at once."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group: the file that holds it, its number there, its first row in the data set, its rows."""
+
+    file: str
+    number: int
+    start: int
+    n_rows: int
+
+
+class ParquetDataset(Dataset):
+    """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name."""
+
+    def __init__(self, uri: str, features: str | None = None, label: str | None = None) -> None:
+        self.uri = uri
+        self._files = _files(uri)
+        schema = _metadata(self._files[0]).schema.to_arrow_schema()
+        self.label = _label_column(schema, label, uri)
+        self._columns, self._is_list = _feature_columns(schema, features, self.label, uri)
+        self.n_features, self.dtype = self._types(schema)
+        if not self._is_list:
+            self.feature_names = list(self._columns)
+        self._groups: list[RowGroup] = []
+        start = 0
+        for file in self._files:
+            metadata = _metadata(file)
+            if metadata.schema.to_arrow_schema().names != schema.names:
+                raise InputError(f"The columns of {file} differ from those of {self._files[0]}.")
+            for number in range(metadata.num_row_groups):
+                n_rows = metadata.row_group(number).num_rows
+                if n_rows:
+                    self._groups.append(RowGroup(file, number, start, n_rows))
+                start += n_rows
+        self.n_rows = start
+
+    def _types(self, schema: pa.Schema) -> tuple[int, np.dtype]:
+        fields = [schema.field(name) for name in self._columns]
+        if self._is_list:
+            return fields[0].type.list_size, _numpy_type(fields[0].type.value_type, fields[0].name, self.uri)
+        return len(fields), np.result_type(*[_numpy_type(f.type, f.name, self.uri) for f in fields])
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return np.asarray([group.start for group in self._groups] + [self.n_rows], dtype=np.int64)
+
+    def _parts(self, start: int, stop: int, columns: list[str]) -> Any:
+        """Yield (table, first row in the data set) of the row groups that hold the rows, cut to them."""
+        at = int(np.searchsorted(self.chunk_edges, start, side="right")) - 1
+        for group in self._groups[at:]:
+            if group.start >= stop:
+                return
+            with pq.ParquetFile(
+                _source(group.file),
+                metadata=_metadata(group.file),
+                page_checksum_verification=True,
+            ) as file:
+                table = file.read_row_group(group.number, columns=columns, use_threads=False)
+            skip = max(start - group.start, 0)
+            yield table.slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        if out is None:
+            out = np.empty((stop - start, self.n_features), self.dtype)
+        for table, first in self._parts(start, stop, list(self._columns)):
+            rows = out[first - start : first - start + len(table)]
+            if self._is_list:
+                _fill_from_list(table.column(0), rows, first, self.uri)
+            else:
+                _fill_from_columns(table, rows, first, self.uri)
+        return out
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        parts = []
+        for table, first in self._parts(start, stop, [self.label]):
+            column = table.column(0)
+            _refuse_nulls(column, self.label, first, self.uri)
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
+        return np.concatenate(parts)
+
+    def describe_rows(self, start: int, stop: int) -> str:
+        at = int(np.searchsorted(self.chunk_edges, start, side="right")) - 1
+        group = self._groups[at]
+        return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
+
+    def fingerprint(self) -> str:
+        objects = [storage.list_objects(file) for file in self._files]
+        return storage.digest("parquet", self.n_rows, list(self._columns), self.label, objects)
+
+
+def _files(uri: str) -> list[str]:
+    fs, path = storage.filesystem(uri)
+    with storage.explained(uri):
+        if not fs.exists(path):
+            raise FileNotFoundError(uri)
+        if not fs.isdir(path):
+            return [uri]
+        names = [name for name, _, _ in storage.list_objects(uri) if name.endswith((".parquet", ".pq"))]
+    if not names:
+        raise InputError(f"The folder {uri} holds no .parquet files.")
+    return [storage.join(uri, name) for name in names]
+
+
+def _source(file: str) -> Any:
+    fs, path = storage.filesystem(file)
+    return path if storage.is_local(file) else fs.open(path, "rb")
+
+
+@functools.lru_cache(maxsize=4096)
+def _metadata(file: str) -> pq.FileMetaData:
+    with storage.explained(file):
+        try:
+            return pq.read_metadata(_source(file))
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
+                "Write or copy it again."
+            ) from error
+
+
+def _label_column(schema: pa.Schema, label: str | None, uri: str) -> str:
+    names = [label] if label else list(LABEL_NAMES)
+    for name in names:
+        if name in schema.names:
+            return name
+    wanted = " or ".join(repr(name) for name in names)
+    raise InputError(
+        f"{uri} has no label column {wanted} (dataset.label).{did_you_mean(names[0], schema.names)}"
+    )
+
+
+def _feature_columns(
+    schema: pa.Schema, features: str | None, label: str, uri: str
+) -> tuple[tuple[str, ...], bool]:
+    """Return the feature columns, and whether they are one fixed-size list."""
+    others = tuple(name for name in schema.names if name != label and not name.startswith("__index_level_"))
+    if features is not None and features not in others:
+        raise InputError(
+            f"{uri} has no feature column {features!r} (dataset.features).{did_you_mean(features, others)}"
+        )
+    names = (features,) if features is not None else others
+    if not names:
+        raise InputError(f"{uri} has no columns beside the label {label!r}.")
+    lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
+    if lists and len(names) > 1:
+        raise InputError(
+            f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features."
+        )
+    return names, bool(lists)
+
+
+def _numpy_type(kind: pa.DataType, name: str, uri: str) -> np.dtype:
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.uint8)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    raise InputError(
+        f"Column {name!r} of {uri} has type {kind}; features must be numbers. Encode it, or leave it out."
+    )
+
+
+def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:
+    if column.null_count:
+        row = first + int(np.argmax(column.is_null().to_numpy()))
+        raise InputError(
+            f"Column {name!r} of {uri} has {column.null_count} missing values (null), the first in row {row}. "
+            "Fill or drop them."
+        )
+
+
+def _fill_from_list(column: pa.ChunkedArray, rows: NDArray, first: int, uri: str) -> None:
+    # A list array is flattened by flatten(), which drops null lists: they are refused before.
+    _refuse_nulls(column, "features", first, uri)
+    at = 0
+    for chunk in column.chunks:
+        values = chunk.flatten()
+        if values.null_count:
+            row = first + at + int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // rows.shape[1]
+            raise InputError(f"A list of {uri} has a missing value (null) in row {row}. Fill or drop it.")
+        rows[at : at + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
+        at += len(chunk)
+
+
+def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+    columns = np.empty((rows.shape[1], len(rows)), rows.dtype)
+    for target, name, column in zip(columns, table.column_names, table.columns, strict=True):
+        _refuse_nulls(column, name, first, uri)
+        at = 0
+        for chunk in column.chunks:
+            target[at : at + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+            at += len(chunk)
+    for start in range(0, len(rows), TRANSPOSE_ROWS):
+        rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T

@@ -1,0 +1,141 @@
+"""Addresses: local paths and fsspec URLs, and the Zarr groups and files behind them.
+
+Credentials come from the environment alone, so that no address, task or record can carry them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import zarr
+from fsspec.core import url_to_fs
+
+from mmpca_dist.errors import InputError, did_you_mean
+
+
+def is_local(uri: str) -> bool:
+    """Tell whether ``uri`` is a path on this machine's file system."""
+    return "://" not in uri and not uri.startswith("file:")
+
+
+def normalize(uri: str | os.PathLike) -> str:
+    """Return a plain path for ``file:`` URLs and expand ``~``; leave other URLs alone."""
+    text = os.fspath(uri)
+    if text.startswith("file:"):
+        text = text.removeprefix("file:")
+        text = "/" + text.lstrip("/") if text.startswith("//") else text
+    if "://" in text:
+        return text.rstrip("/")
+    return str(Path(text).expanduser()) if text else text
+
+
+def join(uri: str, *parts: str) -> str:
+    """Append path components to a path or URL."""
+    return "/".join([uri.rstrip("/"), *parts])
+
+
+@contextmanager
+def explained(uri: str, doing: str = "read") -> Iterator[None]:
+    """Turn the many ways in which an address fails into one sentence."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"Cannot {doing} {uri}: it does not exist.") from error
+    except PermissionError as error:
+        raise InputError(
+            f"Cannot {doing} {uri}: permission denied. Check the access rights, or for object storage the "
+            "credentials in the environment."
+        ) from error
+    except ImportError as error:
+        raise InputError(
+            f"Cannot {doing} {uri}: {error}. For s3: URLs install 'mmpca-dist[s3]'; other protocols need "
+            "their fsspec package (gcsfs, adlfs, ...)."
+        ) from error
+    except ValueError as error:
+        if "rotocol" not in str(error):
+            raise
+        protocol = uri.split("://")[0]
+        raise InputError(
+            f"Cannot {doing} {uri}: unknown protocol {protocol!r}."
+            f"{did_you_mean(protocol, ['s3', 'gs', 'az', 'file', 'memory', 'http', 'https'])}"
+        ) from error
+
+
+def filesystem(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the fsspec file system of ``uri`` and the path within it."""
+    with explained(uri, "reach"):
+        fs, path = url_to_fs(uri)
+    return fs, path
+
+
+def exists(uri: str) -> bool:
+    """Tell whether a file or folder is at ``uri``."""
+    fs, path = filesystem(uri)
+    with explained(uri):
+        return bool(fs.exists(path))
+
+
+def read_json(uri: str) -> Any:
+    """Read a JSON file."""
+    fs, path = filesystem(uri)
+    with explained(uri), fs.open(path, "rb") as file:
+        return json.load(file)
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a whole object; on a local disk by a rename, so that readers never see half of it."""
+    fs, path = filesystem(uri)
+    with explained(uri, "write"):
+        fs.makedirs(fs._parent(path), exist_ok=True)
+        if not is_local(uri):
+            fs.pipe_file(path, data)
+            return
+        partial = Path(f"{path}.{os.getpid()}.partial")
+        partial.write_bytes(data)
+        partial.replace(path)
+
+
+def write_json(uri: str, value: Any) -> None:
+    """Write a JSON file, whole."""
+    write_bytes(uri, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+
+
+def open_group(uri: str, mode: str = "r") -> zarr.Group:
+    """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group."""
+    with explained(uri, "read" if mode == "r" else "write"):
+        if is_local(uri) and mode != "r":
+            Path(uri).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return zarr.open_group(uri, mode=mode)  # type: ignore[arg-type]
+        except zarr.errors.GroupNotFoundError as error:
+            raise InputError(f"Cannot read {uri}: there is no Zarr group at this address.") from error
+
+
+def list_objects(uri: str) -> list[tuple[str, int, str]]:
+    """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
+    fs, path = filesystem(uri)
+    with explained(uri):
+        found = fs.find(path, detail=True)
+    root = path.rstrip("/") + "/"
+    return sorted(
+        (
+            name.removeprefix(root),
+            int(info.get("size") or 0),
+            str(info.get("ETag") or info.get("etag") or info.get("md5Hash") or info.get("mtime")
+                or info.get("LastModified") or info.get("created") or ""),
+        )
+        for name, info in found.items()
+    )  # fmt: skip
+
+
+def digest(*parts: Any) -> str:
+    """Return a short hash of JSON-like values."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

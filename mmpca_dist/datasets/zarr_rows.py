@@ -1,0 +1,135 @@
+"""Rows in a Zarr group: one array ``(n, d)`` and one label array ``(n,)``."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.core.buffer.cpu import NDBuffer
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.zarr_direct import PlainChunks
+from mmpca_dist.errors import InputError, did_you_mean
+
+log = logging.getLogger(__name__)
+
+
+class ZarrDataset(Dataset):
+    """Rows and labels of a Zarr group, version 3 or 2, at a path or fsspec URL."""
+
+    def __init__(
+        self, uri: str, features: str = "X", label: str = "y", missing_chunks: str = "refuse"
+    ) -> None:
+        self.uri, self.features, self.label = uri, features, label
+        self.missing_chunks = missing_chunks
+        group = storage.open_group(uri)
+        rows = _array(group, features, uri, "dataset.features")
+        labels = _array(group, label, uri, "dataset.label")
+        if labels.ndim != 1:
+            raise InputError(f"{label!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
+        check_table(f"{uri} ({features!r} with {label!r})", rows.shape, rows.dtype, len(labels))
+        self.n_rows, self.n_features = rows.shape
+        self.dtype = rows.dtype
+        self.missing_label_rows = 0
+        self.label_fill: Any = None
+        self._chunk_rows = int((rows.shards or rows.chunks)[0])
+        self._label_chunk_rows = int((labels.shards or labels.chunks)[0])
+        self._attributes(group)
+        self._refuse_missing(rows, labels)
+
+    def _attributes(self, group: zarr.Group) -> None:
+        names = group.attrs.get("feature_names")
+        if isinstance(names, list) and len(names) == self.n_features:
+            self.feature_names = [str(name) for name in names]
+        shape = group.attrs.get("image_shape")
+        if isinstance(shape, list | tuple) and len(shape) == 2 and int(np.prod(shape)) == self.n_features:
+            self.image_shape = (int(shape[0]), int(shape[1]))
+
+    def _refuse_missing(self, rows: zarr.Array, labels: zarr.Array) -> None:
+        """Zarr reads a missing chunk as fill values without a word; data may be missing only knowingly."""
+        missing = _missing_chunks(self.uri, self.features, rows)
+        if missing and self.missing_chunks == "refuse":
+            first = missing[0]
+            start = first[0] * self._chunk_rows
+            stop = min(start + self._chunk_rows, self.n_rows)
+            raise InputError(
+                f"{self.uri} lacks {len(missing)} of the chunks of {self.features!r}, the first one {first}: rows "
+                f"{start} to {stop - 1}. Restore it, or set dataset.missing_chunks: fill to take its "
+                f"rows as {rows.fill_value}."
+            )
+        missing = _missing_chunks(self.uri, self.label, labels)
+        for (index,) in missing:
+            start = index * self._label_chunk_rows
+            self.missing_label_rows += min(self._label_chunk_rows, self.n_rows - start)
+        if missing:
+            self.label_fill = normalize_labels(np.asarray([labels.fill_value]), self.label)[0]
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return chunk_edges(self.n_rows, self._chunk_rows)
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        rows, plain = _open_rows(self.uri, self.features)
+        if out is None:
+            out = np.empty((stop - start, self.n_features), self.dtype)
+        if plain is None or not plain.read(start, stop, out):
+            selection = (slice(start, stop), slice(None))
+            rows.get_basic_selection(selection, out=NDBuffer(out))  # type: ignore[arg-type]
+        return out
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return normalize_labels(
+            np.asarray(_open_labels(self.uri, self.label)[start:stop]), f"{self.uri}/{self.label}"
+        )
+
+    def describe_rows(self, start: int, stop: int) -> str:
+        return f"chunk {start // self._chunk_rows} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
+
+    def fingerprint(self) -> str:
+        objects = [storage.list_objects(storage.join(self.uri, name)) for name in (self.features, self.label)]
+        return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
+
+
+def _array(group: zarr.Group, name: str, uri: str, setting: str) -> zarr.Array:
+    try:
+        found = group[name]
+    except KeyError:
+        found = None
+    if isinstance(found, zarr.Array):
+        return found
+    names = sorted(group.array_keys())
+    raise InputError(
+        f"{uri} has no array {name!r} ({setting}); it holds {', '.join(names) or 'no arrays'}."
+        f"{did_you_mean(name, names)}"
+    )
+
+
+def _missing_chunks(uri: str, name: str, array: zarr.Array) -> list[tuple[int, ...]]:
+    """Return the grid positions of the chunks (or shards) of ``array`` that are not stored."""
+    present = {entry[0] for entry in storage.list_objects(storage.join(uri, name))}
+    stored = array.shards or array.chunks
+    grid = [-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True)]
+    return [
+        index for index in np.ndindex(*grid) if array.metadata.encode_chunk_key(index) not in present
+    ]
+
+
+# Opened arrays are kept per process, by address: a task would otherwise read the metadata again, and the data
+# set that is sent to workers holds no open files.
+@functools.lru_cache(maxsize=16)
+def _open_rows(uri: str, name: str) -> tuple[zarr.Array, PlainChunks | None]:
+    array = _array(storage.open_group(uri), name, uri, "dataset.features")
+    local = storage.is_local(uri)
+    return array, PlainChunks.of(array, Path(uri) / name) if local else None
+
+
+@functools.lru_cache(maxsize=16)
+def _open_labels(uri: str, name: str) -> zarr.Array:
+    return _array(storage.open_group(uri), name, uri, "dataset.label")

@@ -1,0 +1,32 @@
+"""Errors a user can act on: each names what was found, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MmpcaError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InputError(MmpcaError, ValueError):
+    """The data set, or an argument that describes it, cannot be used as it is."""
+
+
+class ConfigError(MmpcaError, ValueError):
+    """A run's configuration is not valid."""
+
+
+class PlanError(MmpcaError, MemoryError):
+    """The plan needs more memory or disk than it is allowed."""
+
+
+class OutputError(MmpcaError, FileExistsError):
+    """The output holds something that must not be overwritten."""
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
+    close = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""

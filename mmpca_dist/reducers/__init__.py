@@ -1,0 +1,6 @@
+"""scikit-learn estimators built from statistics, scatters and solvers."""
+
+from mmpca_dist.reducers.margin import MarginPCA
+from mmpca_dist.reducers.supervised import LOL, FisherDiscriminant, SupervisedPCA
+
+__all__ = ["LOL", "FisherDiscriminant", "MarginPCA", "SupervisedPCA"]

@@ -1,0 +1,243 @@
+"""What all reducers share: scikit-learn's estimator contract over statistics from one pass."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import Dataset, make_spans
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.errors import InputError
+from mmpca_dist.reducers.methods import Solution
+from mmpca_dist.scatters import PAIRINGS
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.gather import gather_statistics, moments_of
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.reduction import Scheduler, Threads
+from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.working import Statistics, tall_statistics
+
+
+class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the reducers that class moments (and medians) determine.
+
+    A subclass stores its parameters, says in ``_needs_medians`` whether it wants medians, and solves.
+    """
+
+    n_components: int | None
+    standardize: bool
+    center: bool
+    precision: str
+    pairing: str = "one-vs-rest"
+    _needs_medians = False
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        raise TypeError(f"{type(self).__name__} must define _solve")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array, data frame or Dask array or data frame of shape (n_samples, n_features)
+        y : array-like or Dask array of shape (n_samples,)
+            Labels of at least two classes: integers or strings.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For rows that are not finite, fewer than two classes, or more components than there are.
+        """
+        self._check_parameters()
+        if dask.is_dask_collection(X):
+            statistics = self._statistics(*dask_rows(self._check_dask(X, reset=True), y))
+        else:
+            statistics = self._statistics(self._check_rows(X, y, reset=True), Threads())
+        return self._fit_statistics(statistics)
+
+    @available_if(lambda self: not self._needs_medians)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``, in memory
+        classes : array-like, optional
+            All classes that will ever come; otherwise they grow as they come.
+
+        Notes
+        -----
+        ``m-pca1b`` has no ``partial_fit``: medians do not merge.
+        """
+        self._check_parameters()
+        first = not hasattr(self, "moments_")
+        dataset = self._check_rows(X, y, reset=first)
+        fresh = moments_of(dataset, precision=self.precision, classes=classes)
+        self.moments_ = fresh if first else _merged(self.moments_, fresh)
+        if np.count_nonzero(self.moments_.counts) < 2:
+            self.classes_ = self.moments_.classes
+            return self
+        statistics = tall_statistics(
+            self.moments_, None, precision=self.precision, standardize=self.standardize
+        )
+        return self._fit_statistics(statistics, at_most=True)
+
+    @classmethod
+    def _from_moments(cls, moments: ClassMoments, medians: NDArray | None, **parameters: Any) -> Self:
+        reducer = cls(**parameters)
+        reducer._check_parameters()
+        statistics = tall_statistics(
+            moments, medians, precision=reducer.precision, standardize=reducer.standardize
+        )
+        reducer.n_features_in_ = statistics.n_features
+        return reducer._fit_statistics(statistics)
+
+    def _fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
+        wanted = self.n_components
+        solution = self._solve(statistics, wanted)
+        found = len(solution.eigenvalues)
+        if found == 0 or (wanted is not None and found < wanted and not at_most):
+            raise InputError(
+                f"n_components={wanted} is more than the {found} components that {type(self).__name__} finds in "
+                f"{statistics.moments.n_rows} rows of {statistics.n_features} features: its limit is "
+                f"{solution.limit}, less what is zero up to rounding ({self.precision} precision)."
+            )
+        self.classes_ = statistics.moments.classes
+        self.components_ = solution.components
+        self.eigenvalues_ = solution.eigenvalues
+        self.residuals_ = solution.residuals
+        self.imprecise_ = solution.imprecise
+        self.total_ = solution.total
+        self.mean_ = statistics.mean
+        self.scale_ = statistics.scale
+        self.limit_ = solution.limit
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
+
+        With ``standardize=True`` rows are standardised first, which centres them.
+
+        Parameters
+        ----------
+        X : array, data frame, or Dask array or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            Lazy for Dask input; float32 for float32 rows, else float64.
+        """
+        check_is_fitted(self, "components_")
+        if dask.is_dask_collection(X):
+            X = self._check_dask(X, reset=False)
+            X = X.rechunk({1: -1})
+            dtype = _output_type(X.dtype)
+            chunks = (X.chunks[0], (len(self.components_),))
+            meta = np.empty((0, len(self.components_)), dtype)
+            return X.map_blocks(self._project, dtype=dtype, chunks=chunks, meta=meta)
+        return self._project(validate_data(self, X, reset=False, dtype="numeric"))
+
+    def _project(self, X: NDArray) -> NDArray:
+        dtype = _output_type(X.dtype)
+        matrix, shift = self.projection(dtype)
+        projected = np.asarray(X, dtype=dtype) @ matrix
+        return projected if shift is None else np.asarray(projected - shift, dtype=dtype)
+
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+        """Return matrix A (n_features, K) and shift b (K,) or None, such that x becomes A^T x - b."""
+        loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
+        shift = None if self.scale_ is None and not self.center else loadings @ self.mean_
+        return loadings.T.astype(dtype), None if shift is None else shift.astype(dtype)
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
+
+        Parameters
+        ----------
+        Z : array of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        loadings, shift = self.projection()
+        offset = self.mean_ @ loadings - (0 if shift is None else shift)
+        back = np.linalg.pinv(self.components_).T
+        if self.scale_ is not None:
+            back = back * self.scale_
+        Z = Z if dask.is_dask_collection(Z) else np.asarray(Z)
+        return (Z - offset) @ back + self.mean_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        spans = make_spans(dataset)
+        census = take_census(dataset, spans, scheduler)
+        sets = median_sets(len(census.classes), self.pairing) if self._needs_medians else None
+        return gather_statistics(
+            dataset, census, spans,
+            scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
+        )  # fmt: skip
+
+    def _check_parameters(self) -> None:
+        k = self.n_components
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
+            raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
+        for name, allowed in (("precision", ("single", "double")), ("pairing", PAIRINGS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
+
+    def _check_rows(self, X: Any, y: Any, reset: bool) -> ArrayDataset:
+        X, y = validate_data(self, X, y, reset=reset, dtype="numeric", ensure_min_samples=2)
+        check_classification_targets(y)
+        return ArrayDataset(X, normalize_labels(y, "y"), "X")
+
+    def _check_dask(self, X: Any, reset: bool) -> Any:
+        if hasattr(X, "to_dask_array"):
+            names = np.asarray([str(name) for name in X.columns], dtype=object)
+            if reset:
+                self.feature_names_in_ = names
+            X = X.to_dask_array()
+        if X.ndim != 2:
+            raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+            )
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _output_type(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def _merged(stored: ClassMoments, fresh: ClassMoments) -> ClassMoments:
+    if stored.classes.dtype.kind != fresh.classes.dtype.kind:
+        raise InputError(f"Labels were {stored.classes.dtype} and are now {fresh.classes.dtype}.")
+    classes = np.union1d(stored.classes, fresh.classes)
+    return stored.with_classes(classes).merge(fresh.with_classes(classes))

@@ -1,0 +1,114 @@
+"""``MarginPCA``: PCA of the differences between classes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.reducers.base import MomentReducer
+from mmpca_dist.reducers.methods import Solution, solve_margin
+from mmpca_dist.scatters import SCATTERS
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working import Statistics
+
+
+class MarginPCA(MomentReducer):
+    """Leading eigenvectors of the scatter of margin rows: differences that lead from one class to the others.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of components K; by default all whose eigenvalue is not zero.
+    variant : {"m-pca0", "m-pca1a", "m-pca1b", "pca"}
+        Which differences: all pairs of rows of different classes (exact, at the price of PCA); rows minus the mean
+        of the other classes; rows minus their coordinate-wise median; or plain PCA.
+    pairing : {"one-vs-rest", "one-vs-one"}
+        Whether a class faces all others together or one after the other. No matter for ``m-pca0`` and ``pca``, or
+        with two classes.
+    standardize : bool
+        Divide columns by their standard deviation first; constant columns are left alone.
+    center : bool
+        Subtract the mean in ``transform``. The paper does not.
+    precision : {"single", "double"}
+        Of the products of rows; their sums are double either way.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        Orthonormal; the loading of largest magnitude is positive.
+    eigenvalues_ : array of shape (K,)
+        Of the mean outer product of the difference rows, decreasing.
+    residuals_ : array of shape (K,)
+        Norm of S v - l v.
+    imprecise_ : bool array of shape (K,)
+        Components within a hundredfold of the rounding floor.
+    mean_ : array of shape (n_features,)
+    classes_ : array of shape (C,)
+    n_features_in_ : int
+
+    References
+    ----------
+    Luo & Durrant 2017, "Maximum Margin Principal Components", section 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MarginPCA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> MarginPCA(n_components=2, variant="m-pca1a").fit(X, y).transform(X).shape
+    (150, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        variant: str = "m-pca0",
+        *,
+        pairing: str = "one-vs-rest",
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+    ) -> None:
+        self.n_components = n_components
+        self.variant = variant
+        self.pairing = pairing
+        self.standardize = standardize
+        self.center = center
+        self.precision = precision
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: ClassMoments,
+        variant: str = "m-pca0",
+        n_components: int | None = None,
+        *,
+        medians: NDArray | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Return the reducer that follows from stored class moments, with no look at the rows.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+        medians : array of shape (C, d), optional
+            For ``m-pca1b``: the medians of the rows not of each class.
+        """
+        return cls._from_moments(moments, medians, n_components=n_components, variant=variant, **parameters)
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        return solve_margin(statistics, n_components, variant=self.variant, pairing=self.pairing)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.variant not in SCATTERS:
+            raise InputError(
+                f"Unknown variant {self.variant!r}; there are {', '.join(SCATTERS)}."
+                f"{did_you_mean(str(self.variant), SCATTERS)}"
+            )
+
+    @property
+    def _needs_medians(self) -> bool:  # type: ignore[override]
+        return self.variant == "m-pca1b"

@@ -1,0 +1,223 @@
+"""From statistics to components: one function a method, and the registry the runs choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.scatters import SCATTERS, margin_scatter
+from mmpca_dist.solvers.dense import (
+    Eigenpairs,
+    fix_signs,
+    leading_eigenpairs,
+    leading_generalized,
+    leading_low_rank,
+)
+from mmpca_dist.statistics.working import Statistics
+
+DEFAULT_SHRINKAGE = 1e-3
+IMPRECISE = 1e-2
+"""Components whose relative rounding error exceeds this are marked."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Components of one method, the strongest first.
+
+    Attributes
+    ----------
+    components : array of shape (K, d)
+    eigenvalues, residuals, relative_errors : arrays of shape (K,)
+        As in ``Eigenpairs``.
+    total : float
+        Sum of all eigenvalues.
+    limit : str
+        What bounds the number of components, in words.
+    """
+
+    components: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    relative_errors: NDArray[np.float64]
+    total: float
+    limit: str
+
+    @property
+    def imprecise(self) -> NDArray[np.bool_]:
+        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
+        return self.relative_errors > IMPRECISE
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by its public name."""
+
+    name: str
+    title: str
+    solve: Callable[..., Solution]
+    needs_medians: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _solution(statistics: Statistics, pairs: Eigenpairs, limit: str) -> Solution:
+    components = fix_signs(statistics.loadings(pairs.vectors))
+    return Solution(components, pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit)
+
+
+def solve_margin(
+    statistics: Statistics, n_components: int | None, *, variant: str, pairing: str = "one-vs-rest"
+) -> Solution:
+    """Leading eigenvectors of a margin scatter.
+
+    Source: Luo & Durrant 2017, section 3.
+    """
+    scatter = margin_scatter(variant, statistics.moments, statistics.medians, pairing)
+    wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
+    S = scatter.dense(statistics.moments)
+    bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
+    limit = f"the rank of its scatter, at most {bound} = {min(statistics.n_features, scatter.max_rank)}"
+    return _solution(statistics, leading_eigenpairs(S, wanted, statistics.epsilon), limit)
+
+
+def solve_fisher(
+    statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE
+) -> Solution:
+    """Fisher's discriminant directions: B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I.
+
+    Source: STAT 841, Fisher discriminant analysis.
+    """
+    moments, n = statistics.moments, statistics.moments.n_rows
+    present = np.flatnonzero(moments.counts)
+    _at_least_two(present)
+    within = moments.scatter(np.ones(len(moments.counts))) / n
+    ridge = shrinkage * np.trace(within) / statistics.n_features
+    if not np.trace(within) > 0:
+        raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
+    within = (1 - shrinkage) * within
+    within[np.diag_indices_from(within)] += ridge
+    between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
+    most = min(len(present) - 1, moments.n_features)
+    wanted = most if n_components is None else min(n_components, most)
+    pairs = leading_generalized(between, within, wanted, statistics.epsilon)
+    return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
+
+
+def solve_hsic(
+    statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta"
+) -> Solution:
+    """Supervised PCA: leading eigenvectors of A^T K A, rows A_c = n_c (m_c - m), K a kernel on the classes.
+
+    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion.
+    """
+    moments = statistics.moments
+    present = np.flatnonzero(moments.counts)
+    _at_least_two(present)
+    A = moments.deviations * moments.counts[:, None]
+    A = _kernel_root(kernel, moments.classes) @ A
+    most = min(len(present) - 1, moments.n_features)
+    wanted = most if n_components is None else min(n_components, most)
+    pairs = leading_low_rank(A, wanted, statistics.epsilon)
+    return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
+
+
+def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]:
+    """Return R with R^T R = K."""
+    if isinstance(kernel, str) and kernel == "delta":
+        return np.eye(len(classes))
+    if isinstance(kernel, str) and kernel == "linear":
+        if classes.dtype.kind not in "iufb":
+            raise InputError("kernel='linear' needs classes that are numbers.")
+        return classes.astype(np.float64)[None]
+    if isinstance(kernel, str):
+        raise InputError(
+            f"Unknown kernel {kernel!r}; give 'delta', 'linear' or a matrix.{did_you_mean(kernel, ['delta', 'linear'])}"
+        )
+    K = np.asarray(kernel, dtype=np.float64)
+    if K.shape != (len(classes), len(classes)) or not np.allclose(K, K.T):
+        raise InputError(f"kernel has shape {K.shape}; it must be symmetric, {len(classes)} x {len(classes)}.")
+    values, vectors = scipy.linalg.eigh(K)
+    if values[0] < -1e-10 * max(abs(values[-1]), 1e-300):
+        raise InputError(f"kernel is not positive semidefinite: its smallest eigenvalue is {values[0]:.3g}.")
+    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+
+
+def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
+    """Mean differences to the largest class, then leading eigenvectors of the scatter within the classes.
+
+    Orthonormalised in that order; ``eigenvalues`` are the within-class variances along the components.
+
+    Source: Vogelstein et al. 2021, "Supervised dimensionality reduction for big data".
+    """
+    moments = statistics.moments
+    present = np.flatnonzero(moments.counts)
+    _at_least_two(present)
+    by_size = present[np.argsort(-moments.counts[present], kind="stable")]
+    differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
+    within = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    most = min(moments.n_features, moments.n_rows - 1)
+    wanted = most if n_components is None else min(n_components, most)
+    pairs = leading_eigenpairs(within, wanted, statistics.epsilon)
+    basis = _orthonormalized(
+        np.concatenate([differences, pairs.vectors.T]), moments.deviations, wanted, statistics.epsilon
+    )
+    with np.errstate(divide="ignore"):
+        variances = np.einsum("ij,ij->i", basis @ within, basis)
+        errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
+    errors[: len(differences)] = 0  # directions between means are known far better than small variances
+    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {min(statistics.n_features, most)}"
+    found = Eigenpairs(basis.T, variances, np.zeros(len(basis)), errors, pairs.total)
+    return _solution(statistics, found, limit)
+
+
+def _orthonormalized(
+    rows: NDArray[np.float64], deviations: NDArray[np.float64], wanted: int, epsilon: float
+) -> NDArray[np.float64]:
+    """Orthonormalise rows in order (Gram-Schmidt, twice), leaving out those that add no direction."""
+    basis = np.empty((0, rows.shape[1]))
+    for row in rows:
+        length = np.linalg.norm(row)
+        for _ in range(2):
+            row = row - (row @ basis.T) @ basis
+        rest = np.linalg.norm(row)
+        if len(basis) < wanted and length > 0 and rest > 10 * epsilon * length:
+            basis = np.concatenate([basis, row[None] / rest])
+    return basis
+
+
+def _at_least_two(present: NDArray) -> None:
+    if len(present) < 2:
+        raise InputError(f"There is only {len(present)} class with rows: there must be at least two.")
+
+
+_TITLES = {"pca": "PCA", "m-pca0": "M-PCA0", "m-pca1a": "M-PCA1a", "m-pca1b": "M-PCA1b"}
+
+METHODS: dict[str, Method] = {
+    **{
+        name: Method(name, _TITLES[name], solve_margin, name == "m-pca1b", {"variant": name})
+        for name in SCATTERS
+    },
+    "fisher": Method("fisher", "Fisher discriminant", solve_fisher),
+    "hsic": Method("hsic", "Supervised PCA (HSIC)", solve_hsic),
+    "lol": Method("lol", "LOL", solve_lol),
+}
+
+
+def method_named(name: str) -> Method:
+    """Return the method of this name.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown name.
+    """
+    if name not in METHODS:
+        raise ConfigError(
+            f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
+        )
+    return METHODS[name]

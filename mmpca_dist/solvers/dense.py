@@ -1,0 +1,104 @@
+"""Leading eigenvectors of matrices that fit, with LAPACK, on one BLAS thread so that the bits do not vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """Leading eigenpairs, largest first.
+
+    Attributes
+    ----------
+    vectors : array of shape (d, K)
+    values : array of shape (K,)
+    residuals : array of shape (K,)
+        ||S v - l v||: each value has an eigenvalue of S within its residual.
+    relative_errors : array of shape (K,)
+        Rounding error of the pass over the eigenvalue: eps * trace / l. At 1 nothing of a component is known.
+    total : float
+        Sum of all eigenvalues.
+    """
+
+    vectors: NDArray[np.float64]
+    values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    relative_errors: NDArray[np.float64]
+    total: float
+
+
+def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
+    """Return the leading eigenpairs of a symmetric positive semidefinite matrix that stand above the rounding floor.
+
+    Parameters
+    ----------
+    S : array of shape (d, d)
+    n_components : int
+        How many are wanted; fewer come back where the others are rounding errors.
+    epsilon : float
+        Relative rounding error of the entries of ``S``.
+    """
+    d = len(S)
+    n_components = min(n_components, d)
+    with single_blas_thread():
+        values, vectors = scipy.linalg.eigh(
+            S, subset_by_index=(d - n_components, d - 1), driver="evr", check_finite=False
+        )
+        values, vectors = values[::-1], vectors[:, ::-1]
+        total = float(np.trace(S))
+        above = values > epsilon * total
+        values, vectors = values[above], np.ascontiguousarray(vectors[:, above])
+        residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
+    return Eigenpairs(vectors, values, residuals, epsilon * total / values, total)
+
+
+def leading_low_rank(A: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
+    """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d)."""
+    with single_blas_thread():
+        _, singular, rows = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+        total = float(np.sum(singular**2))
+        keep = singular > epsilon * np.sqrt(total) * np.sqrt(len(A))
+        keep[n_components:] = False
+        vectors, values = np.ascontiguousarray(rows[keep].T), singular[keep] ** 2
+        residuals = np.linalg.norm(A.T @ (A @ vectors) - vectors * values, axis=0)
+    return Eigenpairs(vectors, values, residuals, epsilon * np.sqrt(total / values), total)
+
+
+def leading_generalized(
+    A: NDArray[np.float64], W: NDArray[np.float64], n_components: int, epsilon: float
+) -> Eigenpairs:
+    """Return the leading eigenpairs of A^T A v = l W v with v^T W v = 1, W positive definite.
+
+    Raises
+    ------
+    InputError
+        Where ``W`` is singular.
+    """
+    with single_blas_thread():
+        try:
+            factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError as error:
+            raise InputError(
+                "The scatter within the classes is singular, so Fisher's criterion is unbounded: "
+                "set shrinkage above 0."
+            ) from error
+        whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
+        found = leading_low_rank(whitened, n_components, epsilon)
+        vectors = scipy.linalg.solve_triangular(factor, found.vectors, lower=True, trans="T", check_finite=False)
+        residuals = np.linalg.norm(A.T @ (A @ vectors) - (W @ vectors) * found.values, axis=0)
+    return Eigenpairs(vectors, found.values, residuals, found.relative_errors, found.total)
+
+
+def fix_signs(components: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return components, shape (K, d), each with its loading of largest magnitude positive."""
+    largest = np.argmax(np.abs(components), axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    return components * np.where(signs == 0, 1, signs)[:, None]

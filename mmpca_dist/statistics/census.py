@@ -1,0 +1,108 @@
+"""The classes and how many rows each has: a pass over the labels alone."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import MAX_CLASSES
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Census:
+    """Sorted classes, shape (C,), their counts, shape (C,), and which classes each reading unit holds."""
+
+    classes: NDArray
+    counts: NDArray[np.int64]
+    units: tuple[tuple[int, int, NDArray, NDArray], ...]
+    """(first row, end row, classes, counts) of every unit."""
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True)
+class _CountLabels:
+    dataset: Dataset
+    labels_only = True
+
+    def __call__(self, span: Span) -> Census:
+        y = self.dataset.read_labels(span.start, span.stop)
+        units = []
+        for start, stop in span.units:
+            classes, counts = np.unique(y[start - span.start : stop - span.start], return_counts=True)
+            units.append((start, stop, classes, counts))
+        return _union(units)
+
+
+def _union(units: list[tuple[int, int, NDArray, NDArray]]) -> Census:
+    all_classes = np.concatenate([unit[2] for unit in units])
+    classes, inverse = np.unique(all_classes, return_inverse=True)
+    if len(classes) > MAX_CLASSES:
+        raise InputError(
+            f"The labels take more than {MAX_CLASSES} values: they look like measurements, not classes."
+        )
+    counts = np.zeros(len(classes), np.int64)
+    np.add.at(counts, inverse, np.concatenate([unit[3] for unit in units]))
+    return Census(classes, counts, tuple(units))
+
+
+def _merge(left: Census, right: Census) -> Census:
+    return _union([*left.units, *right.units])
+
+
+def count_labels(
+    dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None
+) -> Census:
+    """Count the rows of every class, be it only one."""
+    return reduce_spans(
+        _CountLabels(dataset), spans, _merge, scheduler=scheduler, name="count", progress=progress
+    )
+
+
+def take_census(
+    dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None
+) -> Census:
+    """Count the rows of every class.
+
+    Raises
+    ------
+    InputError
+        For fewer than two classes, labels that cannot be classes, or missing label chunks whose fill value is
+        not a class of other rows.
+    """
+    census = count_labels(dataset, spans, scheduler, progress)
+    if len(census.classes) < 2:
+        raise InputError(
+            f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows have the label "
+            f"{census.classes[0]!s}. There must be at least two."
+        )
+    _check_missing_labels(dataset, census)
+    return census
+
+
+def _check_missing_labels(dataset: Dataset, census: Census) -> None:
+    """Zarr may leave out chunks that hold only the fill value: of labels that is legitimate where it is a class."""
+    missing = getattr(dataset, "missing_label_rows", 0)
+    if not missing:
+        return
+    fill = dataset.label_fill  # type: ignore[attr-defined]
+    elsewhere = int(census.counts[census.classes == fill].sum()) - missing
+    if elsewhere <= 0:
+        raise InputError(
+            f"{dataset.uri} lacks label chunks of {missing} rows, and their fill value {fill!s} is not the label of "
+            "any other row. Restore the missing chunks."
+        )
+    log.warning(
+        "%s lacks label chunks of %d rows; they are read as the fill value %s, a class of %d other rows.",
+        dataset.uri, missing, fill, elsewhere,
+    )  # fmt: skip

@@ -1,0 +1,144 @@
+"""Dask arrays as data sets: their blocks arrive with the tasks instead of being read by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.reduction import SpanDone, merge_leaf, run_span
+
+NAME = "the Dask array"
+
+
+class DaskRows(Dataset):
+    """Rows and labels of Dask arrays, by the row blocks of the former; it cannot be read outside a task."""
+
+    in_memory = True
+
+    def __init__(self, X: da.Array) -> None:
+        self.uri = NAME
+        self.n_rows, self.n_features = X.shape
+        self.dtype = X.dtype
+        self._edges = np.unique(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._edges
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        raise TypeError("the rows of a Dask array come with the tasks")
+
+    read_labels = read_rows  # type: ignore[assignment]
+
+    def fingerprint(self) -> str:
+        raise TypeError("a Dask array has no fingerprint")
+
+
+class _Blocks(ArrayDataset):
+    """The blocks of one task, under their row numbers in the whole array."""
+
+    def __init__(self, X: NDArray, y: NDArray, start: int) -> None:
+        super().__init__(X, y, NAME)
+        self._start = start
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        return super().read_rows(start - self._start, stop - self._start)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return super().read_labels(start - self._start, stop - self._start)
+
+
+@dataclass
+class BlockScheduler:
+    """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
+
+    row_blocks: list[Delayed]
+    label_blocks: list[Delayed]
+    edges: NDArray[np.int64]
+    n_threads: int = 1
+    peak_memory: int = 0
+
+    def leaf(self, task: Any, span: Span, merge: Callable, key: str) -> Delayed:
+        """Return the result of a span: that of its units, merged from the left."""
+        result = None
+        for number, (start, stop) in enumerate(span.units):
+            first, last = np.searchsorted(self.edges, [start, stop])
+            rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
+            unit = delayed(_run_on_blocks, pure=False)(
+                delayed(task, pure=False, traverse=False),
+                delayed(Span(span.index, (start, stop)), traverse=False),
+                rows,
+                self.label_blocks[first:last],
+                dask_key_name=f"{key}-{number}",
+            )
+            result = unit if result is None else delayed(merge_leaf, pure=False)(merge, result, unit)
+        return result
+
+    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+        result, *reports = dask.compute(root, *done)
+        for report in reports:
+            on_done(report)
+        return result
+
+
+def _run_on_blocks(task: Any, span: Span, rows: Sequence[NDArray], labels: Sequence[NDArray]) -> Any:
+    y = _joined(labels)
+    X = _joined(rows) if rows else np.empty((len(y), 0))
+    return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, unit.start))(unit), span)
+
+
+def _joined(blocks: Sequence[NDArray]) -> NDArray:
+    arrays = [np.asarray(block) for block in blocks]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
+    """Return a Dask array (n, d) with its labels (n,) as a data set, and the scheduler for it.
+
+    Raises
+    ------
+    InputError
+        Where rows and labels differ in number.
+    """
+    if y is None:
+        raise InputError("The labels y are None; they are needed.")
+    if hasattr(y, "to_dask_array"):
+        y = y.to_dask_array()
+    X = X.rechunk({1: -1})
+    if dask.is_dask_collection(y):
+        X, y = _with_known_chunks(X, y)
+    elif np.isnan(X.shape[0]):
+        X = X.compute_chunk_sizes()
+    n_labels = y.shape[0] if dask.is_dask_collection(y) else len(y)
+    if X.shape[0] != n_labels:
+        raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
+    y = y.rechunk((X.chunks[0],)) if dask.is_dask_collection(y) else da.from_array(np.asarray(y), (X.chunks[0],))
+    dataset = DaskRows(X)
+    if dataset.dtype.kind not in "fiub":
+        raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
+    filled = np.flatnonzero(X.chunks[0])
+    row_blocks = X.to_delayed().ravel()[filled].tolist()
+    return dataset, BlockScheduler(row_blocks, y.to_delayed().ravel()[filled].tolist(), dataset.chunk_edges)
+
+
+def _with_known_chunks(X: da.Array, y: da.Array) -> tuple[da.Array, da.Array]:
+    """Give arrays that come from data frames their chunk sizes, by computing the labels only."""
+    if np.isnan(y.shape[0]):
+        y = y.compute_chunk_sizes()
+    if np.isnan(X.shape[0]):
+        if X.numblocks[0] != y.numblocks[0]:
+            X = X.compute_chunk_sizes()
+        else:
+            X = X.copy()
+            X._chunks = (y.chunks[0], X.chunks[1])
+    return X, y

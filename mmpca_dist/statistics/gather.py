@@ -1,0 +1,131 @@
+"""Statistics of any labelled rows: data sets, arrays in memory, Dask arrays; tall or wide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
+from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
+from mmpca_dist.statistics.summary import Locate, take_moments
+from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
+
+
+def moments_of(
+    dataset: Dataset, *, precision: str, classes: Any = None, scheduler: Scheduler | None = None
+) -> ClassMoments:
+    """Return the class moments of a data set, over ``classes`` or those found."""
+    scheduler, spans = scheduler or Threads(), make_spans(dataset)
+    census = count_labels(dataset, spans, scheduler)
+    if classes is not None:
+        known = np.unique(normalize_labels(np.asarray(classes), "classes"))
+        encode(census.classes, known, dataset.uri)
+        counts = np.zeros(len(known), np.int64)
+        counts[np.searchsorted(known, census.classes)] = census.counts
+        census = Census(known, counts, census.units)
+    moments, _ = take_moments(dataset, census, spans, scheduler=scheduler, precision=precision)
+    return moments
+
+
+def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: Any = None) -> ClassMoments:
+    """Return count, mean and centred scatter of every class, from one pass over the rows.
+
+    Parameters
+    ----------
+    X : array or Dask array of shape (n, d), or Dataset
+    y : array or Dask array of shape (n,)
+        Labels; left out for a ``Dataset``, which has its own.
+    precision : {"single", "double"}
+        Of the products of rows; their sums are double either way.
+    classes : array-like, optional
+        All classes, where more may come than are found here.
+
+    Returns
+    -------
+    ClassMoments
+        Memory is C d^2 doubles. ``merge`` them with those of other rows.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite, or labels that are not classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MarginPCA, class_moments
+    >>> X, y = load_iris(return_X_y=True)
+    >>> both = class_moments(X[:80], y[:80], classes=[0, 1, 2]).merge(class_moments(X[80:], y[80:], classes=[0, 1, 2]))
+    >>> MarginPCA.from_moments(both, "m-pca0", 2).components_.shape
+    (2, 4)
+    """
+    scheduler: Scheduler = Threads()
+    if isinstance(X, Dataset):
+        dataset = X
+    elif dask.is_dask_collection(X):
+        dataset, scheduler = dask_rows(X, y)
+    else:
+        dataset = ArrayDataset(np.asarray(X), np.asarray(y))
+    return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
+
+
+def is_wide(n_rows: int, n_features: int) -> bool:
+    """Tell whether the rows are so few that the problem is solved in their span."""
+    return n_rows < n_features
+
+
+def gather_statistics(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    *,
+    scheduler: Scheduler,
+    precision: str,
+    medians_of: NDArray[np.bool_] | None = None,
+    standardize: bool = False,
+    pooled: bool = False,
+    progress: Progress | None = None,
+    on_pass: Callable[[str], None] | None = None,
+) -> Statistics:
+    """Return what every method needs, from one pass over the rows (more only for medians of large data)."""
+    if is_wide(dataset.n_rows, dataset.n_features):
+        if on_pass is not None:
+            on_pass("rows")
+        task = _CollectRows(dataset, census.classes)
+        X, codes = reduce_spans(task, spans, _join, scheduler=scheduler, name="rows", progress=progress)
+        return wide_statistics(X, codes, census.classes, medians_of=medians_of, standardize=standardize)
+    moments, medians = take_moments(
+        dataset, census, spans,
+        scheduler=scheduler, precision=precision, medians_of=medians_of, progress=progress, on_pass=on_pass,
+        weights=pooled_weights(census.counts) if pooled else None,
+    )  # fmt: skip
+    return tall_statistics(moments, medians, precision=precision, standardize=standardize)
+
+
+@dataclass(frozen=True)
+class _CollectRows:
+    dataset: Dataset
+    classes: NDArray
+
+    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
+        X = np.asarray(read_unit(self.dataset, span.start, span.stop), dtype=np.float64)
+        bad = np.argwhere(~np.isfinite(X))
+        if len(bad):
+            row, column = bad[0]
+            Locate(self.dataset, span.start, span.stop).refuse(row, column, X[row, column])
+        labels = self.dataset.read_labels(span.start, span.stop)
+        return X, encode(labels, self.classes, self.dataset.uri)
+
+
+def _join(left: Any, right: Any) -> Any:
+    return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))

@@ -1,0 +1,315 @@
+"""Exact coordinate-wise medians of sets of classes, out of core.
+
+A sample brackets every median. A pass (the moments pass itself) counts what lies below a bracket and on its
+ends, and keeps what lies strictly inside. Within a fixed budget of bytes what was kept holds the median itself;
+beyond it what was kept has been thinned, is a sample of the bracket, and gives a far narrower one for another pass.
+A bracket that missed is replaced by the side it missed on. Every round narrows, so the last is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT_BYTES = 48 << 20
+"""Budget of the values kept in one pass, all spans together."""
+
+KEPT_FLOOR = 64 << 10
+"""What a span may keep however small its share of the rows is."""
+
+COUNT_ROWS = 252
+"""Rows counted at once: their counts fit in a byte, which adds up 20 times faster than wider integers."""
+
+MARGIN = 5.0
+"""Half-width of a bracket in standard deviations of the sample's median rank: one in two million misses."""
+
+
+@dataclass(frozen=True)
+class Brackets:
+    """Where the medians of T sets of classes lie, column by column.
+
+    Attributes
+    ----------
+    members : bool array of shape (T, C)
+        Which classes each set holds.
+    low, high : arrays of shape (T, d), of the type of the rows
+        The median is looked for from ``low`` to ``high``, both included.
+    """
+
+    members: NDArray[np.bool_]
+    low: NDArray
+    high: NDArray
+
+    @classmethod
+    def unbounded(cls, members: NDArray[np.bool_], n_features: int, dtype: np.dtype) -> Brackets:
+        """Return brackets that hold every value."""
+        shape = (len(members), n_features)
+        if dtype.kind == "f":
+            return cls(members, np.full(shape, -np.inf, dtype), np.full(shape, np.inf, dtype))
+        limits = np.iinfo(np.uint8 if dtype == bool else dtype)
+        return cls(members, np.full(shape, limits.min, limits.dtype), np.full(shape, limits.max, limits.dtype))
+
+
+@dataclass
+class MedianCounts:
+    """What one pass found of every bracket; merged by ``merge``.
+
+    ``below``, ``at_low``, ``inside``, ``at_high`` have shape (T, d). ``values`` with ``keys`` (set times d plus
+    column) are what lies inside: all of it, or every 2^thinned-th.
+    """
+
+    below: NDArray[np.int64]
+    at_low: NDArray[np.int64]
+    inside: NDArray[np.int64]
+    at_high: NDArray[np.int64]
+    keys: NDArray[np.unsignedinteger]
+    values: NDArray
+    thinned: int = 0
+    budget: int = 0
+
+    def merge(self, other: MedianCounts) -> MedianCounts:
+        """Return the counts of both sets of rows."""
+        level = max(self.thinned, other.thinned)
+        left, right = self._thin_to(level), other._thin_to(level)
+        merged = MedianCounts(
+            self.below + other.below,
+            self.at_low + other.at_low,
+            self.inside + other.inside,
+            self.at_high + other.at_high,
+            np.concatenate([left.keys, right.keys]),
+            np.concatenate([left.values, right.values]),
+            level,
+            self.budget + other.budget,
+        )
+        return merged.within_budget()
+
+    def within_budget(self) -> MedianCounts:
+        """Thin what is kept until it fits."""
+        found = self
+        while found.keys.nbytes + found.values.nbytes > self.budget + KEPT_FLOOR:
+            found = found._thin_to(found.thinned + 1)
+        return found
+
+    def _thin_to(self, level: int) -> MedianCounts:
+        keys, values = self.keys, self.values
+        for _ in range(level - self.thinned):
+            order = np.argsort(keys, kind="stable")
+            keys, values = keys[order], values[order]
+            starts = np.flatnonzero(np.diff(keys.astype(np.int64), prepend=-1))
+            place = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+            keys, values = keys[place % 2 == 0], values[place % 2 == 0]
+        return MedianCounts(
+            self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget
+        )
+
+
+@dataclass
+class MedianCounter:
+    """Counts blocks of rows against brackets, for one span."""
+
+    brackets: Brackets
+    budget: int
+    _kept_keys: list[NDArray] = field(default_factory=list)
+    _kept_values: list[NDArray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        shape = self.brackets.low.shape
+        self._counts = np.zeros((4, *shape), np.int64)
+        self._counts_below, self._upto_low, self._under_high, self._upto_high = self._counts
+        self._key_type = key_type(*shape)
+        self._sets = [np.flatnonzero(column) for column in self.brackets.members.T]
+        self._empty_values = np.empty(0, self.brackets.low.dtype)
+        self._thinned: MedianCounts | None = None
+        self._pending = 0
+
+    def visit(self, label: int, block: NDArray) -> None:
+        """Count a block of rows of one class."""
+        d = block.shape[1]
+        for number in self._sets[label]:
+            low, high = self.brackets.low[number], self.brackets.high[number]
+            for start in range(0, len(block), COUNT_ROWS):
+                rows = block[start : start + COUNT_ROWS]
+                upto_low, under_high = rows <= low, rows < high
+                self._counts_below[number] += _count(rows < low)
+                self._upto_low[number] += _count(upto_low)
+                self._under_high[number] += _count(under_high)
+                self._upto_high[number] += _count(rows <= high)
+                inside = np.flatnonzero(under_high & ~upto_low)
+                if len(inside):
+                    self._kept_keys.append((inside % d + number * d).astype(self._key_type))
+                    self._kept_values.append(rows.reshape(-1)[inside])
+                    self._pending += len(inside) * (self._key_type.itemsize + rows.itemsize)
+        if self._pending > max(self.budget, KEPT_FLOOR):
+            self._collect()
+
+    def _collect(self) -> None:
+        """Bring what was kept since the last time within the budget."""
+        shape = self.brackets.low.shape
+        zeros = np.zeros(shape, np.int64)
+        fresh = MedianCounts(
+            zeros, zeros, zeros, zeros,
+            np.concatenate([np.empty(0, self._key_type), *self._kept_keys]),
+            np.concatenate([self._empty_values, *self._kept_values]),
+        )  # fmt: skip
+        self._kept_keys, self._kept_values, self._pending = [], [], 0
+        previous = self._thinned or MedianCounts(
+            zeros, zeros, zeros, zeros, np.empty(0, self._key_type), self._empty_values, 0, self.budget
+        )
+        self._thinned = previous.merge(fresh)
+
+    def result(self) -> MedianCounts:
+        """Return what the span found."""
+        self._collect()
+        kept = self._thinned
+        assert kept is not None  # noqa: S101  (set by _collect)
+        at_low = self._upto_low - self._counts_below
+        # Where both ends are one value, everything at it counts as the low end.
+        inside = np.maximum(self._under_high - self._upto_low, 0)
+        at_high = self._upto_high - np.maximum(self._under_high, self._upto_low)
+        return MedianCounts(
+            self._counts_below, at_low, inside, at_high, kept.keys, kept.values, kept.thinned, self.budget
+        )
+
+
+def key_type(n_sets: int, n_features: int) -> np.dtype:
+    """Return the smallest type for (set, column): 16-bit keys also sort in linear time."""
+    return np.dtype(np.uint16 if n_sets * n_features <= 1 << 16 else np.uint32)
+
+
+def _count(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    return np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.uint8)
+
+
+def settle(
+    brackets: Brackets, counts: MedianCounts, totals: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], Brackets | None]:
+    """Return the medians that a pass has settled, and brackets for the others.
+
+    Parameters
+    ----------
+    totals : int array of shape (T,)
+        Rows in each set of classes.
+
+    Returns
+    -------
+    medians : float64 array of shape (T, d)
+        NaN where another pass is needed. The median of an even number is the mean of the middle two.
+    brackets : Brackets or None
+        For the next pass; None where all is settled. Brackets of settled medians keep nothing.
+    """
+    n_sets, d = brackets.low.shape
+    medians = np.full((n_sets, d), np.nan)
+    low, high = brackets.low.copy(), brackets.high.copy()
+    order = np.argsort(counts.keys, kind="stable")
+    keys, values = counts.keys[order], counts.values[order]
+    edges = np.searchsorted(keys, np.arange(n_sets * d + 1))
+    for number in range(n_sets):
+        ranks = ((totals[number] - 1) // 2, totals[number] // 2)
+        for column in range(d):
+            at = number * d + column
+            kept = values[edges[at] : edges[at + 1]]
+            cell = _Cell(
+                *(int(c[number, column]) for c in (counts.below, counts.at_low, counts.inside, counts.at_high)),
+                low[number, column], high[number, column], kept,
+            )  # fmt: skip
+            found = [cell.value_at(int(rank)) for rank in ranks]
+            if None not in found:
+                medians[number, column] = (float(found[0]) + float(found[1])) / 2  # type: ignore[arg-type]
+                high[number, column] = low[number, column]
+            else:
+                low[number, column], high[number, column] = cell.narrowed(ranks, brackets)
+    done = not np.isnan(medians).any()
+    return medians, None if done else Brackets(brackets.members, low, high)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One median: the counts of its bracket, its ends, and what was kept of its inside."""
+
+    below: int
+    at_low: int
+    inside: int
+    at_high: int
+    low: np.generic
+    high: np.generic
+    kept: NDArray
+
+    def value_at(self, rank: int) -> np.generic | None:
+        """Return the value of this rank (from 0) in the set, or None where the pass does not tell."""
+        inner = rank - self.below - self.at_low
+        if rank < self.below:
+            return None
+        if inner < 0:
+            return self.low
+        if inner < self.inside:
+            return np.partition(self.kept, inner)[inner] if len(self.kept) == self.inside else None
+        return self.high if inner < self.inside + self.at_high else None
+
+    def narrowed(self, ranks: tuple[int, int], brackets: Brackets) -> tuple[np.generic, np.generic]:
+        """Return a bracket for the next pass: the side that was missed, or one around the ranks in the sample."""
+        under_high = self.below + self.at_low + self.inside
+        beyond = under_high + self.at_high
+        if ranks[0] < self.below or ranks[1] >= beyond:
+            whole = Brackets.unbounded(brackets.members[:1], 1, brackets.low.dtype)
+            low = self.high if ranks[0] >= under_high else self.low
+            high = self.low if ranks[1] < self.below + self.at_low else self.high
+            return (
+                whole.low[0, 0] if ranks[0] < self.below else low,
+                whole.high[0, 0] if ranks[1] >= beyond else high,
+            )
+        sample, size = np.sort(self.kept), len(self.kept)
+        first, last = ((rank - self.below - self.at_low) / self.inside * size for rank in ranks)
+        reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)
+        low, high = bracket_ends(sample, first - reach, last + reach, self.low, self.high)
+        if (low, high) == (self.low, self.high):
+            # Too few values to enclose the median within: try one half, and the next pass knows which it is.
+            pivot = sample[size // 2]
+            return (low, pivot) if first < size / 2 else (pivot, high)
+        return low, high
+
+
+def bracket_ends(
+    sample: NDArray, start: float, stop: float, low: np.generic, high: np.generic
+) -> tuple[np.generic, np.generic]:
+    """Return the values of a sorted sample at two positions; ``low`` and ``high`` where they lie outside it."""
+    first, last = int(np.floor(start)), int(np.ceil(stop))
+    return sample[first] if first >= 0 else low, sample[last] if last < len(sample) else high
+
+
+def brackets_from_sample(
+    rows: NDArray, codes: NDArray[np.intp], counts: NDArray[np.int64], members: NDArray[np.bool_]
+) -> Brackets:
+    """Bracket the medians from a sample of the rows.
+
+    Parameters
+    ----------
+    rows : array of shape (s, d)
+    codes : int array of shape (s,)
+        Position of each row's class.
+    counts : int array of shape (C,)
+        Rows of each class in the whole data; where the sample holds other shares, brackets are that much wider.
+    members : bool array of shape (T, C)
+        The sets of classes whose medians are wanted.
+    """
+    brackets = Brackets.unbounded(members, rows.shape[1], rows.dtype)
+    sampled = np.bincount(codes, minlength=len(counts))
+    for number, member in enumerate(members):
+        size = int(sampled[member].sum())
+        if size == 0:
+            continue
+        share, ideal = sampled[member] / size, counts[member] / counts[member].sum()
+        reach = MARGIN * np.sqrt(size) / 2 + np.abs(share - ideal).sum() / 2 * size + 1
+        first, last = int(np.floor((size - 1) / 2 - reach)), int(np.ceil(size / 2 + reach))
+        ends = [rank for rank in (first, last) if 0 <= rank < size]
+        if not ends:
+            continue
+        # Columns are made contiguous: a partition along rows jumps through memory.
+        columns = np.ascontiguousarray(rows[member[codes]].T)
+        columns.partition(ends, axis=1)
+        if first >= 0:
+            brackets.low[number] = columns[:, first]
+        if last < size:
+            brackets.high[number] = columns[:, last]
+    return brackets

@@ -1,0 +1,201 @@
+"""One pass over the rows: a task a span, and a fixed pairwise tree that merges what the tasks leave.
+
+The tree depends on the spans alone, so a pass gives the same bits on any number of threads or workers, in any
+order of arrival, and when work lost with a worker is done again.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import dask
+import psutil
+from dask.callbacks import Callback
+from dask.delayed import Delayed, delayed
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.base import Dataset, Finding, Span
+from mmpca_dist.errors import InputError
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+"""Called with the number of spans done and the number of all spans."""
+
+
+@dataclass(frozen=True)
+class SpanDone:
+    """What a finished span tells the driver: whether the data was good, and the memory of its process."""
+
+    finding: Finding | None
+    memory: int
+
+
+class Scheduler(Protocol):
+    """Where tasks run."""
+
+    n_threads: int
+    peak_memory: int
+
+    def leaf(self, task: Callable[[Span], T], span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
+        """Return the result of ``task`` on a span, to be computed."""
+
+    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+        """Compute ``root``, calling ``on_done`` with each of ``done`` as it is ready."""
+
+
+class _ReadingScheduler:
+    """Runs tasks that read their rows themselves."""
+
+    def leaf(self, task: Callable[[Span], T], span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
+        call = delayed(run_span, pure=False, traverse=False)
+        return call(delayed(task, pure=False, traverse=False), span, dask_key_name=key)
+
+
+@dataclass
+class Threads(_ReadingScheduler):
+    """Dask's threaded scheduler in this process."""
+
+    n_threads: int = field(default_factory=lambda: dask.system.CPU_COUNT)
+    peak_memory: int = 0
+
+    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+        keys = {item.key for item in done}
+
+        def posttask(key: Any, result: Any, *_: Any) -> None:
+            if key in keys:
+                on_done(result)
+
+        with Callback(posttask=posttask):
+            return dask.compute(
+                root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False
+            )[0]
+
+
+@dataclass
+class Cluster(_ReadingScheduler):
+    """A Dask cluster, through its client."""
+
+    client: Any
+    n_threads: int = 0
+    peak_memory: int = 0
+    retries: int = 2
+
+    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+        from distributed import as_completed
+
+        futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
+        try:
+            for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
+                on_done(result)
+            return futures[0].result()
+        finally:
+            self.client.cancel(futures)
+
+
+def reduce_spans(
+    task: Callable[[Span], T],
+    spans: Sequence[Span],
+    merge: Callable[[T, T], T],
+    *,
+    scheduler: Scheduler,
+    name: str,
+    progress: Progress | None = None,
+) -> T:
+    """Run ``task`` on every span and merge the results in a fixed pairwise tree.
+
+    Parameters
+    ----------
+    task : callable
+        Takes a span; picklable. An ``InputError`` it raises is a finding about the data.
+    merge : callable
+        Takes the results of two neighbouring stretches of spans, left and right; must not change them.
+    name : str
+        What the tasks are called on the Dask dashboard.
+
+    Raises
+    ------
+    InputError
+        As soon as a task has found that the data cannot be used.
+    """
+    token = uuid.uuid4().hex[:8]
+    leaves = [scheduler.leaf(task, span, merge, f"{name}-{token}-{span.index}") for span in spans]
+    done = [
+        delayed(_report, pure=False)(leaf, dask_key_name=f"{name}_done-{token}-{i}")
+        for i, leaf in enumerate(leaves)
+    ]
+    level, depth = list(leaves), 0
+    while len(level) > 1:
+        depth += 1
+        level = [
+            delayed(merge_leaf, pure=False)(
+                merge, *level[i : i + 2], dask_key_name=f"{name}_merge-{token}-{depth}-{i // 2}"
+            )
+            if i + 1 < len(level)
+            else level[i]
+            for i in range(0, len(level), 2)
+        ]
+    finished = 0
+
+    def on_done(status: SpanDone) -> None:
+        nonlocal finished
+        if status.finding is not None:
+            raise InputError(status.finding.message)
+        finished += 1
+        scheduler.peak_memory = max(scheduler.peak_memory, status.memory)
+        if progress is not None:
+            progress(finished, len(spans))
+
+    result = scheduler.compute(level[0], done, on_done)
+    if isinstance(result, Finding):
+        raise InputError(result.message)
+    return result
+
+
+def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
+    """Read rows; a unit that cannot be read becomes an ``InputError`` that says which."""
+    try:
+        return dataset.read_rows(start, stop, out)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a store or codec raises for damaged data
+        raise InputError(
+            f"Cannot read {dataset.describe_rows(start, stop)}: {str(error).rstrip('.') or type(error).__name__}. "
+            "It is damaged or out of reach: restore it from its source."
+        ) from error
+
+
+def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
+    """Run a task on one BLAS thread; an ``InputError`` comes back as a finding."""
+    try:
+        with single_blas_thread():
+            return task(span)
+    except InputError as error:
+        return Finding(span.start, str(error))
+
+
+def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:
+    """Merge two results; a finding wins."""
+    if isinstance(left, Finding):
+        return left
+    if isinstance(right, Finding):
+        return right
+    with single_blas_thread():
+        return merge(left, right)
+
+
+def _report(result: Any) -> SpanDone:
+    return SpanDone(result if isinstance(result, Finding) else None, process_peak())
+
+
+def process_peak() -> int:
+    """Return the largest resident memory this process has had, in bytes (the present one on Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return int(psutil.Process().memory_info().rss)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,121 @@
+"""The statistics every method is solved from, in coordinates small enough to solve in.
+
+Tall data keeps its own columns. Where there are fewer rows than columns, rows (and the medians, which lie outside
+their span) are turned into an orthonormal basis of what they span: every scatter maps that space into itself, so the
+problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is ever made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Class moments and medians in working coordinates, and the way back to the columns.
+
+    A row x has working coordinates ``((x - origin) / scale) @ basis``.
+
+    Attributes
+    ----------
+    moments : ClassMoments
+        In r working coordinates.
+    medians : array of shape (T, r) or None
+        Medians of the sets of classes that M-PCA1b needs, in working coordinates.
+    mean : array of shape (d,)
+        Mean of the rows in their own units.
+    scale : array of shape (d,) or None
+        Standard deviations that the columns are divided by, where the methods work on standardised rows.
+    basis : array of shape (d, r) or None
+        Orthonormal columns; None where the working coordinates are the (scaled) columns.
+    precision : {"single", "double"}
+        Of the products behind the moments.
+    """
+
+    moments: ClassMoments
+    medians: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64] | None
+    basis: NDArray[np.float64] | None
+    precision: str
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
+    @property
+    def epsilon(self) -> float:
+        """Relative rounding error of a product of the pass."""
+        return float(np.finfo(np.float32 if self.precision == "single" else np.float64).eps)
+
+    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
+        return np.ascontiguousarray(vectors.T if self.basis is None else (self.basis @ vectors).T)
+
+
+def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return square roots of variances; 1 for a column that is constant up to rounding."""
+    deviations = np.sqrt(np.maximum(variances, 0))
+    constant = deviations <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return np.where(constant, 1.0, deviations)
+
+
+def tall_statistics(
+    moments: ClassMoments, medians: NDArray[np.float64] | None, *, precision: str, standardize: bool = False
+) -> Statistics:
+    """Return statistics whose working coordinates are the columns."""
+    mean = moments.mean
+    if not standardize:
+        return Statistics(moments, medians, mean, None, None, precision)
+    offsets = moments.deviations
+    variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
+    scale = standard_deviations(variances / moments.n_rows, mean)
+    scaled = moments.scaled(1 / scale)
+    return Statistics(scaled, None if medians is None else medians / scale, mean, scale, None, precision)
+
+
+def wide_statistics(
+    X: NDArray,
+    codes: NDArray[np.intp],
+    classes: NDArray,
+    *,
+    medians_of: NDArray[np.bool_] | None = None,
+    standardize: bool = False,
+) -> Statistics:
+    """Return statistics of few rows of many columns, in double precision.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), finite
+    codes : int array of shape (n,)
+        Position of each row's class.
+    medians_of : bool array of shape (T, C), optional
+        Sets of classes whose medians are wanted.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    mean = X.mean(axis=0)
+    rows = X - mean
+    scale = None
+    if standardize:
+        scale = standard_deviations(np.einsum("ij,ij->j", rows, rows) / len(X), mean)
+        rows /= scale
+    extra = np.empty((0, X.shape[1]))
+    if medians_of is not None:
+        extra = np.stack([np.median(rows[member[codes]], axis=0) for member in medians_of])
+    with single_blas_thread():
+        basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
+        coordinates = np.ascontiguousarray(triangle.T)
+        moments = ClassMoments.empty(classes, basis.shape[1])
+        adder = ChunkAdder(moments, np.dtype(np.float64), "double")
+        adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
+    medians = coordinates[len(X) :] if medians_of is not None else None
+    return Statistics(moments, medians, mean, scale, basis, "double")
+
+
