@@ -2,8 +2,23 @@
 
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.runs.config import RunConfig, load_config
+from mmpca_dist.runs.job import run
+from mmpca_dist.runs.models import load_model
 from mmpca_dist.statistics.gather import class_moments
 from mmpca_dist.statistics.moments import ClassMoments
 
-__all__ = ["LOL", "ClassMoments", "FisherDiscriminant", "MarginPCA", "SupervisedPCA", "class_moments", "open_dataset"]
+__all__ = [
+    "LOL",
+    "ClassMoments",
+    "FisherDiscriminant",
+    "MarginPCA",
+    "RunConfig",
+    "SupervisedPCA",
+    "class_moments",
+    "load_config",
+    "load_model",
+    "open_dataset",
+    "run",
+]
 __version__ = "0.1.0"

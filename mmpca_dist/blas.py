@@ -6,12 +6,13 @@ import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _holders = 0
-_limiter = None
+_limiter: Any = None
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import uuid
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ class ArrayDataset(Dataset):
     """Rows ``X`` of shape (n, d) and labels ``y`` of shape (n,) that are in memory."""
 
     in_memory = True
+    kind = "memory"
+    read_overhead = 0.0
 
     def __init__(self, X: NDArray, y: NDArray, uri: str = "the array in memory") -> None:
         self.uri = uri
@@ -47,17 +50,23 @@ class ArrayDataset(Dataset):
 class LoadedDataset(Dataset):
     """A small data set that each process loads whole, by name: bundled, or a compressed ``.npz``."""
 
+    in_memory = True
+    kind = "memory"
+    read_overhead = 0.0
+
     def __init__(self, uri: str, features: str = "X", label: str = "y") -> None:
         self.uri, self._features, self._label = uri, features, label
+        self._token = uuid.uuid4().hex
         rows = self._rows()
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
+        self.resident_bytes = 2 * self.n_bytes
         if uri.startswith("bundled:"):
             bundle = load_bundled(uri)
             self.feature_names = [str(name) for name in bundle.feature_names]
             self.image_shape = (8, 8) if uri == "bundled:digits" else None
 
     def _rows(self) -> ArrayDataset:
-        return _load(self.uri, self._features, self._label)
+        return _load(self.uri, self._features, self._label, self._token)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -81,7 +90,8 @@ class NpyDataset(Dataset):
 
     def __init__(self, uri: str, label: str) -> None:
         self.uri, self.label = uri, label
-        rows, labels = _map(uri), _map(label)
+        self._token = uuid.uuid4().hex
+        rows, labels = _map(uri, self._token), _map(label, self._token)
         check_table(f"{uri} with {label}", rows.shape, rows.dtype, len(labels))
         self.n_rows, self.n_features = rows.shape
         self.dtype = rows.dtype
@@ -91,14 +101,14 @@ class NpyDataset(Dataset):
         return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows = _map(self.uri)[start:stop]
+        rows = _map(self.uri, self._token)[start:stop]
         if out is None:
             return np.ascontiguousarray(rows)
         out[...] = rows
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(np.asarray(_map(self.label)[start:stop]), self.label)
+        return normalize_labels(np.asarray(_map(self.label, self._token)[start:stop]), self.label)
 
     def fingerprint(self) -> str:
         return storage.digest("npy", storage.list_objects(self.uri), storage.list_objects(self.label))
@@ -117,7 +127,7 @@ def load_bundled(uri: str) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def _load(uri: str, features: str, label: str) -> ArrayDataset:
+def _load(uri: str, features: str, label: str, token: str) -> ArrayDataset:
     if uri.startswith("bundled:"):
         bundle = load_bundled(uri)
         return ArrayDataset(bundle.data, bundle.target_names[bundle.target], uri)
@@ -139,7 +149,7 @@ def _load(uri: str, features: str, label: str) -> ArrayDataset:
 
 
 @functools.lru_cache(maxsize=8)
-def _map(path: str) -> NDArray:
+def _map(path: str, token: str) -> NDArray:
     with storage.explained(path):
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -66,6 +66,12 @@ class Dataset(ABC):
     feature_names: list[str] | None = None
     image_shape: tuple[int, int] | None = None
     in_memory = False
+    kind = "local"
+    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
+    read_overhead = 1.0
+    """Copies of a unit held while it is read, beside the caller's buffer."""
+    resident_bytes = 0
+    """What each process holds of the data as long as it is in use."""
 
     @property
     @abstractmethod
@@ -87,8 +93,15 @@ class Dataset(ABC):
     def fingerprint(self) -> str:
         """Identify the input without reading its rows: metadata, object names, sizes, etags or times."""
 
-    def describe_rows(self, start: int, stop: int) -> str:
-        """Say where these rows are, in the words of the store."""
+    def chunk_of(self, row: int) -> tuple[int, int, int]:
+        """Return the number of the chunk that holds a row, its first row, and the row after its last."""
+        edges = self.chunk_edges
+        number = int(np.searchsorted(edges, row, side="right")) - 1
+        return number, int(edges[number]), int(edges[number + 1])
+
+    def describe_chunk(self, row: int) -> str:
+        """Say in the words of the store where a row is."""
+        _, start, stop = self.chunk_of(row)
         return f"rows {start} to {stop - 1} of {self.uri}"
 
     @property
@@ -143,7 +156,4 @@ def spans_of(edges: NDArray[np.int64]) -> list[Span]:
     n_units = len(edges) - 1
     per_span = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
     starts = range(0, n_units, per_span)
-    return [
-        Span(i, tuple(int(e) for e in edges[s : min(s + per_span, n_units) + 1]))
-        for i, s in enumerate(starts)
-    ]
+    return [Span(i, tuple(int(e) for e in edges[s : min(s + per_span, n_units) + 1])) for i, s in enumerate(starts)]

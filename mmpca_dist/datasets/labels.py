@@ -48,14 +48,10 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     if kind in "OT":
         bad = next((i for i, v in enumerate(y.tolist()) if not isinstance(v, str | bool | int)), None)
         if bad is not None:
-            raise InputError(
-                f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer."
-            )
+            raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
         kinds = {type(v) for v in y.tolist()}
         if len(kinds) > 1:
-            raise InputError(
-                f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type."
-            )
+            raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
         return np.asarray(y.tolist())
     if kind == "U":
         return y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,11 @@ class ParquetDataset(Dataset):
     """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name."""
 
     def __init__(self, uri: str, features: str | None = None, label: str | None = None) -> None:
-        self.uri = uri
+        self.uri, self._token = uri, uuid.uuid4().hex
+        self.kind = "local" if storage.is_local(uri) else "remote"
+        self.read_overhead = 2.5
         self._files = _files(uri)
-        schema = _metadata(self._files[0]).schema.to_arrow_schema()
+        schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         self.label = _label_column(schema, label, uri)
         self._columns, self._is_list = _feature_columns(schema, features, self.label, uri)
         self.n_features, self.dtype = self._types(schema)
@@ -46,7 +49,7 @@ class ParquetDataset(Dataset):
         self._groups: list[RowGroup] = []
         start = 0
         for file in self._files:
-            metadata = _metadata(file)
+            metadata = _metadata(file, self._token)
             if metadata.schema.to_arrow_schema().names != schema.names:
                 raise InputError(f"The columns of {file} differ from those of {self._files[0]}.")
             for number in range(metadata.num_row_groups):
@@ -74,7 +77,7 @@ class ParquetDataset(Dataset):
                 return
             with pq.ParquetFile(
                 _source(group.file),
-                metadata=_metadata(group.file),
+                metadata=_metadata(group.file, self._token),
                 page_checksum_verification=True,
             ) as file:
                 table = file.read_row_group(group.number, columns=columns, use_threads=False)
@@ -102,9 +105,9 @@ class ParquetDataset(Dataset):
             parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
         return np.concatenate(parts)
 
-    def describe_rows(self, start: int, stop: int) -> str:
-        at = int(np.searchsorted(self.chunk_edges, start, side="right")) - 1
-        group = self._groups[at]
+    def describe_chunk(self, row: int) -> str:
+        number, start, stop = self.chunk_of(row)
+        group = self._groups[number]
         return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
 
     def fingerprint(self) -> str:
@@ -131,7 +134,7 @@ def _source(file: str) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _metadata(file: str) -> pq.FileMetaData:
+def _metadata(file: str, token: str) -> pq.FileMetaData:
     with storage.explained(file):
         try:
             return pq.read_metadata(_source(file))
@@ -148,14 +151,10 @@ def _label_column(schema: pa.Schema, label: str | None, uri: str) -> str:
         if name in schema.names:
             return name
     wanted = " or ".join(repr(name) for name in names)
-    raise InputError(
-        f"{uri} has no label column {wanted} (dataset.label).{did_you_mean(names[0], schema.names)}"
-    )
+    raise InputError(f"{uri} has no label column {wanted} (dataset.label).{did_you_mean(names[0], schema.names)}")
 
 
-def _feature_columns(
-    schema: pa.Schema, features: str | None, label: str, uri: str
-) -> tuple[tuple[str, ...], bool]:
+def _feature_columns(schema: pa.Schema, features: str | None, label: str, uri: str) -> tuple[tuple[str, ...], bool]:
     """Return the feature columns, and whether they are one fixed-size list."""
     others = tuple(name for name in schema.names if name != label and not name.startswith("__index_level_"))
     if features is not None and features not in others:
@@ -167,9 +166,7 @@ def _feature_columns(
         raise InputError(f"{uri} has no columns beside the label {label!r}.")
     lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
     if lists and len(names) > 1:
-        raise InputError(
-            f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features."
-        )
+        raise InputError(f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features.")
     return names, bool(lists)
 
 
@@ -178,9 +175,7 @@ def _numpy_type(kind: pa.DataType, name: str, uri: str) -> np.dtype:
         return np.dtype(np.uint8)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.dtype(kind.to_pandas_dtype())
-    raise InputError(
-        f"Column {name!r} of {uri} has type {kind}; features must be numbers. Encode it, or leave it out."
-    )
+    raise InputError(f"Column {name!r} of {uri} has type {kind}; features must be numbers. Encode it, or leave it out.")
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:

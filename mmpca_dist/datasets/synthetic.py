@@ -25,6 +25,8 @@ class SyntheticDataset(Dataset):
     """Base of the generators; a subclass draws the labels and rows of one chunk."""
 
     defaults: ClassVar[dict[str, Value]]
+    kind = "synthetic"
+    read_overhead = 0.1
 
     def __init__(self, uri: str, options: dict[str, Value]) -> None:
         self.uri, self.options = uri, options
@@ -63,9 +65,7 @@ class SyntheticDataset(Dataset):
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        parts = [
-            self.draw_labels(chunk, size)[lo:hi] for chunk, _, size, lo, hi in self._overlaps(start, stop)
-        ]
+        parts = [self.draw_labels(chunk, size)[lo:hi] for chunk, _, size, lo, hi in self._overlaps(start, stop)]
         return np.concatenate(parts)
 
     def _overlaps(self, start: int, stop: int) -> list[tuple[int, int, int, int, int]]:
@@ -131,7 +131,7 @@ class GaussianClusters(SyntheticDataset):
         super().__init__(uri, options)
         if options["assign"] not in ("cluster", "random"):
             raise InputError(f"assign={options['assign']} in {uri} must be 'cluster' or 'random'.")
-        if not 2 <= int(options["classes"]):
+        if not int(options["classes"]) >= 2:
             raise InputError(f"{uri} needs at least two classes.")
         if int(options["k"]) < (int(options["classes"]) if options["assign"] == "cluster" else 1):
             raise InputError(f"{uri} has fewer clusters (k) than classes.")
@@ -150,7 +150,10 @@ class GaussianClusters(SyntheticDataset):
     def draw_rows(self, chunk: int, out: NDArray) -> None:
         rng = self._rng(ROWS, chunk)
         centres, axes = _geometry(
-            int(self.options["seed"]), int(self.options["k"]), self.n_features, float(self.options["separation"])
+            int(self.options["seed"]),
+            int(self.options["k"]),
+            self.n_features,
+            float(self.options["separation"]),
         )
         clusters = self._clusters(chunk, len(out))
         centres, axes = centres.astype(self.dtype), axes.astype(self.dtype)

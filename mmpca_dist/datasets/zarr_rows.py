@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,26 @@ log = logging.getLogger(__name__)
 class ZarrDataset(Dataset):
     """Rows and labels of a Zarr group, version 3 or 2, at a path or fsspec URL."""
 
-    def __init__(
-        self, uri: str, features: str = "X", label: str = "y", missing_chunks: str = "refuse"
-    ) -> None:
+    def __init__(self, uri: str, features: str = "X", label: str = "y", missing_chunks: str = "refuse") -> None:
         self.uri, self.features, self.label = uri, features, label
         self.missing_chunks = missing_chunks
+        self._token = uuid.uuid4().hex
         group = storage.open_group(uri)
         rows = _array(group, features, uri, "dataset.features")
         labels = _array(group, label, uri, "dataset.label")
         if labels.ndim != 1:
             raise InputError(f"{label!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
-        check_table(f"{uri} ({features!r} with {label!r})", rows.shape, rows.dtype, len(labels))
+        check_table(f"{uri} ({features!r} with {label!r})", rows.shape, rows.dtype, labels.shape[0])
         self.n_rows, self.n_features = rows.shape
         self.dtype = rows.dtype
         self.missing_label_rows = 0
         self.label_fill: Any = None
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
         self._label_chunk_rows = int((labels.shards or labels.chunks)[0])
+        local = storage.is_local(uri)
+        self.kind = "local" if local else "remote"
+        plain = local and PlainChunks.of(rows, Path(uri) / features) is not None
+        self.read_overhead = 0.0 if plain else 2.0
         self._attributes(group)
         self._refuse_missing(rows, labels)
 
@@ -49,8 +53,9 @@ class ZarrDataset(Dataset):
         if isinstance(names, list) and len(names) == self.n_features:
             self.feature_names = [str(name) for name in names]
         shape = group.attrs.get("image_shape")
-        if isinstance(shape, list | tuple) and len(shape) == 2 and int(np.prod(shape)) == self.n_features:
-            self.image_shape = (int(shape[0]), int(shape[1]))
+        if isinstance(shape, list | tuple) and len(shape) == 2:
+            height, width = (int(str(size)) for size in shape)
+            self.image_shape = (height, width) if height * width == self.n_features else None
 
     def _refuse_missing(self, rows: zarr.Array, labels: zarr.Array) -> None:
         """Zarr reads a missing chunk as fill values without a word; data may be missing only knowingly."""
@@ -76,7 +81,7 @@ class ZarrDataset(Dataset):
         return chunk_edges(self.n_rows, self._chunk_rows)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows, plain = _open_rows(self.uri, self.features)
+        rows, plain = _open_rows(self.uri, self.features, self._token)
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
         if plain is None or not plain.read(start, stop, out):
@@ -86,11 +91,13 @@ class ZarrDataset(Dataset):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return normalize_labels(
-            np.asarray(_open_labels(self.uri, self.label)[start:stop]), f"{self.uri}/{self.label}"
+            np.asarray(_open_labels(self.uri, self.label, self._token)[start:stop]),
+            f"{self.uri}/{self.label}",
         )
 
-    def describe_rows(self, start: int, stop: int) -> str:
-        return f"chunk {start // self._chunk_rows} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
+    def describe_chunk(self, row: int) -> str:
+        number, start, stop = self.chunk_of(row)
+        return f"chunk {number} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
 
     def fingerprint(self) -> str:
         objects = [storage.list_objects(storage.join(self.uri, name)) for name in (self.features, self.label)]
@@ -116,20 +123,19 @@ def _missing_chunks(uri: str, name: str, array: zarr.Array) -> list[tuple[int, .
     present = {entry[0] for entry in storage.list_objects(storage.join(uri, name))}
     stored = array.shards or array.chunks
     grid = [-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True)]
-    return [
-        index for index in np.ndindex(*grid) if array.metadata.encode_chunk_key(index) not in present
-    ]
+    return [index for index in np.ndindex(*grid) if array.metadata.encode_chunk_key(index) not in present]
 
 
 # Opened arrays are kept per process, by address: a task would otherwise read the metadata again, and the data
-# set that is sent to workers holds no open files.
+# set that is sent to workers holds no open files. The token is new for each data set that is opened, lest a
+# long-lived worker know an array that has been replaced.
 @functools.lru_cache(maxsize=16)
-def _open_rows(uri: str, name: str) -> tuple[zarr.Array, PlainChunks | None]:
+def _open_rows(uri: str, name: str, token: str) -> tuple[zarr.Array, PlainChunks | None]:
     array = _array(storage.open_group(uri), name, uri, "dataset.features")
     local = storage.is_local(uri)
     return array, PlainChunks.of(array, Path(uri) / name) if local else None
 
 
 @functools.lru_cache(maxsize=16)
-def _open_labels(uri: str, name: str) -> zarr.Array:
+def _open_labels(uri: str, name: str, token: str) -> zarr.Array:
     return _array(storage.open_group(uri), name, uri, "dataset.label")

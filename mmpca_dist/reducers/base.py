@@ -16,7 +16,7 @@ from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, make_spans
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.methods import Solution
+from mmpca_dist.reducers.methods import IMPRECISE, Solution
 from mmpca_dist.scatters import PAIRINGS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -39,6 +39,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     precision: str
     pairing: str = "one-vs-rest"
     _needs_medians = False
+    moments_: ClassMoments
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
         raise TypeError(f"{type(self).__name__} must define _solve")
@@ -66,7 +67,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             statistics = self._statistics(*dask_rows(self._check_dask(X, reset=True), y))
         else:
             statistics = self._statistics(self._check_rows(X, y, reset=True), Threads())
-        return self._fit_statistics(statistics)
+        return self.fit_statistics(statistics)
 
     @available_if(lambda self: not self._needs_medians)
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
@@ -90,22 +91,18 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if np.count_nonzero(self.moments_.counts) < 2:
             self.classes_ = self.moments_.classes
             return self
-        statistics = tall_statistics(
-            self.moments_, None, precision=self.precision, standardize=self.standardize
-        )
-        return self._fit_statistics(statistics, at_most=True)
+        statistics = tall_statistics(self.moments_, None, precision=self.precision, standardize=self.standardize)
+        return self.fit_statistics(statistics, at_most=True)
 
     @classmethod
     def _from_moments(cls, moments: ClassMoments, medians: NDArray | None, **parameters: Any) -> Self:
         reducer = cls(**parameters)
         reducer._check_parameters()
-        statistics = tall_statistics(
-            moments, medians, precision=reducer.precision, standardize=reducer.standardize
-        )
+        statistics = tall_statistics(moments, medians, precision=reducer.precision, standardize=reducer.standardize)
         reducer.n_features_in_ = statistics.n_features
-        return reducer._fit_statistics(statistics)
+        return reducer.fit_statistics(statistics)
 
-    def _fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
         wanted = self.n_components
         solution = self._solve(statistics, wanted)
@@ -120,7 +117,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.components_ = solution.components
         self.eigenvalues_ = solution.eigenvalues
         self.residuals_ = solution.residuals
-        self.imprecise_ = solution.imprecise
+        self.relative_errors_ = solution.relative_errors
         self.total_ = solution.total
         self.mean_ = statistics.mean
         self.scale_ = statistics.scale
@@ -184,6 +181,11 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return (Z - offset) @ back + self.mean_
 
     @property
+    def imprecise_(self) -> NDArray[np.bool_]:
+        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
+        return self.relative_errors_ > IMPRECISE
+
+    @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
@@ -221,7 +223,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self.n_features_in_ = X.shape[1]
         elif X.shape[1] != self.n_features_in_:
             raise InputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
             )
         return X
 

@@ -48,11 +48,6 @@ class Solution:
     total: float
     limit: str
 
-    @property
-    def imprecise(self) -> NDArray[np.bool_]:
-        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
-        return self.relative_errors > IMPRECISE
-
 
 @dataclass(frozen=True)
 class Method:
@@ -85,9 +80,7 @@ def solve_margin(
     return _solution(statistics, leading_eigenpairs(S, wanted, statistics.epsilon), limit)
 
 
-def solve_fisher(
-    statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE
-) -> Solution:
+def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:
     """Fisher's discriminant directions: B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I.
 
     Source: STAT 841, Fisher discriminant analysis.
@@ -108,9 +101,7 @@ def solve_fisher(
     return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
 
 
-def solve_hsic(
-    statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta"
-) -> Solution:
+def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta") -> Solution:
     """Supervised PCA: leading eigenvectors of A^T K A, rows A_c = n_c (m_c - m), K a kernel on the classes.
 
     Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion.
@@ -198,10 +189,7 @@ def _at_least_two(present: NDArray) -> None:
 _TITLES = {"pca": "PCA", "m-pca0": "M-PCA0", "m-pca1a": "M-PCA1a", "m-pca1b": "M-PCA1b"}
 
 METHODS: dict[str, Method] = {
-    **{
-        name: Method(name, _TITLES[name], solve_margin, name == "m-pca1b", {"variant": name})
-        for name in SCATTERS
-    },
+    **{name: Method(name, _TITLES[name], solve_margin, name == "m-pca1b", {"variant": name}) for name in SCATTERS},
     "fisher": Method("fisher", "Fisher discriminant", solve_fisher),
     "hsic": Method("hsic", "Supervised PCA (HSIC)", solve_hsic),
     "lol": Method("lol", "LOL", solve_lol),
@@ -217,7 +205,5 @@ def method_named(name: str) -> Method:
         For an unknown name.
     """
     if name not in METHODS:
-        raise ConfigError(
-            f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}"
-        )
+        raise ConfigError(f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}")
     return METHODS[name]

@@ -87,8 +87,7 @@ def leading_generalized(
             factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
         except scipy.linalg.LinAlgError as error:
             raise InputError(
-                "The scatter within the classes is singular, so Fisher's criterion is unbounded: "
-                "set shrinkage above 0."
+                "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
             ) from error
         whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
         found = leading_low_rank(whitened, n_components, epsilon)

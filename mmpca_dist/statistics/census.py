@@ -48,9 +48,7 @@ def _union(units: list[tuple[int, int, NDArray, NDArray]]) -> Census:
     all_classes = np.concatenate([unit[2] for unit in units])
     classes, inverse = np.unique(all_classes, return_inverse=True)
     if len(classes) > MAX_CLASSES:
-        raise InputError(
-            f"The labels take more than {MAX_CLASSES} values: they look like measurements, not classes."
-        )
+        raise InputError(f"The labels take more than {MAX_CLASSES} values: they look like measurements, not classes.")
     counts = np.zeros(len(classes), np.int64)
     np.add.at(counts, inverse, np.concatenate([unit[3] for unit in units]))
     return Census(classes, counts, tuple(units))
@@ -60,18 +58,12 @@ def _merge(left: Census, right: Census) -> Census:
     return _union([*left.units, *right.units])
 
 
-def count_labels(
-    dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None
-) -> Census:
+def count_labels(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None) -> Census:
     """Count the rows of every class, be it only one."""
-    return reduce_spans(
-        _CountLabels(dataset), spans, _merge, scheduler=scheduler, name="count", progress=progress
-    )
+    return reduce_spans(_CountLabels(dataset), spans, _merge, scheduler=scheduler, name="count", progress=progress)
 
 
-def take_census(
-    dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None
-) -> Census:
+def take_census(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None) -> Census:
     """Count the rows of every class.
 
     Raises

@@ -38,7 +38,8 @@ class DaskRows(Dataset):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         raise TypeError("the rows of a Dask array come with the tasks")
 
-    read_labels = read_rows  # type: ignore[assignment]
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        raise TypeError("the labels of a Dask array come with the tasks")
 
     def fingerprint(self) -> str:
         raise TypeError("a Dask array has no fingerprint")
@@ -70,7 +71,7 @@ class BlockScheduler:
 
     def leaf(self, task: Any, span: Span, merge: Callable, key: str) -> Delayed:
         """Return the result of a span: that of its units, merged from the left."""
-        result = None
+        result: Any = None
         for number, (start, stop) in enumerate(span.units):
             first, last = np.searchsorted(self.edges, [start, stop])
             rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]

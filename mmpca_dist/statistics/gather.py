@@ -122,7 +122,7 @@ class _CollectRows:
         bad = np.argwhere(~np.isfinite(X))
         if len(bad):
             row, column = bad[0]
-            Locate(self.dataset, span.start, span.stop).refuse(row, column, X[row, column])
+            Locate(self.dataset, span.start).refuse(row, column, X[row, column])
         labels = self.dataset.read_labels(span.start, span.stop)
         return X, encode(labels, self.classes, self.dataset.uri)
 

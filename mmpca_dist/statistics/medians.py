@@ -48,7 +48,7 @@ class Brackets:
         shape = (len(members), n_features)
         if dtype.kind == "f":
             return cls(members, np.full(shape, -np.inf, dtype), np.full(shape, np.inf, dtype))
-        limits = np.iinfo(np.uint8 if dtype == bool else dtype)
+        limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
         return cls(members, np.full(shape, limits.min, limits.dtype), np.full(shape, limits.max, limits.dtype))
 
 
@@ -100,9 +100,7 @@ class MedianCounts:
             starts = np.flatnonzero(np.diff(keys.astype(np.int64), prepend=-1))
             place = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
             keys, values = keys[place % 2 == 0], values[place % 2 == 0]
-        return MedianCounts(
-            self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget
-        )
+        return MedianCounts(self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget)
 
 
 @dataclass
@@ -210,10 +208,11 @@ def settle(
         for column in range(d):
             at = number * d + column
             kept = values[edges[at] : edges[at + 1]]
-            cell = _Cell(
-                *(int(c[number, column]) for c in (counts.below, counts.at_low, counts.inside, counts.at_high)),
-                low[number, column], high[number, column], kept,
-            )  # fmt: skip
+            below, at_low, inside, at_high = (
+                int(c[number, column]) for c in (counts.below, counts.at_low, counts.inside, counts.at_high)
+            )
+            ends = low[number, column], high[number, column]
+            cell = _Cell(below, at_low, inside, at_high, *ends, kept)
             found = [cell.value_at(int(rank)) for rank in ranks]
             if None not in found:
                 medians[number, column] = (float(found[0]) + float(found[1])) / 2  # type: ignore[arg-type]

@@ -112,9 +112,7 @@ class ClassMoments:
             or not np.array_equal(self.weights, other.weights)
         ):
             raise InputError("Moments merge only where classes, columns and class weights agree.")
-        merged = ClassMoments(
-            self.classes, self.counts.copy(), self.means.copy(), self.scatters.copy(), self.weights
-        )
+        merged = ClassMoments(self.classes, self.counts.copy(), self.means.copy(), self.scatters.copy(), self.weights)
         merged._absorb(np.arange(len(self.classes)), other.counts, other.means, other.scatters)
         return merged
 
@@ -176,7 +174,7 @@ class ChunkAdder:
         work = np.dtype(np.float32 if precision == "single" else np.float64)
         self.moments = moments
         self._pooled = not np.array_equal(moments.weights, np.eye(len(moments.counts)))
-        native = np.dtype(np.uint8) if dtype == bool else dtype.newbyteorder("=")
+        native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
         self._raw = np.empty((BLOCK_ROWS, d), native)
         self._panel = np.empty((BLOCK_ROWS, d), work)
         self._ones = np.ones(BLOCK_ROWS, work)
@@ -265,9 +263,7 @@ class ChunkAdder:
                 partial += self._product
         self._fill = 0
 
-    def _close(
-        self, labels: NDArray, counts: NDArray, means: NDArray, sums: NDArray, scale: NDArray | None
-    ) -> None:
+    def _close(self, labels: NDArray, counts: NDArray, means: NDArray, sums: NDArray, scale: NDArray | None) -> None:
         """Centre the partial scatters on the class means and merge them into the moments."""
         with np.errstate(invalid="ignore", over="ignore"):
             self._flush()
@@ -312,7 +308,8 @@ def _safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
         return None
     sample = X[_evenly(np.arange(len(X)), CENTRE_ROWS)].astype(np.float64)
-    spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
+    with np.errstate(invalid="ignore"):
+        spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
     _, exponent = np.frexp(spread)
     unsafe = (np.abs(exponent) > SAFE_EXPONENT) & np.isfinite(spread)
     return np.where(unsafe, np.ldexp(1.0, -exponent), 1.0).astype(work) if unsafe.any() else None

@@ -70,9 +70,7 @@ class Threads(_ReadingScheduler):
                 on_done(result)
 
         with Callback(posttask=posttask):
-            return dask.compute(
-                root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False
-            )[0]
+            return dask.compute(root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False)[0]
 
 
 @dataclass
@@ -124,8 +122,7 @@ def reduce_spans(
     token = uuid.uuid4().hex[:8]
     leaves = [scheduler.leaf(task, span, merge, f"{name}-{token}-{span.index}") for span in spans]
     done = [
-        delayed(_report, pure=False)(leaf, dask_key_name=f"{name}_done-{token}-{i}")
-        for i, leaf in enumerate(leaves)
+        delayed(_report, pure=False)(leaf, dask_key_name=f"{name}_done-{token}-{i}") for i, leaf in enumerate(leaves)
     ]
     level, depth = list(leaves), 0
     while len(level) > 1:
@@ -156,16 +153,31 @@ def reduce_spans(
 
 
 def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
-    """Read rows; a unit that cannot be read becomes an ``InputError`` that says which."""
+    """Read rows; a chunk that cannot be read becomes an ``InputError`` that says which."""
     try:
         return dataset.read_rows(start, stop, out)
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
-        raise InputError(
-            f"Cannot read {dataset.describe_rows(start, stop)}: {str(error).rstrip('.') or type(error).__name__}. "
-            "It is damaged or out of reach: restore it from its source."
-        ) from error
+        raise InputError(_damage(dataset, start, stop, error)) from error
+
+
+def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
+    """Read a unit once more, chunk by chunk, to name the one that fails."""
+    row, found = start, error
+    while row < stop:
+        _, first, last = dataset.chunk_of(row)
+        try:
+            dataset.read_rows(max(first, start), min(last, stop))
+        except Exception as chunk_error:  # the same as before, for one chunk
+            found = chunk_error
+            break
+        row = last
+    reason = str(found).rstrip(".") or type(found).__name__
+    return (
+        f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
+        "It is damaged or out of reach: restore it from its source."
+    )
 
 
 def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:

@@ -62,7 +62,7 @@ class _ReadSpan:
             buffer = np.empty((largest, self.dataset.n_features), self.dataset.dtype)
         for start, stop in span.units:
             X = read_unit(self.dataset, start, stop, None if buffer is None else buffer[: stop - start])
-            found.add(X, self.dataset.read_labels(start, stop), Locate(self.dataset, start, stop))
+            found.add(X, self.dataset.read_labels(start, stop), Locate(self.dataset, start))
         return found.result()
 
     def _start(self, n_rows: int) -> _Accumulator:
@@ -103,14 +103,13 @@ class Locate:
 
     dataset: Dataset
     start: int
-    stop: int
 
     def __call__(self, row: int, column: int, value: float) -> str:
         names = self.dataset.feature_names
         name = f" ({names[column]!r})" if names else ""
         return (
             f"Found {value} in row {self.start + row}, column {column}{name}, in "
-            f"{self.dataset.describe_rows(self.start, self.stop)}. Rows must be finite: fill or drop such values."
+            f"{self.dataset.describe_chunk(self.start + row)}. Rows must be finite: fill or drop such values."
         )
 
     def refuse(self, row: int, column: int, value: float) -> None:
@@ -192,9 +191,7 @@ def _first_brackets(
     if everything <= KEPT_BYTES:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
     rows = min(SAMPLE_ROWS, max(SAMPLE_BYTES // dataset.row_bytes, 256))
-    wanted = np.minimum(
-        census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS)
-    )
+    wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS))
     units = _sample_units(census)
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
@@ -217,9 +214,7 @@ def _sample_units(census: Census) -> list[int]:
     return sorted(chosen)
 
 
-def _quotas(
-    census: Census, units: list[int], wanted: NDArray[np.int64]
-) -> dict[int, NDArray[np.int64]]:
+def _quotas(census: Census, units: list[int], wanted: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     """Share out, by first row of the units, how many rows of each class they send to the sample."""
     held = np.zeros((len(units), len(census.classes)), np.int64)
     for i, u in enumerate(units):
@@ -251,4 +246,3 @@ def _join_samples(
     left: tuple[NDArray, NDArray[np.intp]], right: tuple[NDArray, NDArray[np.intp]]
 ) -> tuple[NDArray, NDArray[np.intp]]:
     return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
-

@@ -117,5 +117,3 @@ def wide_statistics(
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
     medians = coordinates[len(X) :] if medians_of is not None else None
     return Statistics(moments, medians, mean, scale, basis, "double")
-
-

@@ -1,0 +1,376 @@
+"""Rows in text: CSV by pyarrow, LIBSVM by scikit-learn, both in blocks of whole lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import fsspec.compression
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from fsspec.utils import infer_compression
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
+from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, encode_block
+from mmpca_dist.errors import InputError, did_you_mean
+
+log = logging.getLogger(__name__)
+
+CSV_SUFFIXES = (".csv", ".tsv")
+LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt")
+BLOCK_BYTES = 4 << 20
+MAX_BLOCK_BYTES = 32 << 20
+BLOCK_LINES = 128
+"""A block has 128 lines or more, within these bounds: each of its columns costs pyarrow some microseconds, which
+at 40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
+
+ARROW_FAULT = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
+)
+NO_VALUE = frozenset(["", "na", "n/a", "nan", "null", "none"])
+
+
+class _Text:
+    """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
+
+    def __init__(self, uri: str, dtype: np.dtype) -> None:
+        self.uri, self.dtype = uri, dtype
+        self.feature_names: list[str] | None = None
+        self.image_shape: tuple[int, int] | None = None
+        fs, path = storage.filesystem(uri)
+        with storage.explained(uri):
+            self.total = int(fs.size(path) or 0)
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[Any, Any]]:
+        """Open the file; yield it and the text within it (the same, unless compressed)."""
+        fs, path = storage.filesystem(self.uri)
+        with storage.explained(self.uri):
+            raw = fs.open(path, "rb")
+        with raw:
+            compression = infer_compression(path)
+            # Files of object stores read line by line in Python, unless they are buffered.
+            text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, BLOCK_BYTES)
+            try:
+                yield raw, fsspec.compression.compr[compression](raw, mode="rb") if compression else text
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                if compression is None:
+                    raise
+                raise InputError(
+                    f"{self.uri} cannot be decompressed: {str(error).rstrip('.')}. It is damaged or cut short: "
+                    "copy it again."
+                ) from error
+
+    def _line_of(self, content_line: int) -> int:
+        """Return the number, from 1, of a line that is counted, from 0, without blank ones."""
+        with self._open() as (_, text):
+            for number, line in enumerate(text, 1):
+                if line.strip(b"\r\n"):
+                    content_line -= 1
+                    if content_line < 0:
+                        return number
+        return number
+
+
+class CsvRows(_Text):
+    """Comma-separated values (or semicolons, or tabs), with or without a line of names.
+
+    Parameters
+    ----------
+    uri : str
+        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
+    label : str, optional
+        Name or number of the label column (negative numbers count from the end); default ``label``, ``y`` or the
+        last column.
+    dtype : float32 or float64
+        What the other columns become.
+
+    Raises
+    ------
+    InputError
+        When there are fewer than two columns, or not this label.
+    """
+
+    def __init__(self, uri: str, label: str | int | None, dtype: np.dtype) -> None:
+        super().__init__(uri, dtype)
+        first, second, blank = self._head()
+        self._delimiter = max(",;\t", key=first.count)
+        cells, following = self._split(first), self._split(second)
+        if len(cells) < 2:
+            raise InputError(
+                f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
+            )
+        self._header = _is_header(cells, following, label)
+        self._skip = blank + self._header
+        self._n_columns = len(cells)
+        names = [cell.strip() for cell in cells] if self._header else []
+        self._label = _label_position(names, len(cells), label, uri)
+        dropped = {self._label}
+        if names and not names[0] and self._label != 0:
+            log.warning("The first column of %s has no name: it is taken for row numbers and left out.", uri)
+            dropped.add(0)
+        self._features = [i for i in range(len(cells)) if i not in dropped]
+        self.n_features = len(self._features)
+        self.n_rows: int | None = None
+        if names:
+            self.feature_names = [names[i] or f"column {i}" for i in self._features]
+        self._names = names
+        self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
+        self._all_numbers = True
+
+    def _head(self) -> tuple[str, str, int]:
+        """Return the first two lines that are not blank, and the number of blank ones before them."""
+        found: list[str] = []
+        blank = 0
+        with self._open() as (_, text):
+            for line in text:
+                try:
+                    content = line.decode("utf-8" if found else "utf-8-sig").strip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{self.uri} is not UTF-8 text: {error}. Convert it first.") from error
+                if content:
+                    found.append(content)
+                elif not found:
+                    blank += 1
+                if len(found) == 2:
+                    break
+        if not found:
+            raise InputError(f"{self.uri} is empty; there are no rows to read.")
+        return found[0], found[1] if len(found) > 1 else "", blank
+
+    def _split(self, line: str) -> list[str]:
+        return next(csv.reader([line], delimiter=self._delimiter), [])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows, with NaN where a cell is empty."""
+        self._all_numbers, first_row = True, 0
+        with self._open() as (raw, text):
+            for _ in range(self._skip):
+                text.readline()
+            # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
+            while data := text.read(self._block_bytes):
+                data += text.readline()
+                if not data.strip(b"\r\n"):
+                    continue
+                try:
+                    table = self._parse(data, use_threads=True)
+                except pa.ArrowInvalid:
+                    self._explain(data, first_row)
+                yield self._block(table.combine_chunks(), first_row, raw.tell())
+                first_row += len(table)
+
+    def _parse(self, data: bytes, use_threads: bool) -> pa.Table:
+        keys = [str(i) for i in range(self._n_columns)]
+        types: dict[str, pa.DataType] = dict.fromkeys(keys, pa.from_numpy_dtype(self.dtype))
+        types[keys[self._label]] = pa.dictionary(pa.int32(), pa.string())
+        wanted = [keys[i] for i in [*self._features, self._label]]
+        return pa.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
+            pa.csv.ParseOptions(delimiter=self._delimiter),
+            pa.csv.ConvertOptions(column_types=types, include_columns=wanted),
+        )
+
+    def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
+        (batch,) = table.to_batches()
+        labels = batch.column(self.n_features)
+        rows = batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+        values = [value.strip() for value in labels.dictionary.to_pylist()]
+        codes = labels.indices.to_numpy()
+        numbers = [_number(value) for value in values]
+        for k, value in enumerate(values):
+            if not value or (self._all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
+                row = first_row + int(np.argmax(codes == k))
+                what = f"{value}, which is not a whole number" if value else "empty"
+                raise InputError(
+                    f"The label (column {self._label}) in {self.where(row)} of {self.uri} is {what}. Labels are "
+                    "classes, integers or strings: correct it, or name the column that holds them."
+                )
+        self._all_numbers = self._all_numbers and None not in numbers
+        return Block(rows, values, codes, done)
+
+    def label_values(self, values: list[Any]) -> NDArray:
+        """Return the distinct labels as integers, where all of them are, or as strings."""
+        try:
+            numbers = np.asarray([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
+        except ValueError:
+            return np.asarray(values)
+        return normalize_labels(numbers, f"the label column of {self.uri}")
+
+    def where(self, row: int) -> str:
+        """Say where a row is."""
+        return f"row {row} (line {self._line_of(row + self._header)})"
+
+    def _explain(self, data: bytes, first_row: int) -> NoReturn:
+        try:
+            self._parse(data, use_threads=False)  # only then do errors name the row
+            message = "it is parsed at the second attempt"
+        except pa.ArrowInvalid as error:
+            message = str(error)
+        fault = ARROW_FAULT.search(message)
+        if fault is None:
+            raise InputError(f"{self.uri} is not readable as CSV from row {first_row} on: {message.rstrip('.')}.")
+        where, what = self.where(first_row + int(fault["row"]) - 1), fault["what"]
+        if fault["column"] is None:
+            ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
+            found = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
+            raise InputError(f"{_upper(where)} of {self.uri} {found}. Every line needs the same columns.")
+        column = int(fault["column"])
+        name = f"{column} ({self._names[column]!r})" if self._names else str(column)
+        value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
+        found = f"{value[1]!r} where a number belongs" if value else what
+        raise InputError(
+            f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: encode the column, or "
+            "leave it out."
+        )
+
+
+def _is_header(cells: list[str], following: list[str], label: str | int | None) -> bool:
+    """Tell whether the first line holds names: words alone, words above numbers, or the label's name."""
+    stripped = [cell.strip() for cell in cells]
+    numbers = [_number(cell) for cell in stripped]
+    # pandas names the columns of an array 0, 1, ...: any other number is data.
+    if any(number is not None and abs(number - i) not in (0, 1) for i, number in enumerate(numbers)):
+        return False
+    if any(name in stripped for name in ([label] if label and _number(str(label)) is None else LABEL_NAMES)):
+        return True
+    return all(number is None for number in numbers) or any(
+        number is None and above.lower() not in NO_VALUE and _number(below) is not None
+        for number, above, below in zip(numbers, stripped, following, strict=False)
+    )
+
+
+def _label_position(names: list[str], n_columns: int, label: str | int | None, uri: str) -> int:
+    if label is None:
+        return next((names.index(name) for name in LABEL_NAMES if name in names), n_columns - 1)
+    if label in names:
+        return names.index(str(label))
+    try:
+        position = int(label)
+    except ValueError as error:
+        hint = did_you_mean(str(label), names) if names else " Its first line holds no names; give a number."
+        raise InputError(f"{uri} has no label column {label!r} (dataset.label).{hint}") from error
+    if not -n_columns <= position < n_columns:
+        raise InputError(f"{uri} has no column {position} for the labels; it has {n_columns} columns.")
+    return position % n_columns
+
+
+def _upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+class LibsvmRows(_Text):
+    """LIBSVM text, ``label index:value ...`` with indices from 1, made dense.
+
+    Opening it reads it once, to find the number of rows and the largest index.
+
+    Parameters
+    ----------
+    uri : str
+        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
+    dtype : float32 or float64
+        What the values become.
+
+    Raises
+    ------
+    InputError
+        For a line that is not of this form; the message has its number.
+    """
+
+    def __init__(self, uri: str, dtype: np.dtype) -> None:
+        super().__init__(uri, dtype)
+        self.n_features = n_rows = 0
+        with self._open() as (_, text):
+            for number, line in enumerate(text, 1):
+                tokens = line.partition(b"#")[0].rsplit(None, 1)
+                if len(tokens) == 2 and not tokens[1].startswith(b"qid:"):
+                    index = tokens[1].partition(b":")[0]
+                    if not index.isdigit():
+                        self._explain(line, number)
+                    self.n_features = max(self.n_features, int(index))
+                n_rows += bool(tokens)
+        self.n_rows: int | None = n_rows
+        if not self.n_features:
+            raise InputError(f"{uri} has no 'index:value' in any line; there are no features to read.")
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows."""
+        limit = max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
+        lines: list[bytes] = []
+        n_bytes, first = 0, 1
+        with self._open() as (raw, text):
+            for line in text:
+                lines.append(line)
+                n_bytes += len(line)
+                if len(lines) == limit or n_bytes >= BLOCK_BYTES:
+                    yield from self._block(lines, first, raw.tell())
+                    first += len(lines)
+                    lines, n_bytes = [], 0
+            yield from self._block(lines, first, raw.tell())
+
+    def _block(self, lines: list[bytes], first: int, done: int) -> Iterator[Block]:
+        from sklearn.datasets import load_svmlight_file
+
+        if not any(line.partition(b"#")[0].strip() for line in lines):
+            return
+        try:
+            rows, labels = load_svmlight_file(
+                io.BytesIO(b"".join(lines)), n_features=self.n_features, dtype=self.dtype, zero_based=False
+            )
+        except ValueError as error:
+            for number, line in enumerate(lines, first):
+                self._explain(line, number, quiet=True)
+            raise InputError(
+                f"{self.uri} is not readable as LIBSVM text between lines {first} and {first + len(lines) - 1}: "
+                f"{str(error).rstrip('.')}."
+            ) from error
+        values, codes = encode_block(labels, f"lines {first} to {first + len(lines) - 1} of {self.uri}")
+        yield Block(rows.toarray(), values, codes, done)
+
+    def label_values(self, values: list[Any]) -> NDArray:
+        """Return the distinct labels, which are whole numbers."""
+        return np.asarray(values, np.int64)
+
+    def where(self, row: int) -> str:
+        """Say where a row is."""
+        with self._open() as (_, text):
+            lines = (number for number, line in enumerate(text, 1) if line.partition(b"#")[0].strip())
+            return f"row {row} (line {next(number for i, number in enumerate(lines) if i == row)})"
+
+    def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
+        """Raise an error that names what is wrong with a line; nothing, if ``quiet``, where nothing is."""
+        label, *pairs = line.partition(b"#")[0].decode("utf-8", "replace").split() or ["0"]
+        where = f"line {number} of {self.uri}"
+        if _number(label) is None:
+            raise InputError(f"The label {label!r} in {where} is not a number. LIBSVM text is 'label index:value ...'.")
+        before = 0
+        for token in pairs:
+            index, colon, value = token.partition(":")
+            if index == "qid":
+                continue
+            if not colon or not index.isdecimal() or _number(value) is None:
+                raise InputError(f"{token!r} in {where} is not 'index:value'. LIBSVM text is 'label index:value ...'.")
+            if int(index) <= before:
+                problem = "indices start at 1" if index == "0" else f"it follows {before}, and indices must increase"
+                raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
+            before = int(index)
+        if not quiet:
+            raise InputError(f"{_upper(where)} is not LIBSVM text, 'label index:value ...'.")

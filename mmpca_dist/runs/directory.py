@@ -1,0 +1,115 @@
+"""The folder of a run: what was asked, what is done, and where results are."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.runs.config import RunConfig, parse_config
+
+FORMAT = 1
+CONTENTS = ("run.json", "records", "statistics.zarr", "model", "projected", "report")
+PACKAGES = (
+    "mmpca-dist",
+    "numpy",
+    "scipy",
+    "dask",
+    "distributed",
+    "zarr",
+    "pyarrow",
+    "scikit-learn",
+    "prefect",
+)
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run at a path or URL.
+
+    ``run.json`` says what the run is; ``records/STAGE.json`` that a stage is done, written after its results.
+    """
+
+    uri: str
+
+    def path(self, *parts: str) -> str:
+        return storage.join(self.uri, *parts)
+
+    @property
+    def exists(self) -> bool:
+        return storage.exists(self.path("run.json"))
+
+    def begin(self, config: RunConfig, fingerprint: str) -> str:
+        """Claim the folder for this run and return the run's key; take up the same run again.
+
+        Raises
+        ------
+        OutputError
+            Where the folder holds another run.
+        """
+        key = storage.digest(config.settings(), fingerprint, FORMAT)
+        if not self.exists:
+            versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+            storage.write_json(
+                self.path("run.json"),
+                {
+                    "format": FORMAT,
+                    "key": key,
+                    "config": config.model_dump(mode="json"),
+                    "fingerprint": fingerprint,
+                    "versions": versions,
+                },
+            )
+            return key
+        stored = self.header()
+        if stored["key"] != key:
+            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config)}. "
+                              "Choose another output, or delete that folder.")  # fmt: skip
+        return key
+
+    def discard(self) -> None:
+        """Remove what a run has written, and the folder where nothing else is in it."""
+        fs, path = storage.filesystem(self.uri)
+        for name in CONTENTS:
+            if fs.exists(f"{path}/{name}"):
+                fs.rm(f"{path}/{name}", recursive=True)
+        if storage.is_local(self.uri) and not fs.ls(path):
+            fs.rmdir(path)
+
+    def header(self) -> dict[str, Any]:
+        """Return ``run.json``.
+
+        Raises
+        ------
+        InputError
+            Where there is no run.
+        """
+        if not self.exists:
+            raise InputError(f"There is no run in {self.uri}: it holds no run.json.")
+        return storage.read_json(self.path("run.json"))
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration that the run was made with."""
+        return parse_config(self.header()["config"], self.path("run.json"))
+
+    def record(self, stage: str) -> dict[str, Any] | None:
+        """Return what a finished stage left, or None."""
+        path = self.path("records", f"{stage}.json")
+        return storage.read_json(path) if storage.exists(path) else None
+
+    def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
+        """Record that a stage is done."""
+        storage.write_json(self.path("records", f"{stage}.json"), {"key": key, **manifest})
+
+
+def _difference(stored: dict[str, Any], config: RunConfig) -> str:
+    before = parse_config(stored["config"], "the stored configuration").settings()
+    now = config.settings()
+    for name in now:
+        if before[name] != now[name]:
+            return f"its {name} is {before[name]!r}, here it is {now[name]!r}"
+    return "its input has changed since"

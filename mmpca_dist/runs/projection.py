@@ -1,0 +1,153 @@
+"""Rows projected out of core: one pass writes every method, whole chunks at a time."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zarr
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, reduce_spans
+from mmpca_dist.statistics.summary import Locate
+
+
+@dataclass(frozen=True)
+class Projector:
+    """A method's map x -> A^T x - b, and where its rows go.
+
+    Attributes
+    ----------
+    zarr, parquet : str or None
+        Address of the Zarr group, and of the folder of Parquet files.
+    """
+
+    name: str
+    matrix: NDArray
+    shift: NDArray | None
+    zarr: str | None
+    parquet: str | None
+
+
+def output_chunk_rows(dataset: Dataset) -> int:
+    """Return rows a chunk of the projected arrays: the unit that is read, where the units are regular."""
+    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
+    sizes = np.diff(edges)
+    regular = len(sizes) == 1 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0])
+    return int(sizes[0]) if regular else default_chunk_rows(dataset.row_bytes)
+
+
+def project_rows(
+    dataset: Dataset,
+    projectors: list[Projector],
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> int:
+    """Project all rows with every method in one pass, and return the bytes written.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    rows = output_chunk_rows(dataset)
+    labels = dataset.read_labels(0, 1)
+    for projector in projectors:
+        if projector.zarr is not None:
+            _create(projector, dataset, rows, labels.dtype)
+    spans = spans_of(chunk_edges(dataset.n_rows, rows))
+    task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)
+    return reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
+
+
+def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype) -> None:
+    assert projector.zarr is not None  # noqa: S101  (the caller looked)
+    group = storage.open_group(projector.zarr, "w")
+    checked: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
+    width = projector.matrix.shape[1]
+    group.create_array(
+        "X", shape=(dataset.n_rows, width), chunks=(chunk_rows, width), dtype=projector.matrix.dtype,
+        fill_value=np.nan, **checked,
+    )  # fmt: skip
+    text = label_type.kind == "U"
+    group.create_array(
+        "y",
+        shape=(dataset.n_rows,),
+        chunks=(chunk_rows,),
+        dtype=str if text else label_type,
+        # Strings of any length are bytes only after they are encoded: Zarr's own default does that.
+        compressors="auto" if text else checked["compressors"],
+        config=checked["config"],
+    )
+    group.attrs["feature_names"] = [f"{projector.name}_{j}" for j in range(width)]
+
+
+@functools.lru_cache(maxsize=64)
+def _open(uri: str, token: str) -> tuple[zarr.Array, zarr.Array]:
+    group = storage.open_group(uri, "a")
+    return group["X"], group["y"]  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _ProjectSpan:
+    dataset: Dataset
+    projectors: list[Projector]
+    chunk_rows: int
+    token: str
+
+    def __call__(self, span: Span) -> int:
+        written = 0
+        dtype = self.projectors[0].matrix.dtype
+        matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
+        buffer = None
+        if not self.dataset.in_memory:
+            buffer = np.empty((self.chunk_rows, self.dataset.n_features), self.dataset.dtype)
+        for start, stop in span.units:
+            X = read_unit(self.dataset, start, stop, None if buffer is None else buffer[: stop - start])
+            labels = self.dataset.read_labels(start, stop)
+            with np.errstate(invalid="ignore", over="ignore"):
+                projected = X.astype(dtype, copy=False) @ matrix
+            if not np.isfinite(projected).all():
+                self._refuse(X, start, stop)
+            column = 0
+            for projector in self.projectors:
+                width = projector.matrix.shape[1]
+                rows = projected[:, column : column + width]
+                column += width
+                if projector.shift is not None:
+                    rows = rows - projector.shift
+                written += self._write(projector, rows, labels, start, stop)
+        return written
+
+    def _write(self, projector: Projector, rows: NDArray, labels: NDArray, start: int, stop: int) -> int:
+        with storage.explained(projector.zarr or projector.parquet or "", "write"):
+            if projector.zarr is not None:
+                X, y = _open(projector.zarr, self.token)
+                X[start:stop], y[start:stop] = rows, labels
+            if projector.parquet is not None:
+                names = [f"{projector.name}_{j}" for j in range(rows.shape[1])]
+                columns = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
+                table = pa.table([*columns, pa.array(labels.tolist())], names=[*names, "label"])
+                file = storage.join(projector.parquet, f"part-{start // self.chunk_rows:06d}.parquet")
+                sink = pa.BufferOutputStream()
+                pq.write_table(table, sink, compression="none", use_dictionary=False, write_page_checksum=True)
+                storage.write_bytes(file, sink.getvalue().to_pybytes())
+        return rows.nbytes * ((projector.zarr is not None) + (projector.parquet is not None))
+
+    def _refuse(self, X: NDArray, start: int, stop: int) -> None:
+        bad = np.argwhere(~np.isfinite(X))
+        if not len(bad):
+            raise InputError(
+                f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
+            )
+        Locate(self.dataset, start).refuse(int(bad[0, 0]), int(bad[0, 1]), float(X[tuple(bad[0])]))

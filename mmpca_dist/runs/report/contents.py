@@ -1,0 +1,108 @@
+"""What a report is made of: plain values, gathered by whoever ran the methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.reducers.methods import IMPRECISE
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """Components of one method, as a report shows them.
+
+    Attributes
+    ----------
+    name, title : str
+        ``"m-pca0"`` and ``"M-PCA0"``.
+    components : array of shape (K, d)
+    eigenvalues, residuals, relative_errors : arrays of shape (K,)
+        As in ``mmpca_dist.reducers.methods.Solution``.
+    total : float
+        Sum of all eigenvalues of the method's scatter, found or not.
+    limit : str
+        What bounds the number of components, in words.
+    sizes : list of int
+        The requested numbers of components, cut to what there is.
+    requested : list of int
+        The numbers of components as requested.
+    orthonormal : bool
+        Whether components have length one and are perpendicular.
+    ordered : bool
+        Whether eigenvalues decrease (not so for LOL).
+    """
+
+    name: str
+    title: str
+    components: NDArray
+    eigenvalues: NDArray
+    residuals: NDArray
+    relative_errors: NDArray
+    total: float
+    limit: str
+    sizes: list[int]
+    requested: list[int]
+    orthonormal: bool
+    ordered: bool
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Eigenvalues over their total, shape (K,); NaN where the total is not positive."""
+        total = self.total if self.total > 0 else np.nan
+        return np.asarray(self.eigenvalues, dtype=np.float64) / total
+
+    @property
+    def imprecise(self) -> NDArray[np.bool_]:
+        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
+        return np.asarray(self.relative_errors) > IMPRECISE
+
+    def directions(self, first: int) -> NDArray[np.float64]:
+        """Return the first components (as many as there are), scaled to length one, shape (<= first, d)."""
+        components = np.asarray(self.components[:first], dtype=np.float64)
+        lengths = np.linalg.norm(components, axis=1, keepdims=True)
+        return components / np.where(lengths > 0, lengths, 1)
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """Everything a report of a run shows.
+
+    Attributes
+    ----------
+    dataset : dict
+        ``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
+        ``feature_names`` (or None) and ``image_shape`` (``[height, width]`` of a row in C order, or None).
+    methods : list of MethodResult
+    projected : dict of str to array of shape (m, at most K)
+        Projected sample of the rows for each method's name; a method may be missing.
+    codes : int array of shape (m,)
+        Position of the class of each row of the sample.
+    sample_note : str
+        Which rows these are: ``"all 1797 rows"``.
+    plan : list of (what, planned, measured)
+    stages : list of (stage, seconds, note)
+    config_yaml : str
+    versions : dict of str to str
+    notes : list of str
+        Warnings, shown at the top.
+    """
+
+    dataset: dict[str, Any]
+    methods: list[MethodResult]
+    projected: dict[str, NDArray]
+    codes: NDArray
+    sample_note: str
+    plan: list[tuple[str, str, str]]
+    stages: list[tuple[str, float, str]]
+    config_yaml: str
+    versions: dict[str, str]
+    notes: list[str]
+
+    @property
+    def solved(self) -> list[MethodResult]:
+        """The methods that found at least one component."""
+        return [method for method in self.methods if len(method.eigenvalues)]

@@ -1,0 +1,24 @@
+"""The pictures of a report."""
+
+from __future__ import annotations
+
+from mmpca_dist.runs.report.contents import ReportContents
+from mmpca_dist.runs.report.drawing import Figure
+from mmpca_dist.runs.report.loadings import loadings
+from mmpca_dist.runs.report.projections import projections
+from mmpca_dist.runs.report.spectra import agreement, spectra
+
+
+def figures(contents: ReportContents) -> list[Figure]:
+    """Return the pictures of a run, in reading order; those that would show nothing are left out.
+
+    ``projection`` (rows along two components), ``spectrum`` and ``spectrum-by-method`` (eigenvalues),
+    ``components`` (images) or ``loadings`` (bars), ``agreement`` (between methods). May be called from several
+    threads at once.
+    """
+    return [
+        *projections(contents),
+        *spectra(contents.solved),
+        *loadings(contents),
+        *agreement(contents.solved),
+    ]

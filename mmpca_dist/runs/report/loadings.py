@@ -1,0 +1,147 @@
+"""Pictures of components: bars of loadings, or images where the rows are images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from mmpca_dist.runs.report import drawing
+from mmpca_dist.runs.report.contents import MethodResult, ReportContents
+from mmpca_dist.runs.report.drawing import FAINT, PAGE_WIDTH, Figure, plain
+
+POSITIVE, NEGATIVE = "#B2182B", "#2166AC"
+"""The ends of the diverging map RdBu, which the images use."""
+FEW_FEATURES = 12
+"""Up to so many features, all have a bar with a name."""
+MANY_FEATURES = 200
+"""Up to so many features without names, all have a bar by position."""
+LARGEST = 8
+"""Bars for so many loadings where there are more features than that."""
+COMPONENTS, IMAGES = 3, 8
+"""How many components have bars; how many have images."""
+
+
+def loadings(contents: ReportContents) -> list[Figure]:
+    """Return a picture of the first components of every method."""
+    if not contents.solved:
+        return []
+    shape = contents.dataset.get("image_shape")
+    n_features = contents.solved[0].components.shape[1]
+    if shape is not None and int(np.prod(shape)) == n_features:
+        return [_images(contents.solved, (int(shape[0]), int(shape[1])))]
+    return [_bars(contents.solved, contents.dataset.get("feature_names"), n_features)]
+
+
+def _images(methods: list[MethodResult], shape: tuple[int, int]) -> Figure:
+    columns = min(IMAGES, max(len(m.components) for m in methods))
+    columns_of_sheet = max(columns, 4)
+    tall = min(1.6, shape[0] / shape[1]) * (PAGE_WIDTH - 1.2) / columns_of_sheet
+    made = drawing.sheet(PAGE_WIDTH, len(methods) * (min(tall, 2.2) + 0.12) + 0.3)
+    panels = made.subplots(len(methods), columns_of_sheet, squeeze=False)
+    for method, row in zip(methods, panels, strict=True):
+        directions = method.directions(columns)
+        for k, panel in enumerate(row):
+            if k >= min(columns, len(method.components)):
+                panel.set_axis_off()
+                continue
+            image = directions[k].reshape(shape)
+            reach = float(np.abs(image).max()) or 1.0
+            panel.imshow(image, cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
+            drawing.dress(panel)
+            panel.set_xticks([])
+            panel.set_yticks([])
+            for side in panel.spines.values():
+                side.set(visible=True, color=FAINT, linewidth=0.5)
+        row[0].set_ylabel(
+            plain(method.title, most=22).replace(" ", "\n", 1),
+            fontsize=drawing.LABEL_SIZE, family=drawing.FONT, fontweight="bold",
+            rotation=0, ha="right", va="center",
+        )  # fmt: skip
+    for k in range(columns):
+        panels[0, k].set_title(str(k + 1), fontsize=drawing.LABEL_SIZE, family=drawing.FONT)
+    caption = (
+        "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
+        "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "
+        "meaning."
+    )
+    return Figure("components", "The first components as images", caption, drawing.png(made, palette=False))
+
+
+def _bars(methods: list[MethodResult], names: list[str] | None, n_features: int) -> Figure:
+    columns = min(COMPONENTS, max(len(m.components) for m in methods))
+    if n_features <= FEW_FEATURES:
+        draw, height = _named_bars, 0.19 * n_features + 0.55
+        caption = "Each bar is the weight of one feature in a component"
+    elif n_features <= MANY_FEATURES and names is None:
+        draw, height = _bars_by_position, 1.7
+        caption = "Each bar is the weight of one feature, in the order of the columns, in a component"
+    else:
+        draw, height = _largest_bars, 0.19 * LARGEST + 0.6
+        caption = f"The {LARGEST} features of {n_features:,} with the largest weights in a component"
+    made = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(methods) * height + 0.25)
+    panels = made.subplots(len(methods), columns, squeeze=False)
+    for i, (method, row) in enumerate(zip(methods, panels, strict=True)):
+        directions = method.directions(columns)
+        for k, panel in enumerate(row):
+            if k >= len(method.components):
+                panel.set_axis_off()
+                continue
+            draw(panel, directions[k], names, k == 0)
+            last = i == len(methods) - 1
+            below = draw is _bars_by_position and last
+            drawing.dress(panel, f"{plain(method.title)}: {k + 1}", "column" if below else "")
+    caption += (
+        ", components scaled to length one: features with long bars are those that the component looks at; "
+        "red adds, blue subtracts, and the sign of a whole component has no meaning."
+    )
+    return Figure("loadings", "What the first components look at", caption, drawing.png(made))
+
+
+def _colours(values: NDArray[np.float64]) -> list[str]:
+    return [POSITIVE if value > 0 else NEGATIVE for value in values]
+
+
+def _labels(names: list[str] | None, columns: Sequence[int], most: int) -> list[str]:
+    if names is None:
+        return [f"column {i}" for i in columns]
+    return drawing.distinct([names[i] for i in columns], most, "column {}", columns)
+
+
+def _named_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
+    labels = _labels(names, range(len(direction)), 28)
+    _horizontal(panel, direction, labels if first else [""] * len(direction))
+    panel.set_xlim(-1.05, 1.05)
+    panel.set_xticks([-1, -0.5, 0, 0.5, 1])
+
+
+def _largest_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
+    largest = np.argsort(-np.abs(direction), kind="stable")[:LARGEST].tolist()
+    labels = _labels(names, largest, 17)
+    values = direction[largest]
+    _horizontal(panel, values, labels)
+    low, high = 1.08 * min(values.min(), 0), 1.08 * max(values.max(), 0)
+    panel.set_xlim(low, high) if high > low else panel.set_xlim(-1, 1)
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
+
+
+def _horizontal(panel: Axes, values: NDArray[np.float64], labels: list[str]) -> None:
+    places = np.arange(len(values))
+    panel.barh(places, values, height=0.7, color=_colours(values))
+    panel.set_yticks(places, labels)
+    panel.set_ylim(len(values) - 0.4, -0.6)
+    panel.axvline(0, color=FAINT, linewidth=0.8)
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
+
+
+def _bars_by_position(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
+    panel.bar(np.arange(len(direction)), direction, width=0.8, color=_colours(direction))
+    panel.axhline(0, color=FAINT, linewidth=0.8)
+    reach = 1.1 * (float(np.abs(direction).max()) or 1.0)
+    panel.set_ylim(-reach, reach)
+    panel.set_xlim(-1, len(direction))
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    panel.yaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))

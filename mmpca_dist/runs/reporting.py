@@ -1,0 +1,153 @@
+"""From the records of a run to the contents of its report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import yaml
+from dask.utils import format_bytes, format_time
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets import Dataset, open_dataset, storage
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.config import RunConfig
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.models import load_model
+from mmpca_dist.runs.report import MethodResult, ReportContents, figures, render
+
+SAMPLE_ROWS = 2000
+SAMPLE_CHUNKS = 8
+
+
+def write_report(
+    run: RunDirectory, config: RunConfig, dataset: Dataset, results: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Write ``report/index.html`` and the pictures, and return where they are."""
+    contents = report_contents(run, config, dataset, results)
+    pictures = figures(contents)
+    for picture in pictures:
+        storage.write_bytes(run.path("report", f"{picture.name}.png"), picture.png)
+    storage.write_bytes(run.path("report", "index.html"), render(contents, pictures).encode())
+    return {
+        "html": run.path("report", "index.html"),
+        "figures": [
+            {
+                "name": p.name,
+                "title": p.title,
+                "caption": p.caption,
+                "png": run.path("report", f"{p.name}.png"),
+            }
+            for p in pictures
+        ],
+        "notes": contents.notes,
+    }
+
+
+def report_contents(
+    run: RunDirectory, config: RunConfig, dataset: Dataset, results: dict[str, dict[str, Any]]
+) -> ReportContents:
+    """Gather what the report shows."""
+    count = results["count"]
+    classes = np.asarray(count["classes"], dtype=count["class_type"])
+    projected, codes, note = _sample(run, config, classes, dataset.n_rows)
+    methods = [_method_result(run, config, name, results) for name in config.methods]
+    return ReportContents(
+        dataset={
+            "uri": dataset.uri,
+            "n_rows": count["n_rows"],
+            "n_features": count["n_features"],
+            "dtype": count["dtype"],
+            "classes": [str(label) for label in count["classes"]],
+            "counts": count["counts"],
+            "feature_names": count["feature_names"],
+            "image_shape": list(count["image_shape"]) if count["image_shape"] else None,
+        },
+        methods=methods,
+        projected=projected,
+        codes=codes,
+        sample_note=note,
+        plan=plan_and_measured(results),
+        stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
+        config_yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
+        versions=run.header()["versions"],
+        notes=_notes(config, methods),
+    )
+
+
+def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dict[str, dict[str, Any]]) -> MethodResult:
+    model = load_model(run.uri, name)
+    found = results["solve"]["models"][name]
+    return MethodResult(
+        name=name,
+        title=METHODS[name].title,
+        components=model.components_,
+        eigenvalues=model.eigenvalues_,
+        residuals=model.residuals_,
+        relative_errors=model.relative_errors_,
+        total=found["total"],
+        limit=found["limit"],
+        sizes=sorted({min(size, found["n_components"]) for size in config.n_components}),
+        requested=list(config.n_components),
+        orthonormal=name != "fisher",
+        ordered=name != "lol",
+    )
+
+
+def _notes(config: RunConfig, methods: list[MethodResult]) -> list[str]:
+    notes = [
+        f"{m.title} has {len(m.eigenvalues)} components where {config.largest} were asked for: its limit is {m.limit}."
+        for m in methods
+        if len(m.eigenvalues) < config.largest
+    ]
+    for method in methods:
+        marked = int(np.sum(method.relative_errors > 1e-2))
+        if marked:
+            notes.append(
+                f"{marked} components of {method.title} are within a hundredfold of the rounding floor of "
+                f"{config.precision} precision and are not reliable."
+            )
+    return notes
+
+
+def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return rows (what, planned, measured)."""
+    plan, reduce, project = (results.get(name, {}) for name in ("plan", "reduce", "project"))
+    planned = dict(plan.get("rows", []))
+    passes = [*reduce.get("passes", []), *(["project"] if project.get("bytes") else [])]
+    seconds = reduce.get("seconds", 0) + project.get("seconds", 0)
+    measured = {
+        "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
+        "bytes to read": format_bytes(reduce.get("bytes", 0) + project.get("bytes", 0)),
+        "peak memory a worker": format_bytes(max(reduce.get("memory", 0), project.get("memory", 0))),
+        "output": format_bytes(project.get("written", 0)),
+        "expected time": format_time(seconds),
+    }
+    return [(name, value, measured.get(name, "")) for name, value in planned.items()]
+
+
+def _sample(
+    run: RunDirectory, config: RunConfig, classes: NDArray, n_rows: int
+) -> tuple[dict[str, NDArray], NDArray, str]:
+    """Read projected rows for the pictures, evenly spaced within a few chunks."""
+    stores = [name for name in config.projected if "zarr" in config.project.format]
+    if not stores:
+        return {}, np.empty(0, int), "no projected rows are stored as Zarr"
+    datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in stores}
+    first = datasets[stores[0]]
+    edges = first.chunk_edges
+    n_chunks = len(edges) - 1
+    count = min(n_chunks, SAMPLE_CHUNKS)
+    chosen = [int((i + 0.5) * n_chunks / count) for i in range(count)]
+    rows: dict[str, list[NDArray]] = {name: [] for name in stores}
+    labels = []
+    for chunk in chosen:
+        start, stop = int(edges[chunk]), int(edges[chunk + 1])
+        picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
+        labels.append(first.read_labels(start, stop)[picks])
+        for name, dataset in datasets.items():
+            rows[name].append(dataset.read_rows(start, stop)[picks])
+    codes = encode(np.concatenate(labels), classes, run.uri)
+    note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
+    return {name: np.concatenate(parts) for name, parts in rows.items()}, codes, note

@@ -1,0 +1,87 @@
+"""A run's plan, progress, tables and pictures as artifacts in the Prefect UI."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.logging import get_run_logger
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.runs.events import Callback
+
+UPDATE_SECONDS = 1.0
+"""Progress is told no more often: every update is a request to the server."""
+
+
+class ArtifactCallback(Callback):
+    """Turns the events of a run into artifacts and log lines of the present flow or task run."""
+
+    def __init__(self) -> None:
+        self._bars: dict[str, UUID] = {}
+        self._told: dict[str, float] = {}
+
+    def on_plan(self, plan: Any) -> None:
+        rows = [{"what": name, "planned": value} for name, value in plan.rows()]
+        create_table_artifact(rows, key="plan", description="What the run will cost")
+
+    def on_pass(self, stage: str, name: str) -> None:
+        get_run_logger().info("Pass over the rows: %s", name)
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done < total and now - self._told.get(stage, 0.0) < UPDATE_SECONDS:
+            return
+        self._told[stage] = now
+        if stage not in self._bars:
+            self._bars[stage] = create_progress_artifact(  # type: ignore[assignment]
+                progress=0.0, key=f"progress-{stage}", description=f"{stage}: spans done"
+            )
+        update_progress_artifact(self._bars[stage], progress=100.0 * done / total)
+
+    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+        note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
+        get_run_logger().info("Stage %s: %s", stage, note)
+
+    def on_note(self, message: str) -> None:
+        get_run_logger().warning(message)
+
+
+def publish_report(report: dict[str, Any], plan: list[tuple[str, str, str]], spectra: list[dict[str, Any]]) -> None:
+    """Publish plan versus measured, eigenvalues, and the pictures of a finished run."""
+    create_table_artifact(
+        [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
+        key="plan-and-measured",
+        description="The plan beside what was used",
+    )
+    create_table_artifact(spectra, key="components", description="Leading eigenvalues by method")
+    for figure in report["figures"]:
+        fs, path = storage.filesystem(figure["png"])
+        png = base64.b64encode(fs.cat_file(path)).decode()
+        create_image_artifact(
+            f"data:image/png;base64,{png}",
+            key=f"figure-{figure['name']}".lower(),
+            description=figure["title"],
+        )
+    notes = "\n".join(f"- {note}" for note in report["notes"]) or "Nothing to note."
+    create_markdown_artifact(
+        f"# Run finished\n\nReport: `{report['html']}`\n\n## Notes\n\n{notes}\n",
+        key="report",
+        description="Report",
+    )
+
+
+def log_quietly() -> None:
+    """Leave Prefect's console log to warnings; the run's own logs stay."""
+    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,73 @@
+"""What a person sees in a terminal: progress bars, tables, one line for a mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mmpca_dist.runs.events import Callback
+
+
+class ConsoleCallback(Callback):
+    """Progress bars on a terminal; plain lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bars: Progress | None = None
+        self._task: TaskID | None = None
+
+    def on_plan(self, plan: Any) -> None:
+        self._close()
+        self.console.print(plan_table(plan.rows()))
+
+    def on_stage_start(self, stage: str) -> None:
+        self._close()
+        if self.console.is_terminal:
+            self._bars = Progress(
+                TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            self._bars.start()
+            self._task = self._bars.add_task(stage, total=None)
+
+    def on_pass(self, stage: str, name: str) -> None:
+        if self._bars is not None and self._task is not None:
+            self._bars.reset(self._task, description=f"{stage}: {name}", total=None)
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, completed=done, total=total)
+
+    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+        self._close()
+        note = "already done" if reused else f"{manifest.get('seconds', 0.0):.2f} s"
+        self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
+
+    def on_note(self, message: str) -> None:
+        self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+    def _close(self) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = self._task = None
+
+
+def plan_table(rows: list[Any]) -> Table:
+    """Return the plan as a table."""
+    table = Table(title="Plan", show_header=False, title_justify="left")
+    for name, value in rows:
+        table.add_row(str(name), str(value))
+    return table
+
+
+def components_table(rows: list[dict[str, Any]]) -> Table:
+    """Return one row a method."""
+    table = Table(title="Components", title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    return table

@@ -1,0 +1,72 @@
+"""The main flow: rows to moments to components, a stored model, projected rows and a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, task
+from prefect.states import Completed, Failed, State
+
+from mmpca_dist.errors import MmpcaError
+from mmpca_dist.runs.config import RunConfig
+from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.job import STAGES, Job, Stage, open_job, run_stage
+from mmpca_dist.runs.reporting import plan_and_measured
+from mmpca_dist.runs.summary import components
+from pipelines.artifacts import ArtifactCallback, publish_report
+
+REFUSED = "Refused"
+"""Name of the state of a run that ended by the user's mistake, in data or settings."""
+
+_watchers: list[Callback] = []
+"""Callbacks of the process that starts a flow: the command line's progress bars."""
+
+
+def watch(callback: Callback) -> None:
+    """Let a callback of this process hear of the flows that run in it."""
+    _watchers[:] = [callback]
+
+
+def watchers() -> list[Callback]:
+    """Return the callbacks of this process."""
+    return list(_watchers)
+
+
+@flow(
+    name="fit",
+    description="Class moments in one pass, components by every method, projected rows, a report.",
+    persist_result=False,
+)
+def fit_flow(config: RunConfig) -> State:
+    """Run every stage as a Prefect task.
+
+    A mistake of the user's ends the flow in the failed state ``Refused``, whose message says what to do.
+    """
+    try:
+        with open_job(config, Callbacks([ArtifactCallback(), *watchers()])) as job:
+            for stage in STAGES:
+                _execute(job, stage)
+            publish_report(job.results["report"], plan_and_measured(job.results), components(job.run.uri))
+            return Completed(message=f"Report: {job.results['report']['html']}")
+    except MmpcaError as error:
+        return Failed(message=str(error), name=REFUSED)
+
+
+def _execute(job: Job, stage: Stage) -> None:
+    """Run a stage as a task; a refusal comes back as a value, since an exception would log a traceback."""
+    refusal: list[MmpcaError] = []
+
+    @task(name=stage.name, description=stage.title, persist_result=False)
+    def run_one() -> Any:
+        try:
+            manifest = run_stage(job, stage)
+        except MmpcaError as error:
+            refusal.append(error)
+            return Failed(message=str(error), name=REFUSED)
+        return Completed(message=f"{stage.title}: {manifest.get('seconds', 0):.2f} s")
+
+    run_one(return_state=True)
+    if refusal:
+        raise refusal[0]
+    if stage.name not in job.results:
+        raise RuntimeError(f"Stage {stage.name} did not finish; its task run holds the reason.")

@@ -1,0 +1,52 @@
+"""Fixtures: real data where it is at hand, and reproducible property tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Prefect's console handler would write to streams that pytest has closed. Read when Prefect is imported.
+os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """Return a function that loads a published data set (X, y) by name, or skips the test."""
+    folder = Path(os.environ.get("MMPCA_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+
+    def load(name):
+        table, archive = folder / f"{name}.parquet", folder / f"{name}.npz"
+        if table.exists():
+            found = pq.read_table(table)
+            y = found.column("label").to_numpy()
+            return np.column_stack([c.to_numpy() for c in found.drop_columns(["label"]).columns]), y
+        if archive.exists():
+            with np.load(archive) as arrays:
+                return arrays["X"], arrays["y"]
+        pytest.skip(f"{name} is not in {folder}; set MMPCA_DATA to the folder of the published data sets")
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory):
+    """A temporary Prefect server for all tests of flows; starting one takes seconds."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield

@@ -1,0 +1,150 @@
+"""Slow, obvious twins of the library's methods: every difference row is made, every product written out.
+
+Nothing here knows of moments, merging or weights; everything is double precision. Short names of the sources: Luo &
+Durrant 2017 is "Maximum Margin Principal Components" (arXiv 1705.06371); STAT 841 is the course "Classification",
+Fall 2010; Vogelstein et al. 2021 is "Supervised dimensionality reduction for big data".
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+
+def exact_class_moments(X, y, classes):
+    """Return counts, means and centred scatters of the classes, rounded once from exact rational arithmetic."""
+    rows = [[Fraction(value.item()) for value in row] for row in np.asarray(X)]
+    d = np.asarray(X).shape[1]
+    counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
+    for c, label in enumerate(classes):
+        members = [row for row, own in zip(rows, y, strict=True) if own == label]
+        counts.append(len(members))
+        if not members:
+            continue
+        mean = [sum(row[j] for row in members) / len(members) for j in range(d)]
+        centred = [[row[j] - mean[j] for j in range(d)] for row in members]
+        for i in range(d):
+            means[c, i] = float(mean[i])
+            for j in range(i + 1):
+                scatters[c, i, j] = scatters[c, j, i] = float(sum(row[i] * row[j] for row in centred))
+    return np.asarray(counts), means, scatters
+
+
+def pca_rows(X, y, pairing=None):
+    """Rows minus the mean of all rows (STAT 841, principal component analysis)."""
+    mean = sum(X) / len(X)
+    return [x - mean for x in X]
+
+
+def mpca0_rows(X, y, pairing=None):
+    """Differences of all pairs of rows of different classes (Luo & Durrant 2017, section 3, M-PCA0)."""
+    return [X[i] - X[j] for i in range(len(X)) for j in range(i) if y[i] != y[j]]
+
+
+def mpca1a_rows(X, y, pairing="one-vs-rest"):
+    """Rows minus the mean of the rows of the other class (Luo & Durrant 2017, section 3, M-PCA1a).
+
+    With many classes "the other class" is all the others together, or each of them in turn.
+    """
+    return _rows_minus_centres(X, y, pairing, _mean)
+
+
+def mpca1b_rows(X, y, pairing="one-vs-rest"):
+    """As M-PCA1a with the coordinate-wise median (Luo & Durrant 2017, section 3, M-PCA1b)."""
+    return _rows_minus_centres(X, y, pairing, coordinatewise_median)
+
+
+def _rows_minus_centres(X, y, pairing, centre):
+    rows = []
+    for x, own in zip(X, y, strict=True):
+        if pairing == "one-vs-rest":
+            rows.append(x - centre([other for other, label in zip(X, y, strict=True) if label != own]))
+            continue
+        for opponent in sorted(set(y) - {own}):
+            members = [other for other, label in zip(X, y, strict=True) if label == opponent]
+            rows += [x - centre(members)]
+    return rows
+
+
+def _mean(rows):
+    return sum(rows) / len(rows)
+
+
+def coordinatewise_median(rows):
+    """The middle value of every coordinate, or the mean of the middle two."""
+    middle = []
+    for values in zip(*rows, strict=True):
+        ordered, half = sorted(float(v) for v in values), len(values) // 2
+        middle.append(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+    return np.asarray(middle)
+
+
+def mean_outer_product(rows):
+    """S = (1/m) sum of r r^T over the m difference rows (Luo & Durrant 2017, section 3)."""
+    S = np.zeros((len(rows[0]), len(rows[0])))
+    for row in rows:
+        S += np.outer(row, row)
+    return S / len(rows)
+
+
+def eigenpairs(S):
+    """All eigenvalues, largest first, and the eigenvectors as columns."""
+    values, vectors = np.linalg.eigh(S)
+    return values[::-1], vectors[:, ::-1]
+
+
+def fisher_matrices(X, y, shrinkage):
+    """B / n and W_g = (1 - g) W / n + g tr(W) / (n d) I (STAT 841, Fisher discriminant analysis, many classes)."""
+    n, d = X.shape
+    mean, B, W = sum(X) / n, np.zeros((d, d)), np.zeros((d, d))
+    for label in sorted(set(y)):
+        members = [x for x, own in zip(X, y, strict=True) if own == label]
+        centre = _mean(members)
+        B += len(members) * np.outer(centre - mean, centre - mean)
+        for x in members:
+            W += np.outer(x - centre, x - centre)
+    return B / n, (1 - shrinkage) * W / n + shrinkage * np.trace(W) / (n * d) * np.eye(d)
+
+
+def fisher(X, y, shrinkage, n_components):
+    """Solutions of B v = l W_g v with v^T W_g v = 1, as columns, by W_g^-1 B (STAT 841)."""
+    B, W = fisher_matrices(X, y, shrinkage)
+    values, vectors = np.linalg.eig(np.linalg.inv(W) @ B)
+    order = np.argsort(-values.real)[:n_components]
+    vectors = vectors[:, order].real
+    lengths = [np.sqrt(v @ W @ v) for v in vectors.T]
+    return values[order].real, vectors / lengths
+
+
+def hsic_matrix(X, y, kernel):
+    """X^T H L H X with H = I - 1 1^T / n and L_ij = kernel(y_i, y_j) (STAT 841, supervised PCA)."""
+    n = len(X)
+    H = np.eye(n) - np.ones((n, n)) / n
+    L = np.asarray([[float(kernel(a, b)) for b in y] for a in y])
+    return X.T @ H @ L @ H @ X
+
+
+def lol(X, y, n_components):
+    """Class means less that of the largest class, then eigenvectors of the pooled scatter, orthonormalised in order.
+
+    Source: Vogelstein et al. 2021, methods.
+    """
+    sizes = {label: sum(1 for own in y if own == label) for label in sorted(set(y))}
+    by_size = sorted(sizes, key=lambda label: -sizes[label])
+    means = {c: _mean([x for x, own in zip(X, y, strict=True) if own == c]) for c in by_size}
+    directions = [means[c] - means[by_size[0]] for c in by_size[1:]]
+    within = mean_outer_product([x - means[own] for x, own in zip(X, y, strict=True)])
+    directions += list(eigenpairs(within)[1].T)
+    basis = []
+    for v in directions:
+        for b in basis:
+            v = v - (v @ b) * b
+        basis.append(v / np.linalg.norm(v))
+        if len(basis) == n_components:
+            break
+    return np.stack(basis, axis=1)
+
+
+ROWS = {"pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows}
+"""The difference rows of every margin structure."""

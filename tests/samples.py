@@ -1,0 +1,73 @@
+"""Labelled rows for the tests, passes over them with chosen chunks, and error bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.summary import take_moments
+
+
+def labelled(n, d, n_classes, seed, *, mean=3.0, separation=1.5):
+    """Return rows with a spectrum that falls (so that eigenvectors are well separated) and unequal classes."""
+    rng = np.random.default_rng(seed)
+    shares = np.arange(1, n_classes + 1) / (n_classes * (n_classes + 1) / 2)
+    y = rng.choice(n_classes, size=n, p=shares)
+    y[:n_classes] = np.arange(n_classes)
+    scales = 2.0 ** (-np.arange(d) / 2)
+    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    X = rng.standard_normal((n, d)) * scales + separation * rng.standard_normal((n_classes, d))[y] * scales
+    return X @ rotation + mean, y
+
+
+def take(X, y, *, edges=None, classes=None, precision="double", threads=1, **options):
+    """Return (moments, medians) of one pass whose reading units begin at ``edges``."""
+    dataset = ArrayDataset(np.asarray(X), np.asarray(y))
+    spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
+    census = count_labels(dataset, spans, Threads(threads))
+    if classes is not None:
+        counts = np.zeros(len(classes), np.int64)
+        counts[np.searchsorted(classes, census.classes)] = census.counts
+        census = Census(np.asarray(classes), counts, census.units)
+    return take_moments(
+        dataset, census, spans, scheduler=Threads(threads), precision=precision, **options
+    )  # fmt: skip
+
+
+def even_edges(n, size):
+    """Return the edges of chunks of ``size`` rows."""
+    return np.append(np.arange(0, n, size), n)
+
+
+def product_bound(scatter, n_rows, precision, mean=0.0):
+    """Return what entry (i, j) of a computed centred scatter may be off by, shape (d, d).
+
+    A sum of m rounded products is within (m + 2) u sum |a_i b_i| of the true one (Higham 2002, section 3.1), and the
+    Cauchy-Schwarz inequality bounds that sum by sqrt(S_ii S_jj), S being taken about the provisional centre: at most
+    twice the centred scatter. Blocks have 2,048 rows, above that sums are double. Entries are themselves rounded
+    once (twice u), and the expected value is rounded too. A chunk's mean is stored to u |mean|, which a merge
+    multiplies by the distance between two means: at most 2 u |mean_i| sqrt(n S_jj) over all merges of a tree.
+    """
+    unit = np.finfo(np.float32 if precision == "single" else np.float64).eps
+    spread = np.sqrt(np.maximum(np.diagonal(scatter), 0))
+    terms = min(n_rows, 2048) if precision == "single" else n_rows
+    merging = 2 * np.finfo(np.float64).eps * np.sqrt(n_rows) * np.outer(np.abs(mean) * np.ones_like(spread), spread)
+    return 2 * (terms + 8) * unit * np.outer(spread, spread) + merging + merging.T
+
+
+def angle_bound(S, n_components, error):
+    """Return how far (radians) ``error`` in S, a norm, can turn the leading eigenspace (Davis & Kahan 1970)."""
+    values = scipy.linalg.eigvalsh(S)[::-1]
+    gap = values[n_components - 1] - (values[n_components] if n_components < len(values) else 0)
+    assert 0 < 2 * error / gap < 0.05, "the sample is too ill-conditioned for this test to say anything"
+    return 2 * error / gap
+
+
+def largest_angle(components, vectors):
+    """Return the largest angle between the spans of rows (K, d) and columns (d, K)."""
+    assert components.shape[0] == vectors.shape[1] > 0
+    return float(np.max(scipy.linalg.subspace_angles(np.asarray(components).T, vectors)))

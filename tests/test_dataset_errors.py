@@ -1,0 +1,315 @@
+"""Opening or reading a bad data set gives one sentence: what was found, where, and what to do."""
+
+from __future__ import annotations
+
+from json import JSONDecodeError
+from zipfile import BadZipFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from samples import labelled
+
+from mmpca_dist import class_moments, open_dataset
+from mmpca_dist.datasets.base import make_spans
+from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.summary import take_moments
+
+X, Y = labelled(60, 3, 2, seed=1)
+
+
+def zarr_group(folder, rows=X, labels=Y, **arrays):
+    group = zarr.open_group(str(folder / "a.zarr"), mode="w")
+    for name, data in {"X": rows, "y": labels, **arrays}.items():
+        if data is not None:
+            data = np.asarray(data)
+            group.create_array(name, data=data, chunks=(20, *data.shape[1:]))
+    return str(folder / "a.zarr")
+
+
+def parquet(folder, name="a.parquet", **columns):
+    columns = columns or {"f0": X[:, 0], "f1": X[:, 1], "label": Y}
+    pq.write_table(pa.table(columns), folder / name, row_group_size=20)
+    return str(folder / name)
+
+
+def raw(folder, name, data):
+    (folder / name).write_bytes(data)
+    return str(folder / name)
+
+
+def npz(folder, **arrays):
+    np.savez(folder / "a.npz", **arrays)
+    return str(folder / "a.npz")
+
+
+def without(folder, chunk, **options):
+    uri = zarr_group(folder, **options)
+    (folder / "a.zarr" / chunk).unlink()
+    return uri
+
+
+def cut(folder, name, keep):
+    uri = parquet(folder) if name == "a.parquet" else npz(folder, X=X, y=Y)
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:keep])
+    return uri
+
+
+def lists(folder):
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
+    return parquet(folder, rows=rows, extra=X[:, 0], label=Y)
+
+
+def columns_differ(folder):
+    parquet(folder, "a.parquet")
+    parquet(folder, "b.parquet", f0=X[:, 0], g1=X[:, 1], label=Y)
+    return str(folder)
+
+
+def empty_folder(folder):
+    (folder / "part").mkdir()
+    parquet(folder / "part", "a.parquet")
+    (folder / "part" / "a.parquet").unlink()
+    return str(folder / "part")
+
+
+OPENING = {
+    # name: (makes the address, arguments, what the message must say)
+    "nothing there": (lambda f: str(f / "no.zarr"), {}, ["no.zarr", "no Zarr group|does not exist"]),
+    "no Parquet there": (lambda f: str(f / "no.parquet"), {}, ["no.parquet", "does not exist"]),
+    "no npz there": (lambda f: str(f / "no.npz"), {}, ["no.npz", "does not exist"]),
+    "no npy there": (lambda f: str(f / "no.npy"), {"label": "y.npy"}, ["no.npy", "does not exist"]),
+    "not a group": (empty_folder, {}, ["part", "no Zarr group"]),
+    "unknown protocol": (lambda f: "s33://bucket/a.zarr", {}, ["unknown protocol 's33'", "Did you mean 's3'"]),
+    "missing package": (lambda f: "abfs://c/a.zarr", {}, ["abfs://c/a.zarr", "fsspec package"]),
+    "text": (lambda f: "a.csv", {}, ["a.csv is text", "mmpca ingest a.csv"]),
+    "labels of npy": (lambda f: "a.npy", {}, ["rows only", "dataset.label"]),
+    "missing_chunks": (lambda f: "a.zarr", {"missing_chunks": "skip"}, ["'skip'", "'refuse' or 'fill'"]),
+    "no array": (zarr_group, {"features": "XX"}, [
+        "no array 'XX' .dataset.features.", "holds X, y", "Did you mean 'X'"]),
+    "no labels": (lambda f: zarr_group(f, labels=None), {}, ["no array 'y' .dataset.label.", "holds X"]),
+    "flat rows": (lambda f: zarr_group(f, X[:, 0]), {}, [r"shape \(60,\)", r"must have shape \(n, d\)"]),
+    "square labels": (lambda f: zarr_group(f, labels=X), {}, [r"'y' of .* shape \(60, 3\)", r"must have shape \(n,\)"]),
+    "label counts": (lambda f: zarr_group(f, labels=Y[:59]), {}, ["60 rows and 59 labels", "one label a row"]),
+    "complex rows": (lambda f: zarr_group(f, X + 1j), {}, ["complex128", "must be numbers"]),
+    "missing chunk of rows": (lambda f: without(f, "X/c/1/0"), {}, [
+        "lacks 1 of the chunks of 'X'", r"\(1, 0\): rows 20 to 39", "missing_chunks: fill"]),
+    "Parquet without label": (lambda f: parquet(f, f0=X[:, 0], lable=Y), {}, [
+        "no label column 'label' or 'y' .dataset.label.", "Did you mean 'lable'"]),
+    "Parquet without features": (lambda f: parquet(f, label=Y), {}, ["no columns beside the label"]),
+    "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
+    "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
+        "Column 'city'", "string", "Encode it"]),
+    "list column and others": (lists, {}, ["list column 'rows' and others", "dataset.features"]),
+    "columns that differ": (columns_differ, {}, ["columns of .*b.parquet differ"]),
+    "Parquet cut short": (lambda f: cut(f, "a.parquet", -50), {}, [
+        "a.parquet is not a readable", "cut short", "again"]),
+    "not Parquet": (lambda f: raw(f, "a.parquet", b"hello"), {}, ["a.parquet is not a readable Parquet"]),
+    "npz without X": (lambda f: npz(f, x=X, y=Y), {}, ["no array 'X'", "holds x, y"]),
+    "npz of text": (lambda f: npz(f, X=X.astype(str), y=Y), {}, ["type <U", "must be numbers"]),
+    "npy that is none": (lambda f: raw(f, "a.npy", b"hello"), {"label": "y.npy"}, ["a.npy is not a readable .npy"]),
+    "unknown bundle": (lambda f: "bundled:digit", {}, ["no bundled data set 'digit'", "Did you mean 'digits'"]),
+    "unknown synthetic kind": (lambda f: "synthetic:gauss", {}, ["Unknown synthetic data set 'gauss'"]),
+    "unknown option": (lambda f: "synthetic:gaussian?m=5", {}, ["Unknown option 'm'"]),
+    "option of the wrong type": (lambda f: "synthetic:gaussian?n=many", {}, ["n=many", "must be a int"]),
+    "no rows": (lambda f: "synthetic:gaussian?n=1", {}, ["at least n=2"]),
+    "axis": (lambda f: "synthetic:gaussian?d=3&axis=3", {}, ["columns 0 to 2"]),
+    "imbalance": (lambda f: "synthetic:gaussian?imbalance=1", {}, ["between 0 and 1"]),
+    "integer rows": (lambda f: "synthetic:gaussian?dtype=int32", {}, ["float32 or float64"]),
+    "assign": (lambda f: "synthetic:clusters?assign=row", {}, ["'cluster' or 'random'"]),
+    "fewer clusters than classes": (lambda f: "synthetic:clusters?k=2&classes=3", {}, ["fewer clusters"]),
+}  # fmt: skip
+
+
+def corrupt_metadata(folder):
+    uri = zarr_group(folder)
+    (folder / "a.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_ty')
+    return uri
+
+
+def types_differ(folder):
+    parquet(folder, "a.parquet", f0=Y.astype(np.int8), label=Y)
+    parquet(folder, "b.parquet", f0=X[:, 0], label=Y)
+    return str(folder)
+
+
+NOTHING_RAISED = pytest.fail.Exception
+KNOWN = {
+    # name: (makes the address, what is raised instead of an InputError, why)
+    "npz cut short": (lambda f: cut(f, "a.npz", 300), BadZipFile, "_load does not catch BadZipFile"),
+    "corrupt metadata": (corrupt_metadata, JSONDecodeError, "open_group lets JSONDecodeError through"),
+    "infinitely many rows": (lambda f: "synthetic:gaussian?n=inf", OverflowError, "int(float('inf')) overflows"),
+    "unknown dtype": (lambda f: "synthetic:gaussian?dtype=foo", TypeError, "np.dtype('foo') is a TypeError"),
+    "negative seed": (lambda f: "synthetic:gaussian?seed=-1", ValueError, "SeedSequence refuses it on the first read"),
+    "no columns": (lambda f: zarr_group(f, X[:, :0]), ZeroDivisionError, "check_table accepts d = 0"),
+    "types that differ": (
+        types_differ, NOTHING_RAISED, "only the names of the second file's columns are compared: 1.7 is read as 1"),
+}  # fmt: skip
+
+
+def read_all(address, **arguments):
+    """Open a data set and take its moments."""
+    dataset = open_dataset(address, **arguments)
+    spans = make_spans(dataset)
+    census = take_census(dataset, spans, Threads(1))
+    return take_moments(dataset, census, spans, scheduler=Threads(1), precision="double")[0]
+
+
+@pytest.mark.parametrize("case", OPENING)
+def test_opening_says_what_is_wrong(case, tmp_path):
+    """Before any row is read; an error of the library that is also a ValueError."""
+    make, arguments, wanted = OPENING[case]
+    address = make(tmp_path)
+    with pytest.raises(InputError) as caught:
+        open_dataset(address, **arguments)
+    assert isinstance(caught.value, MmpcaError)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value)
+    for pattern in wanted:
+        assert caught.match(pattern)
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_opening_or_reading_says_what_is_wrong(case, tmp_path, request):
+    make, instead, reason = KNOWN[case]
+    request.applymarker(pytest.mark.xfail(strict=True, raises=instead, reason=reason))
+    address = make(tmp_path)
+    with pytest.raises(InputError):
+        read_all(address)
+
+
+def damaged(folder, chunk, change):
+    uri = zarr_group(folder)
+    path = folder / "a.zarr" / chunk
+    path.write_bytes(change(path.read_bytes()))
+    return uri
+
+
+def null_in_columns(folder):
+    values = X[:, 1].tolist()
+    values[47] = None
+    return parquet(folder, f0=X[:, 0], f1=pa.array(values), label=Y)
+
+
+def null_in_lists(folder):
+    values = X.ravel().tolist()
+    values[47 * 3 + 1] = None
+    return parquet(folder, rows=pa.FixedSizeListArray.from_arrays(pa.array(values), 3), label=Y)
+
+
+def null_label(folder):
+    return parquet(folder, f0=X[:, 0], label=pa.array([None if i == 33 else int(v) for i, v in enumerate(Y)]))
+
+
+def not_a_number(folder):
+    rows = X.copy()
+    rows[47, 2] = np.nan
+    return zarr_group(folder, rows)
+
+
+def damaged_page(folder):
+    uri = parquet(folder)
+    data = bytearray((folder / "a.parquet").read_bytes())
+    data[20:220] = bytes(200)
+    (folder / "a.parquet").write_bytes(bytes(data))
+    return uri
+
+
+READING = {
+    "damaged chunk": (lambda f: damaged(f, "X/c/1/0", lambda b: b[:-20]), {}, [
+        r"Cannot read chunk 1 \(rows 20 to 39\) of .*a.zarr/X", "restore it"]),
+    "not finite": (not_a_number, {}, ["Found nan in row 47, column 2", r"chunk 2 \(rows 40 to 59\)", "fill or drop"]),
+    "null in a column": (null_in_columns, {}, ["Column 'f1'", "1 missing values", "row 47", "Fill or drop"]),
+    "null in a list": (null_in_lists, {}, ["missing value", "row 47", "Fill or drop"]),
+    "null label": (null_label, {}, ["Column 'label'", "row 33"]),
+    "damaged Parquet": (damaged_page, {}, ["Cannot read row group 0 .*a.parquet", "restore it"]),
+    "one class": (lambda f: zarr_group(f, labels=0 * Y + 7), {}, ["only 1 class", "label 7", "at least two"]),
+    "measurements as labels": (lambda f: zarr_group(f, labels=X[:, 0]), {}, ["not a whole number", "must be classes"]),
+    "missing label chunk of no other class": (
+        lambda f: without(f, "y/c/0", labels=Y + 4), {}, ["lacks label chunks of 20 rows", "fill value 0", "Restore"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READING)
+def test_reading_says_what_is_wrong(case, tmp_path):
+    make, arguments, wanted = READING[case]
+    address = make(tmp_path)
+    with pytest.raises(InputError) as caught:
+        read_all(address, **arguments)
+    for pattern in wanted:
+        assert caught.match(pattern)
+
+
+def test_missing_chunks_are_fill_values_where_that_is_accepted(tmp_path):
+    found = read_all(without(tmp_path, "X/c/1/0"), missing_chunks="fill")
+    expected = X.copy()
+    expected[20:40] = 0
+    np.testing.assert_allclose(found.mean, expected.mean(axis=0), rtol=1e-13)
+
+
+def test_a_missing_label_chunk_of_a_known_class_is_accepted_with_a_warning(tmp_path, caplog):
+    """Zarr leaves out chunks that hold the fill value only."""
+    labels = np.repeat([0, 0, 1], 20)
+    labels[:5] = 1
+    found = read_all(zarr_group(tmp_path, labels=labels))
+    assert not (tmp_path / "a.zarr" / "y" / "c" / "1").exists()
+    assert found.counts.tolist() == [35, 25]
+    assert "lacks label chunks of 20 rows" in caplog.text
+
+
+LABELS = [
+    ([1.0, 2.5], "Label 2.5 at position 1 of y is not a whole number"),
+    ([1.0, np.nan], "Label nan at position 1"),
+    (np.asarray(["a", None], object), "Label None at position 1"),
+    (np.asarray(["a", 1], object), "mix int and str"),
+    (np.asarray([[1, 2], [3, 4]]), r"shape \(2, 2\)"),
+    (np.asarray(["2020-01-01"], "M8[D]"), "must be integers or strings"),
+    ([1j, 2j], "must be integers or strings"),
+    pytest.param([1.0, np.inf], "Label inf", marks=pytest.mark.xfail(strict=True, reason="inf equals its rint")),
+]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize(("labels", "message"), LABELS)
+def test_labels_that_are_not_classes(labels, message):
+    with pytest.raises(InputError, match=message):
+        normalize_labels(np.asarray(labels), "y")
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([2.0, 1.0], [2, 1]),
+        ([[2], [1]], [2, 1]),
+        (np.asarray([b"x", b"y"]), ["x", "y"]),
+        (np.asarray(["x", "yy"], object), ["x", "yy"]),
+        (np.asarray([True, False]), [True, False]),
+        (np.asarray(["x", "yy"], np.dtypes.StringDType()), ["x", "yy"]),
+        pytest.param(
+            np.asarray([np.int64(2), np.int64(1)], object), [2, 1],
+            marks=pytest.mark.xfail(strict=True, reason="NumPy integers in object arrays are no int"),
+        ),
+    ],
+)  # fmt: skip
+def test_labels_of_every_origin(labels, expected):
+    assert normalize_labels(np.asarray(labels), "y").tolist() == expected
+
+
+def test_more_classes_than_there_can_be(monkeypatch):
+    monkeypatch.setattr("mmpca_dist.statistics.census.MAX_CLASSES", 50)
+    with pytest.raises(InputError, match="more than 50 values: they look like measurements"):
+        class_moments(np.zeros((60, 2)), np.arange(60))
+
+
+def test_a_label_that_is_none_of_the_classes():
+    classes = np.asarray(["a", "c"])
+    assert encode(np.asarray(["c", "a", "c"]), classes, "y").tolist() == [1, 0, 1]
+    for stranger in ("b", "d", ""):
+        with pytest.raises(InputError, match=f"{stranger!r}.* in y is none of the known classes"):
+            encode(np.asarray(["a", stranger]), classes, "y")

@@ -1,0 +1,298 @@
+"""Every kind of data set reads the rows that were written, whatever the range, and tells when they change."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets.zarr_direct import PlainChunks
+
+N, D = 103, 4
+RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62)]
+
+
+def table(dtype="float32"):
+    """Return rows, some of a kind that only the right type holds, and labels."""
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal((N, D)) * 50 + 60).astype(dtype), rng.integers(3, size=N)
+
+
+def write_zarr(path, X, y, *, v2=False, chunks=(20, D), labels_in=30, **options):
+    """Write a group with arrays X and y."""
+    group = zarr.open_group(str(path), mode="w", zarr_format=2 if v2 else 3)
+    rows = group.create_array("X", shape=X.shape, dtype=X.dtype, chunks=chunks, **options)
+    rows[...] = X
+    labels = group.create_array("y", shape=y.shape, dtype=y.dtype, chunks=(labels_in,))
+    labels[...] = y
+    return str(path)
+
+
+BIG = BytesCodec(endian="big")
+PLAIN = {"compressors": None, "filters": None}
+ZARR = {
+    # options of the array of rows, and whether its chunks are read without Zarr
+    "v3 compressed": ({}, False),
+    "v3 blosc": ({"compressors": BloscCodec()}, False),
+    "v3 uncompressed": (PLAIN, True),
+    "v3 uncompressed, checksums": ({"compressors": [Crc32cCodec()]}, True),
+    "v3 big-endian": ({**PLAIN, "serializer": BIG}, False),
+    "v3 transposed": ({"compressors": None, "filters": [TransposeCodec(order=(1, 0))]}, False),
+    "v3 sharded": ({"shards": (40, D)}, False),
+    "v3 sharded, uncompressed": ({**PLAIN, "shards": (40, D)}, True),
+    "v3 sharded, uncompressed, checksums": ({"compressors": [Crc32cCodec()], "shards": (40, D)}, True),
+    "v3 column chunks": ({**PLAIN, "chunks": (20, 3)}, False),
+    "v3 one chunk": ({**PLAIN, "chunks": (N, D)}, True),
+    "v2 compressed": ({"v2": True}, False),
+    "v2 uncompressed": ({"v2": True, **PLAIN}, True),
+    "v2 Fortran order": ({"v2": True, "order": "F", **PLAIN}, False),
+    "v2 nested keys": ({"v2": True, "chunk_key_encoding": {"name": "v2", "separator": "/"}, **PLAIN}, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int16", "bool"])
+@pytest.mark.parametrize("layout", ZARR)
+def test_zarr_of_every_layout(layout, dtype, tmp_path):
+    """The direct way to uncompressed chunks is skipped work: its bytes are those of Zarr's own reading."""
+    options, direct = ZARR[layout]
+    X, y = table(dtype)
+    dataset = open_dataset(write_zarr(tmp_path / "a.zarr", X, y, **options))
+    array = zarr.open_group(str(tmp_path / "a.zarr"), mode="r")["X"]
+    plain = PlainChunks.of(array, tmp_path / "a.zarr" / "X")
+    if dtype not in ("uint8", "bool") or layout != "v3 big-endian":  # bytes have no order
+        assert (plain is not None) is direct, "the layout takes another way than this test is about"
+    assert (dataset.n_rows, dataset.n_features, dataset.dtype) == (N, D, np.dtype(dtype))
+    for start, stop in RANGES:
+        expected = np.asarray(array[start:stop])
+        np.testing.assert_array_equal(expected, X[start:stop])
+        np.testing.assert_array_equal(dataset.read_rows(start, stop), expected)
+        out = np.zeros((stop - start, D), dtype)
+        assert dataset.read_rows(start, stop, out) is out
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+
+
+@pytest.mark.parametrize("layout", [name for name, (_, direct) in ZARR.items() if direct])
+@pytest.mark.parametrize("checksum_of", ["first", "last"])
+def test_the_direct_way_refuses_what_zarr_refuses(layout, checksum_of, tmp_path):
+    """A chunk cut short is an error; with checksums a single flipped bit is one too."""
+    options, _ = ZARR[layout]
+    X, y = table()
+    dataset = open_dataset(write_zarr(tmp_path / "a.zarr", X, y, **options))
+    files = sorted(
+        p for p in (tmp_path / "a.zarr" / "X").rglob("*") if p.is_file() and not p.name.startswith((".", "z"))
+    )
+    victim = files[0] if checksum_of == "first" else files[-1]
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[:-9])
+    with pytest.raises(Exception, match=r".+"):
+        dataset.read_rows(0, N)
+    if "checksums" in layout:
+        victim.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+        with pytest.raises(Exception, match=r"[Cc]hecksum|crc|CRC"):
+            dataset.read_rows(0, N)
+    victim.write_bytes(whole)
+    np.testing.assert_array_equal(dataset.read_rows(0, N), X)
+
+
+def test_string_labels_and_names_in_zarr(tmp_path):
+    X, y = table()
+    names = np.asarray(["ant", "bee", "cuckoo"])[y]
+    uri = write_zarr(tmp_path / "a.zarr", X, names)
+    zarr.open_group(uri).attrs.update(feature_names=["a", "b", "c", "d"], image_shape=[2, 2])
+    dataset = open_dataset(uri)
+    assert dataset.read_labels(3, 50).tolist() == names[3:50].tolist()
+    assert (dataset.feature_names, dataset.image_shape) == (["a", "b", "c", "d"], (2, 2))
+
+
+def test_arrays_of_other_names_in_zarr(tmp_path):
+    X, y = table()
+    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
+    group.create_array("pixels", data=X)
+    group.create_array("digits", data=y)
+    dataset = open_dataset(tmp_path / "a.zarr", features="pixels", label="digits")
+    np.testing.assert_array_equal(dataset.read_rows(0, N), X)
+
+
+def write_columns(path, X, y, **options):
+    pq.write_table(pa.table({**{f"f{j}": X[:, j] for j in range(X.shape[1])}, "label": y}), path, **options)
+    return str(path)
+
+
+def write_list(path, X, y, **options):
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    pq.write_table(pa.table({"rows": rows, "label": y}), path, **options)
+    return str(path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "bool"])
+@pytest.mark.parametrize("group_rows", [17, N])
+@pytest.mark.parametrize("write", [write_columns, write_list])
+def test_parquet_of_columns_or_one_list_column(write, group_rows, dtype, tmp_path):
+    X, y = table(dtype)
+    dataset = open_dataset(write(tmp_path / "a.parquet", X, y, row_group_size=group_rows))
+    assert (dataset.n_rows, dataset.n_features) == (N, D)
+    assert dataset.chunk_edges.tolist() == [*range(0, N, group_rows), N]
+    for start, stop in RANGES:
+        np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+
+
+def test_parquet_files_of_a_folder_follow_each_other_by_name(tmp_path):
+    X, y = table()
+    for name, part in (("part-1", slice(40, N)), ("part-0", slice(0, 40))):
+        write_columns(tmp_path / f"{name}.parquet", X[part], y[part], row_group_size=16)
+    write_columns(tmp_path / "part-00.parquet", X[:0], y[:0])  # an empty file in between
+    dataset = open_dataset(tmp_path)
+    for start, stop in RANGES:
+        np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+    assert dataset.feature_names == ["f0", "f1", "f2", "f3"]
+
+
+def test_parquet_columns_of_mixed_types_and_dictionary_labels(tmp_path):
+    _, y = table()
+    names = np.asarray(["ant", "bee", "cuckoo"])[y]
+    columns = {"small": np.arange(N, dtype=np.int8), "label": pa.array(names).dictionary_encode(), "x": np.ones(N) / 3}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    dataset = open_dataset(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(dataset.read_rows(2, 9), np.column_stack([np.arange(2, 9), np.ones(7) / 3]))
+    assert dataset.read_labels(0, N).tolist() == names.tolist()
+
+
+def test_numpy_files(tmp_path):
+    X, y = table()
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    np.savez_compressed(tmp_path / "a.npz", X=X, y=y, spare=y[:3])
+    mapped = open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
+    for dataset in (mapped, open_dataset(tmp_path / "a.npz")):
+        for start, stop in RANGES:
+            np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+            np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+
+
+def test_bundled_data_has_names():
+    bundle, dataset = load_iris(), open_dataset("bundled:iris")
+    np.testing.assert_array_equal(dataset.read_rows(0, 150), bundle.data)
+    assert dataset.read_labels(0, 150).tolist() == bundle.target_names[bundle.target].tolist()
+    assert dataset.feature_names == bundle.feature_names
+    assert open_dataset("bundled:digits").image_shape == (8, 8)
+
+
+SYNTHETIC = (
+    "gaussian?n=3000&d=3&imbalance=0.3",
+    "clusters?n=3000&d=3&k=5&classes=3",
+    "clusters?n=3000&d=3&assign=random",
+)
+
+
+@pytest.mark.parametrize("spec", SYNTHETIC)
+@given(ends=st.tuples(st.integers(0, 3000), st.integers(0, 3000)))
+def test_synthetic_rows_are_the_same_whatever_the_range(spec, ends):
+    dataset = open_dataset(f"synthetic:{spec}")
+    dataset._chunk_rows = 700  # several chunks, the last a short one
+    start, stop = sorted(ends)
+    if start == stop:
+        return
+    X, y = dataset.read_rows(0, 3000), dataset.read_labels(0, 3000)
+    np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+    np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+
+
+def test_synthetic_options_do_what_they_say():
+    dataset = open_dataset("synthetic:gaussian?n=40000&d=3&imbalance=0.25&distance=3&axis=1&variance=4&spread=9&seed=5")
+    X, y = dataset.read_rows(0, 40000).astype(float), dataset.read_labels(0, 40000)
+    # standard errors: 0.0022 of the share, below 0.04 of a mean and 1.5% of a variance: bounds are five of them
+    assert y.mean() == pytest.approx(0.25, abs=0.011)
+    np.testing.assert_allclose(X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0), [0, 3, 0], atol=0.2)
+    np.testing.assert_allclose(X[y == 0].var(axis=0), [9, 4, 9], rtol=0.075)
+    other = open_dataset("synthetic:gaussian?n=40000&d=3&seed=6").read_rows(0, 10)
+    assert not np.allclose(other, open_dataset("synthetic:gaussian?n=40000&d=3&seed=7").read_rows(0, 10))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "npz"])
+def test_urls_of_object_storage(kind, tmp_path):
+    """The in-memory file system stands for s3, gs and az: everything goes by fsspec."""
+    X, y = table()
+    make = {"zarr": write_zarr, "parquet": write_columns, "npz": lambda p, X, y: np.savez(p, X=X, y=y)}[kind]
+    make(tmp_path / f"a.{kind}", X, y)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / f"a.{kind}"), f"/tests-{kind}/a.{kind}", recursive=True)
+    dataset = open_dataset(f"memory://tests-{kind}/a.{kind}")
+    np.testing.assert_array_equal(dataset.read_rows(5, 50), X[5:50])
+    np.testing.assert_array_equal(dataset.read_labels(5, 50), y[5:50])
+    assert dataset.fingerprint() == open_dataset(f"memory://tests-{kind}/a.{kind}").fingerprint()
+
+
+@pytest.mark.parametrize("address", ["{path}", "file:{path}", "file://{path}", "{relative}", "{tilde}"])
+def test_addresses_of_local_files(address, tmp_path, monkeypatch):
+    X, y = table()
+    path = Path(write_zarr(tmp_path / "a.zarr", X, y))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    dataset = open_dataset(address.format(path=path, relative="a.zarr", tilde="~/a.zarr"))
+    np.testing.assert_array_equal(dataset.read_rows(0, N), X)
+
+
+KINDS = ("zarr", "parquet", "npz", "npy", "bundled", "synthetic")
+
+
+def any_dataset(kind, folder, X, y):
+    if kind in ("bundled", "synthetic"):
+        return open_dataset({"bundled": "bundled:wine", "synthetic": f"synthetic:{SYNTHETIC[1]}"}[kind])
+    path = folder / f"a.{kind}"
+    if kind == "npy":
+        np.save(folder / "y.npy", y)
+        np.save(path, X)
+        return open_dataset(path, label=str(folder / "y.npy"))
+    {"zarr": write_zarr, "parquet": write_columns, "npz": lambda p, X, y: np.savez(p, X=X, y=y)}[kind](path, X, y)
+    return open_dataset(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_sets_travel_to_workers_without_their_rows(kind, tmp_path):
+    X, y = table()
+    dataset = any_dataset(kind, tmp_path, np.tile(X, (20, 1)), np.tile(y, 20))
+    dataset.read_rows(0, 10)
+    sent = pickle.dumps(dataset)
+    assert len(sent) < 2500 < dataset.n_rows * dataset.n_features * 4
+    arrived = pickle.loads(sent)  # noqa: S301
+    np.testing.assert_array_equal(arrived.read_rows(3, 9), dataset.read_rows(3, 9))
+    assert arrived.fingerprint() == dataset.fingerprint()
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "npz", "npy"])
+def test_a_change_of_the_data_changes_fingerprint_and_rows(kind, tmp_path):
+    """Within one process: nothing that was read before may stand in for what is there now."""
+    X, y = table()
+    before = any_dataset(kind, tmp_path, X, y)
+    seen, rows = before.fingerprint(), before.read_rows(0, N).copy()
+    assert any_dataset_again(kind, tmp_path).fingerprint() == seen
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1, 1))  # clocks of file systems are coarse
+    after = any_dataset(kind, tmp_path, X + 1, y)
+    assert after.fingerprint() != seen
+    np.testing.assert_array_equal(after.read_rows(0, N), X + 1)
+    np.testing.assert_array_equal(rows, X)
+
+
+def any_dataset_again(kind, folder):
+    return open_dataset(folder / f"a.{kind}", label=str(folder / "y.npy") if kind == "npy" else None)
+
+
+def test_synthetic_fingerprints_tell_the_options():
+    prints = {open_dataset(f"synthetic:{spec}").fingerprint() for spec in (*SYNTHETIC, SYNTHETIC[0] + "&seed=1")}
+    assert len(prints) == 4

@@ -1,0 +1,236 @@
+"""One pass gives the same bits on any number of threads or workers, in any order, with and without lost workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from samples import even_edges
+
+from mmpca_dist.blas import _controller, single_blas_thread
+from mmpca_dist.datasets import open_dataset
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import Dataset, Span, make_spans, spans_of, unit_edges
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.reduction import Cluster, Threads, reduce_spans, run_span
+from mmpca_dist.statistics.summary import median_sets, take_moments
+
+URI = "synthetic:clusters?n=20000&d=12&k=6&classes=3&seed=7"
+EDGES = even_edges(20000, 617)
+
+
+def bits(scheduler, dataset=None, precision="single"):
+    """Return the bytes of the moments and medians of a pass."""
+    dataset = dataset or open_dataset(URI)
+    spans = spans_of(EDGES)
+    census = take_census(dataset, spans, scheduler)
+    moments, medians = take_moments(
+        dataset, census, spans,
+        scheduler=scheduler, precision=precision, medians_of=median_sets(3, "one-vs-rest"),
+    )  # fmt: skip
+    assert moments.n_rows == 20000
+    return b"".join(a.tobytes() for a in (moments.counts, moments.means, moments.scatters, medians))
+
+
+@dataclass(frozen=True)
+class Shuffled(Dataset):
+    """Rows whose reading takes a random time, so that spans arrive in another order every time."""
+
+    inner: Dataset
+    seed: int
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    @property
+    def chunk_edges(self):
+        return self.inner.chunk_edges
+
+    def read_rows(self, start, stop, out=None):
+        time.sleep(random.Random(self.seed + start).random() / 500)  # noqa: S311
+        return self.inner.read_rows(start, stop, out)
+
+    def read_labels(self, start, stop):
+        return self.inner.read_labels(start, stop)
+
+    def fingerprint(self):
+        return self.inner.fingerprint()
+
+
+@dataclass(frozen=True)
+class FatalOnce(Shuffled):
+    """Rows that kill the process which first reads past the middle of them."""
+
+    flag: str = ""
+
+    def read_rows(self, start, stop, out=None):
+        if start >= self.inner.n_rows // 2 and not Path(self.flag).exists():
+            Path(self.flag).touch()
+            os._exit(1)
+        return self.inner.read_rows(start, stop, out)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return {precision: bits(Threads(1), precision=precision) for precision in ("single", "double")}
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_the_same_bits_for_any_number_of_threads(threads, precision, reference):
+    assert bits(Threads(threads), precision=precision) == reference[precision]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_bits_in_any_order_of_arrival(seed, reference):
+    assert bits(Threads(4), Shuffled(open_dataset(URI), seed)) == reference["single"]
+
+
+@pytest.fixture
+def cluster(request):
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    with LocalCluster(n_workers=request.param, **options) as local, Client(local) as client:
+        yield client
+
+
+@pytest.mark.parametrize("cluster", [1, 2], indirect=True)
+def test_the_same_bits_for_any_number_of_worker_processes(cluster, reference):
+    assert bits(Cluster(cluster)) == reference["single"]
+
+
+@pytest.mark.parametrize("cluster", [2], indirect=True)
+def test_the_same_bits_after_a_worker_was_lost(cluster, reference, tmp_path):
+    flag = tmp_path / "killed"
+    dataset = FatalOnce(open_dataset(URI), 0, str(flag))
+    assert bits(Cluster(cluster), dataset) == reference["single"]
+    assert flag.exists(), "no worker was killed: the test would prove nothing"
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """A task that finds something wrong in one span."""
+
+    bad: int
+
+    def __call__(self, span):
+        if span.index == self.bad:
+            raise InputError(f"Found nonsense in span {span.index}.")
+        time.sleep(0.001)
+        return 1
+
+
+def add(left, right):
+    return left + right
+
+
+@pytest.mark.parametrize("bad", [0, 17, 39])
+def test_a_finding_ends_the_pass_without_a_crash(bad, caplog, capfd):
+    """The user's mistake comes back as one sentence; nothing logs a traceback."""
+    spans = [Span(i, (i, i + 1)) for i in range(40)]
+    with pytest.raises(InputError, match=rf"^Found nonsense in span {bad}\.$"):
+        reduce_spans(Refuses(bad), spans, add, scheduler=Threads(2), name="refuse")
+    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
+    assert reduce_spans(Refuses(-1), spans, add, scheduler=Threads(2), name="accept") == 40
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+def test_a_finding_on_a_worker_ends_the_pass_without_a_crash(cluster, caplog, capfd):
+    spans = [Span(i, (i, i + 1)) for i in range(40)]
+    with pytest.raises(InputError, match=r"^Found nonsense in span 3\.$"):
+        reduce_spans(Refuses(3), spans, add, scheduler=Cluster(cluster), name="refuse")
+    assert reduce_spans(Refuses(-1), spans, add, scheduler=Cluster(cluster), name="accept") == 40
+    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
+
+
+def concatenate(left, right):
+    return f"({left}{right})"
+
+
+@dataclass(frozen=True)
+class Name:
+    def __call__(self, span):
+        return str(span.index)
+
+
+@pytest.mark.parametrize(
+    ("n_spans", "tree"),
+    [(1, "0"), (2, "(01)"), (3, "((01)2)"), (5, "(((01)(23))4)"), (7, "(((01)(23))((45)6))")],
+)
+def test_the_tree_is_pairwise_and_fixed(n_spans, tree):
+    spans = [Span(i, (i, i + 1)) for i in range(n_spans)]
+    for threads in (1, 3):
+        found = reduce_spans(Name(), spans, concatenate, scheduler=Threads(threads), name="tree")
+        assert found == tree
+
+
+def test_progress_counts_every_span_once():
+    seen, spans = [], [Span(i, (i, i + 1)) for i in range(9)]
+    reduce_spans(Name(), spans, concatenate, scheduler=Threads(2), name="n", progress=lambda *p: seen.append(p))
+    assert seen == [(i, 9) for i in range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "chunk_rows", "row_bytes"),
+    [
+        (1, 1, 8),
+        (1000, 7, 8),  # small chunks are read together
+        (1000, 1000, 1 << 20),  # a chunk larger than a unit stays whole
+        (5000, 10, 1 << 20),  # 64 rows a unit: 6 chunks of 10
+        (100_000, 64, 1 << 20),  # many units: 16 a span
+    ],
+)
+def test_spans_cover_every_row_once_and_keep_to_chunks(n_rows, chunk_rows, row_bytes):
+    edges = even_edges(n_rows, chunk_rows)
+    spans = spans_of(unit_edges(edges, row_bytes))
+    units = [unit for span in spans for unit in span.units]
+    assert units[0][0] == 0
+    assert units[-1][1] == n_rows
+    assert all(a[1] == b[0] for a, b in pairwise(units))
+    assert {row for unit in units for row in unit} <= set(edges.tolist())
+    assert all((stop - start) * row_bytes <= 64 << 20 or stop - start <= chunk_rows for start, stop in units)
+    assert [span.index for span in spans] == list(range(len(spans)))
+    assert len(spans) >= min(32, len(units))
+    assert max(len(span.units) for span in spans) <= 16
+
+
+def test_spans_depend_on_the_data_alone(monkeypatch):
+    """Not on the processors or memory of the machine, or two machines would give different bits."""
+    dataset = open_dataset("synthetic:gaussian?n=3000000&d=64")
+    before = make_spans(dataset)
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    assert make_spans(dataset) == before
+    assert len(before) > 1
+
+
+def test_tasks_run_on_one_blas_thread_each():
+    """Also when another task, which began earlier, ends first."""
+
+    def blas_threads(_):
+        return {info["num_threads"] for info in _controller().info() if info["user_api"] == "blas"}
+
+    assert run_span(blas_threads, Span(0, (0, 1))) == {1}
+    outer, inner = single_blas_thread(), single_blas_thread()
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert blas_threads(None) == {1}
+    inner.__exit__(None, None, None)
+
+
+def test_what_a_reader_raises_becomes_one_sentence():
+    class Broken(ArrayDataset):
+        def read_rows(self, start, stop, out=None):
+            raise OSError("the disk is gone")
+
+    dataset = Broken(np.zeros((10, 2)), np.arange(10) % 2, "disk.zarr")
+    census = take_census(dataset, spans_of(np.asarray([0, 10])), Threads(1))
+    with pytest.raises(InputError, match=r"Cannot read rows 0 to 9 of disk.zarr: the disk is gone\. .*restore it"):
+        take_moments(dataset, census, spans_of(np.asarray([0, 10])), scheduler=Threads(1), precision="single")

@@ -1,0 +1,234 @@
+"""A run through the library: stages, records, resume, models, projected rows, clusters, bits."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from mmpca_dist import MarginPCA, load_config, load_model, open_dataset, run
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.config import RunConfig, parse_config
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import STAGES, preview
+from mmpca_dist.runs.transforming import transform
+
+
+def make_config(output, uri="bundled:digits", **changes):
+    content = {
+        "dataset": {"uri": uri},
+        "methods": list(METHODS),
+        "n_components": [2, 5],
+        "precision": "double",
+        "output": str(output),
+    }
+    return parse_config({**content, **changes}, "the test")
+
+
+def model_hash(output, methods):
+    """Hash the bits of every array of every model."""
+    digest = hashlib.sha256()
+    for method in methods:
+        group = zarr.open_group(f"{output}/model/{method}.zarr", mode="r")
+        for name, array in sorted(group.arrays()):
+            digest.update(name.encode() + np.asarray(array[...]).tobytes())
+    return digest.hexdigest()
+
+
+class Recorder(Callback):
+    def __init__(self):
+        self.ended = {}
+        self.progress = []
+        self.notes = []
+
+    def on_stage_end(self, stage, manifest, reused):
+        self.ended[stage] = reused
+
+    def on_progress(self, stage, done, total):
+        self.progress.append((stage, done, total))
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    output = tmp_path_factory.mktemp("runs") / "digits"
+    recorder = Recorder()
+    results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
+    return str(output), results, recorder
+
+
+def test_every_stage_runs_once_and_tells_its_progress(digits_run):
+    _, results, recorder = digits_run
+    assert list(results) == [stage.name for stage in STAGES]
+    assert not any(recorder.ended.values())
+    assert {stage for stage, done, total in recorder.progress if done == total} >= {
+        "count",
+        "reduce",
+        "solve",
+        "project",
+    }
+
+
+def test_the_loaded_model_is_the_estimator_fitted_in_memory(digits_run):
+    """The run and the estimator share their code, so they agree to the bit."""
+    output, _, _ = digits_run
+    data = open_dataset("bundled:digits")
+    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    fitted = MarginPCA(5, "m-pca1b", precision="double").fit(X, y)
+    loaded = load_model(output, "m-pca1b", 5)
+    np.testing.assert_array_equal(loaded.components_, fitted.components_)
+    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+    np.testing.assert_array_equal(loaded.classes_, fitted.classes_)
+    assert loaded.get_params() == fitted.get_params()
+
+
+def test_a_smaller_model_is_a_prefix_of_the_largest(digits_run):
+    output, _, _ = digits_run
+    small, large = load_model(output, "pca", 2), load_model(output, "pca")
+    np.testing.assert_array_equal(small.components_, large.components_[:2])
+
+
+def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
+    output, _, _ = digits_run
+    data = open_dataset("bundled:digits")
+    X = data.read_rows(0, data.n_rows)
+    expected = load_model(output, "fisher").transform(X)
+    for path in (f"{output}/projected/fisher.zarr", f"{output}/projected/fisher.parquet"):
+        projected = open_dataset(path)
+        # Double-precision products in another order: a few units in the last place of |x| |v|.
+        np.testing.assert_allclose(projected.read_rows(0, data.n_rows), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(projected.read_labels(0, data.n_rows), data.read_labels(0, data.n_rows))
+
+
+def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
+    output, results, _ = digits_run
+    html = (storage.filesystem(results["report"]["html"])[0]).cat_file(results["report"]["html"]).decode()
+    assert "data:image/png;base64," in html
+    assert "M-PCA1a" in html and "peak memory a worker" in html
+    assert len(results["report"]["figures"]) >= 4
+
+
+def test_measured_memory_stays_below_the_plan(tmp_path):
+    """On data large enough for chunks to dominate: 256 MiB of rows, read by two threads."""
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=262144&d=256", methods=["pca", "m-pca0"], precision="single"
+    )
+    results = run(config)
+    planned = results["plan"]["memory"]
+    assert max(results["reduce"]["memory"], results["project"]["memory"]) <= planned
+
+
+def test_the_same_run_again_repeats_nothing(tmp_path):
+    config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
+    run(config)
+    before = model_hash(tmp_path / "out", METHODS)
+    recorder = Recorder()
+    run(config, [recorder])
+    assert {stage for stage, reused in recorder.ended.items() if reused} == {
+        "count", "reduce", "solve", "project", "report",
+    }  # fmt: skip
+    assert model_hash(tmp_path / "out", METHODS) == before
+
+
+def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
+    """A failure in a stage leaves the stages before it done, and the result is that of an undisturbed run."""
+    config = make_config(tmp_path / "broken", "bundled:iris", n_components=2)
+    from mmpca_dist.runs import job
+
+    def fail(*_args, **_kwargs):
+        raise OSError("the disk went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "project_rows", fail)
+        with pytest.raises(OSError, match="went away"):
+            run(config)
+    recorder = Recorder()
+    run(config, [recorder])
+    assert recorder.ended["reduce"] and recorder.ended["solve"] and not recorder.ended["project"]
+    run(make_config(tmp_path / "whole", "bundled:iris", n_components=2))
+    assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        {"cluster": "threads", "workers": 1},
+        {"cluster": "threads", "workers": 4},
+        {"cluster": "local", "workers": 2, "memory_limit": "2GiB"},
+    ],
+    ids=str,
+)
+def test_the_bits_do_not_depend_on_where_the_work_runs(tmp_path, compute):
+    uri = "synthetic:clusters?n=300000&d=96&k=6&classes=3"
+    methods = ["pca", "m-pca0", "m-pca1b", "fisher"]
+    one = make_config(tmp_path / "one", uri, methods=methods, precision="single", n_components=2)
+    other = make_config(tmp_path / "other", uri, methods=methods, precision="single", n_components=2, compute=compute)
+    run(one)
+    run(other)
+    assert model_hash(tmp_path / "one", methods) == model_hash(tmp_path / "other", methods)
+
+
+def test_a_run_on_an_object_store_url():
+    """All results go through fsspec; memory: stands for any object store."""
+    config = make_config("memory://bucket/out", "bundled:wine", n_components=2)
+    results = run(config)
+    assert results["report"]["html"] == "memory://bucket/out/report/index.html"
+    assert load_model("memory://bucket/out", "lol").components_.shape == (2, 13)
+
+
+def test_fewer_components_than_asked_are_noted(tmp_path):
+    recorder = Recorder()
+    run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
+    assert any("fisher: 2 components of the 3 asked for" in note for note in recorder.notes)
+
+
+def test_transform_projects_new_rows_of_another_format(digits_run, tmp_path):
+    output, _, _ = digits_run
+    data = open_dataset("bundled:digits")
+    X, y = data.read_rows(100, 200), data.read_labels(100, 200)
+    np.savez(tmp_path / "new.npz", X=X, y=y)
+    manifest = transform(output, str(tmp_path / "new.npz"), str(tmp_path / "dest"), methods=["m-pca0"])
+    assert manifest["rows"] == 100
+    projected = open_dataset(str(tmp_path / "dest" / "m-pca0.zarr")).read_rows(0, 100)
+    np.testing.assert_allclose(projected, load_model(output, "m-pca0").transform(X), rtol=1e-12, atol=1e-12)
+    with pytest.raises(OutputError, match="exists already"):
+        transform(output, str(tmp_path / "new.npz"), str(tmp_path / "dest"))
+    with pytest.raises(InputError, match="4 features, but the run in .* was fitted to 64"):
+        transform(output, "bundled:iris", str(tmp_path / "dest2"))
+
+
+def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
+    from mmpca_dist.datasets.arrays import LoadedDataset
+
+    monkeypatch.setattr(LoadedDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
+    plan = preview(make_config(tmp_path / "out"))
+    assert [p.name for p in plan.passes] == ["moments", "project"]
+    assert plan.bytes == 2 * 1797 * 64 * 8
+    assert not (tmp_path / "out").exists()
+
+
+def test_standardize_equals_standardised_rows(tmp_path):
+    """x -> V^T ((x - mean) / sd), as if the rows had been standardised before."""
+    from sklearn.preprocessing import StandardScaler
+
+    data = open_dataset("bundled:wine")
+    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    run(make_config(tmp_path / "out", "bundled:wine", standardize=True))
+    scaled = StandardScaler().fit_transform(X)
+    expected = MarginPCA(5, "m-pca1a", precision="double").fit(scaled, y)
+    loaded = load_model(str(tmp_path / "out"), "m-pca1a")
+    np.testing.assert_allclose(loaded.transform(X), expected.transform(scaled), atol=1e-10)
+
+
+def test_quickstart_config_is_valid_and_settings_replace_keys():
+    config = load_config(
+        str(Path(__file__).parents[1] / "conf" / "quickstart.yaml"), {"compute.workers": 3, "n_components": 4}
+    )
+    assert isinstance(config, RunConfig)
+    assert config.compute.workers == 3 and config.n_components == [4]
+    assert config.compute.cluster == "threads"
