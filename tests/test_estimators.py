@@ -94,10 +94,7 @@ FORMS = tuple(collections(np.zeros((90, 5)), np.zeros(90, int)))
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "fisher"])
-def test_dask_collections_give_the_components_of_the_rows_in_memory(name, form, several_units, request):
-    if form == "data frame, array":
-        reason = "_with_known_chunks takes a frame to have the partition lengths of any labels in as many chunks"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_dask_collections_give_the_components_of_the_rows_in_memory(name, form, several_units):
     X, y = labelled(90, 5, 3, seed=3)
     rows, labels = collections(X, y)[form]
     found = make(name, n_components=2, precision="double").fit(rows, labels)
@@ -148,7 +145,6 @@ def test_inverse_transform_of_a_dask_array_stays_lazy():
     np.testing.assert_allclose(back.compute(), reducer.inverse_transform(reducer.transform(X)), atol=1e-12)
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="_Blocks has the chunk edges of its own few rows, from row 0")
 @pytest.mark.parametrize("shape", [(60, 5), (30, 40)])
 def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_its_row(shape, several_units):
     X, y = labelled(*shape, 2, seed=8)
@@ -210,9 +206,6 @@ def test_medians_do_not_merge_so_there_is_no_partial_fit():
     assert hasattr(make("m-pca0"), "partial_fit")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="fit leaves the moments of an earlier partial_fit, which a later one goes on from"
-)
 def test_fit_forgets_earlier_partial_fits():
     X, y = labelled(90, 5, 2, seed=11)
     reducer = MarginPCA(2, precision="double").partial_fit(X[:30], y[:30])

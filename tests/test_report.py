@@ -145,8 +145,8 @@ def check_picture(figure: Figure) -> None:
     assert figure.caption.endswith(".")
 
 
-FLAT = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
-NONE = {
+FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
+NONE: dict[str, Any] = {
     "components": np.empty((0, 5)),
     **{name: np.empty(0) for name in ("eigenvalues", "residuals", "relative_errors")},
     "total": 0.0,

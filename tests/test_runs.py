@@ -106,7 +106,7 @@ def test_projected_rows_are_a_data_set_in_both_formats(digits_run):
 
 
 def test_the_report_is_there_with_pictures_and_plan_beside_measured(digits_run):
-    output, results, _ = digits_run
+    _output, results, _ = digits_run
     html = (storage.filesystem(results["report"]["html"])[0]).cat_file(results["report"]["html"]).decode()
     assert "data:image/png;base64," in html
     assert "M-PCA1a" in html and "peak memory a worker" in html
@@ -198,7 +198,7 @@ def test_transform_projects_new_rows_of_another_format(digits_run, tmp_path):
     np.testing.assert_allclose(projected, load_model(output, "m-pca0").transform(X), rtol=1e-12, atol=1e-12)
     with pytest.raises(OutputError, match="exists already"):
         transform(output, str(tmp_path / "new.npz"), str(tmp_path / "dest"))
-    with pytest.raises(InputError, match="4 features, but the run in .* was fitted to 64"):
+    with pytest.raises(InputError, match=r"4 features, but the run in .* was fitted to 64"):
         transform(output, "bundled:iris", str(tmp_path / "dest2"))
 
 

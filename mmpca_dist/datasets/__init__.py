@@ -14,6 +14,12 @@ from mmpca_dist.errors import InputError
 
 __all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_dataset"]
 
+TEXT = tuple(
+    name + packed
+    for name in (".csv", ".tsv", ".txt", ".libsvm", ".svm", ".svmlight")
+    for packed in ("", ".gz", ".bz2", ".xz")
+)
+
 
 def open_dataset(
     uri: str | os.PathLike,
@@ -68,7 +74,7 @@ def open_dataset(
         if label is None:
             raise InputError(f"{text} holds rows only: give the .npy file of the labels as dataset.label.")
         return NpyDataset(text, storage.normalize(label))
-    if text.endswith((".csv", ".libsvm", ".svm", ".svmlight")):
+    if text.endswith(TEXT):
         raise InputError(f"{text} is text: turn it into Zarr first, with: mmpca ingest {text} DEST.zarr")
     if text.endswith((".parquet", ".pq")) or _holds_parquet(text):
         return ParquetDataset(text, features, label)

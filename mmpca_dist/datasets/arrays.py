@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def _load(uri: str, features: str, label: str, token: str) -> ArrayDataset:
                             f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}"
                         )
                 return ArrayDataset(archive[features], archive[label], uri)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             if isinstance(error, InputError | FileNotFoundError | PermissionError):
                 raise
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error

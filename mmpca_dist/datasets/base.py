@@ -117,6 +117,8 @@ def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: i
     """Refuse what is not a table of numbers with one label a row."""
     if len(shape) != 2:
         raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
+    if shape[1] == 0:
+        raise InputError(f"The rows of {where} have no columns.")
     if dtype.kind not in "fiub":
         raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
     if shape[0] != n_labels:

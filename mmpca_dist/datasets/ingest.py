@@ -25,6 +25,9 @@ LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 
 
+BAND_BYTES = 256 << 20
+"""Rows of an array stored column by column are gathered in bands of this size; each takes a reading of the file."""
+
 PIECE_BYTES = 1 << 20
 """Members of a zip file are read through a second buffer, of this size."""
 
@@ -280,15 +283,37 @@ class _NpyStream:
                 f"{where} holds pickled Python objects, which are never loaded. Save it as numbers, or labels as "
                 "strings: np.asarray(y, dtype=str)."
             )
-        if fortran and len(self.shape) > 1:
-            raise InputError(
-                f"{where} is stored column by column (Fortran order), so its rows cannot be read one after the "
-                "other. Save np.ascontiguousarray of it."
-            )
+        self._by_column = fortran and len(self.shape) == 2
+        self._data_start = stream.tell()
+        self._row = self._band_start = 0
+        self._band = np.empty((self.shape[1] if self._by_column else 0, 0), self.dtype)
 
     def read(self, n_rows: int) -> NDArray:
         """Return the next rows."""
-        found = np.empty((n_rows, *self.shape[1:]), self.dtype)
+        if not self._by_column:
+            return self._fill(np.empty((n_rows, *self.shape[1:]), self.dtype))
+        found = np.empty((n_rows, self.shape[1]), self.dtype)
+        done = 0
+        while done < n_rows:
+            if self._row == self._band_start + self._band.shape[1]:
+                self._next_band()
+            within = self._row - self._band_start
+            rows = self._band[:, within : within + n_rows - done].T
+            found[done : done + len(rows)] = rows
+            done += len(rows)
+            self._row += len(rows)
+        return found
+
+    def _next_band(self) -> None:
+        """Read a band of rows of an array stored column by column: one reading of the stream for every band."""
+        n_rows, n_columns = self.shape
+        size = min(n_rows - self._row, max(BAND_BYTES // (n_columns * self.dtype.itemsize), 1))
+        self._band, self._band_start = np.empty((n_columns, size), self.dtype), self._row
+        for column in range(n_columns):
+            self._stream.seek(self._data_start + (column * n_rows + self._row) * self.dtype.itemsize)
+            self._fill(self._band[column])
+
+    def _fill(self, found: NDArray) -> NDArray:
         target = found.reshape(-1).view(np.uint8).data
         done = 0
         try:

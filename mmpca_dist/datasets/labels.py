@@ -35,7 +35,7 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     if kind in "iub":
         return y
     if kind == "f":
-        whole = y == np.rint(y)
+        whole = (y == np.rint(y)) & (np.abs(y) < 2.0**63)
         if not whole.all():
             row = int(np.argmin(whole))
             raise InputError(
@@ -46,13 +46,14 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     if kind == "S":
         return np.char.decode(y, "utf-8")
     if kind in "OT":
-        bad = next((i for i, v in enumerate(y.tolist()) if not isinstance(v, str | bool | int)), None)
+        values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
+        bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
         if bad is not None:
             raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
-        kinds = {type(v) for v in y.tolist()}
+        kinds = {type(v) for v in values}
         if len(kinds) > 1:
             raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
-        return np.asarray(y.tolist())
+        return np.asarray(values)
     if kind == "U":
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")

@@ -50,8 +50,7 @@ class ParquetDataset(Dataset):
         start = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
-            if metadata.schema.to_arrow_schema().names != schema.names:
-                raise InputError(f"The columns of {file} differ from those of {self._files[0]}.")
+            _refuse_other_columns(metadata.schema.to_arrow_schema(), schema, file, self._files[0])
             for number in range(metadata.num_row_groups):
                 n_rows = metadata.row_group(number).num_rows
                 if n_rows:
@@ -143,6 +142,16 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
                 f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
                 "Write or copy it again."
             ) from error
+
+
+def _refuse_other_columns(found: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
+    if found.names != expected.names:
+        raise InputError(f"The columns of {file} differ from those of {first}.")
+    for field, other in zip(found, expected, strict=True):
+        if field.type != other.type:
+            raise InputError(
+                f"Column {field.name!r} has type {field.type} in {file} and {other.type} in {first}. Write both alike."
+            )
 
 
 def _label_column(schema: pa.Schema, label: str | None, uri: str) -> str:

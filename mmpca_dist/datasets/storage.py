@@ -116,6 +116,8 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
             return zarr.open_group(uri, mode=mode)  # type: ignore[arg-type]
         except zarr.errors.GroupNotFoundError as error:
             raise InputError(f"Cannot read {uri}: there is no Zarr group at this address.") from error
+        except json.JSONDecodeError as error:
+            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({error}). Restore it.") from error
 
 
 def list_objects(uri: str) -> list[tuple[str, int, str]]:

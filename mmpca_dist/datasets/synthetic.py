@@ -31,9 +31,11 @@ class SyntheticDataset(Dataset):
     def __init__(self, uri: str, options: dict[str, Value]) -> None:
         self.uri, self.options = uri, options
         self.n_rows, self.n_features = int(options["n"]), int(options["d"])
+        if options["dtype"] not in ("float32", "float64"):
+            raise InputError(f"dtype={options['dtype']} in {uri}: synthetic rows are float32 or float64.")
         self.dtype = np.dtype(str(options["dtype"]))
-        if self.dtype not in (np.float32, np.float64):
-            raise InputError(f"dtype={self.dtype} in {uri}: synthetic rows are float32 or float64.")
+        if int(options["seed"]) < 0:
+            raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
         self._chunk_rows = default_chunk_rows(self.row_bytes)
@@ -99,6 +101,8 @@ class GaussianClasses(SyntheticDataset):
         super().__init__(uri, options)
         if not 0 < float(options["imbalance"]) < 1:
             raise InputError(f"imbalance in {uri} is the share of class 1 and must lie between 0 and 1.")
+        if float(options["variance"]) < 0 or float(options["spread"]) < 0:
+            raise InputError(f"variance and spread in {uri} must not be negative.")
         if not 0 <= int(options["axis"]) < self.n_features:
             raise InputError(f"axis in {uri} must be one of the columns 0 to {self.n_features - 1}.")
 
@@ -196,7 +200,15 @@ def open_synthetic(uri: str) -> SyntheticDataset:
             raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
         expected = type(options[key])
         try:
-            options[key] = int(float(text)) if expected is int else expected(text)
-        except ValueError as error:
+            options[key] = _whole(text) if expected is int else expected(text)
+        except (ValueError, OverflowError) as error:
             raise InputError(f"Option {key}={text} in {uri} must be a {expected.__name__}.") from error
     return kind(uri, options)
+
+
+def _whole(text: str) -> int:
+    """Return a whole number, also one written as ``1e6``."""
+    number = float(text)
+    if number != int(number):
+        raise ValueError(text)
+    return int(number)

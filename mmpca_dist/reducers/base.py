@@ -63,6 +63,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             (a ValueError) For rows that are not finite, fewer than two classes, or more components than there are.
         """
         self._check_parameters()
+        if hasattr(self, "moments_"):
+            del self.moments_  # a later partial_fit starts anew
         if dask.is_dask_collection(X):
             statistics = self._statistics(*dask_rows(self._check_dask(X, reset=True), y))
         else:

@@ -147,7 +147,5 @@ class _ProjectSpan:
     def _refuse(self, X: NDArray, start: int, stop: int) -> None:
         bad = np.argwhere(~np.isfinite(X))
         if not len(bad):
-            raise InputError(
-                f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
-            )
+            raise InputError(f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double.")
         Locate(self.dataset, start).refuse(int(bad[0, 0]), int(bad[0, 1]), float(X[tuple(bad[0])]))

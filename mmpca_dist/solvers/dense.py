@@ -54,7 +54,8 @@ def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float
         )
         values, vectors = values[::-1], vectors[:, ::-1]
         total = float(np.trace(S))
-        above = values > epsilon * total
+        # Rounding of the pass, and of LAPACK, whose error grows with d.
+        above = values > max(epsilon, 10 * d * np.finfo(np.float64).eps) * total
         values, vectors = values[above], np.ascontiguousarray(vectors[:, above])
         residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
     return Eigenpairs(vectors, values, residuals, epsilon * total / values, total)

@@ -52,6 +52,10 @@ class _Blocks(ArrayDataset):
         super().__init__(X, y, NAME)
         self._start = start
 
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return np.array([self._start, self._start + self.n_rows])
+
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return super().read_rows(start - self._start, stop - self._start)
 
@@ -94,7 +98,7 @@ class BlockScheduler:
 
 def _run_on_blocks(task: Any, span: Span, rows: Sequence[NDArray], labels: Sequence[NDArray]) -> Any:
     y = _joined(labels)
-    X = _joined(rows) if rows else np.empty((len(y), 0))
+    X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
     return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, unit.start))(unit), span)
 
 
@@ -134,10 +138,11 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
 
 def _with_known_chunks(X: da.Array, y: da.Array) -> tuple[da.Array, da.Array]:
     """Give arrays that come from data frames their chunk sizes, by computing the labels only."""
+    both_unknown = np.isnan(X.shape[0]) and np.isnan(y.shape[0])
     if np.isnan(y.shape[0]):
         y = y.compute_chunk_sizes()
     if np.isnan(X.shape[0]):
-        if X.numblocks[0] != y.numblocks[0]:
+        if not both_unknown or X.numblocks[0] != y.numblocks[0]:
             X = X.compute_chunk_sizes()
         else:
             X = X.copy()

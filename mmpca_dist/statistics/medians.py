@@ -89,7 +89,10 @@ class MedianCounts:
         """Thin what is kept until it fits."""
         found = self
         while found.keys.nbytes + found.values.nbytes > self.budget + KEPT_FLOOR:
-            found = found._thin_to(found.thinned + 1)
+            thinner = found._thin_to(found.thinned + 1)
+            if len(thinner.keys) == len(found.keys):  # one value a median is as few as there can be
+                break
+            found = thinner
         return found
 
     def _thin_to(self, level: int) -> MedianCounts:
@@ -216,7 +219,8 @@ def settle(
             found = [cell.value_at(int(rank)) for rank in ranks]
             if None not in found:
                 medians[number, column] = (float(found[0]) + float(found[1])) / 2  # type: ignore[arg-type]
-                high[number, column] = low[number, column]
+                # Nothing lies between the two: another pass keeps nothing and settles them again.
+                low[number, column], high[number, column] = found
             else:
                 low[number, column], high[number, column] = cell.narrowed(ranks, brackets)
     done = not np.isnan(medians).any()

@@ -144,9 +144,12 @@ class ClassMoments:
         between = before * share
         touched = np.flatnonzero(self.weights[:, at].any(axis=1))
         for target, scatter in zip(touched, scatters, strict=True):
-            spread = delta * np.sqrt(self.weights[target, at] * between)[:, None]
-            self.scatters[target] += scatter
-            self.scatters[target] += spread.T @ spread
+            with np.errstate(over="ignore", invalid="ignore"):
+                spread = delta * np.sqrt(self.weights[target, at] * between)[:, None]
+                self.scatters[target] += scatter
+                self.scatters[target] += spread.T @ spread
+            if not np.isfinite(np.trace(self.scatters[target])):
+                raise InputError(_too_large(np.dtype(np.float64)))
         self.means[at] += delta * share[:, None]
         self.counts[at] = total
 
@@ -210,7 +213,7 @@ class ChunkAdder:
             with np.errstate(invalid="ignore", over="ignore"):
                 self._add_class(X, label, rows, centre, scale, total, visit)
             if not np.isfinite(total).all():
-                raise InputError(_explain(X, rows, locate))
+                raise InputError(_explain(X, rows, self._panel.dtype, locate))
             mean = centre + (total if scale is None else total / scale) / len(rows)
             if self._pooled:
                 present.append(label)
@@ -272,11 +275,10 @@ class ChunkAdder:
                 offset = sums * np.sqrt(weight / counts)[:, None]
                 partial -= offset.T @ offset
                 if scale is not None:
-                    partial /= scale[:, None] * scale
+                    exact = scale.astype(np.float64)  # squares of single-precision scales over- or underflow
+                    partial /= exact[:, None] * exact
         if not np.isfinite(np.trace(self._partial, axis1=1, axis2=2)).all():
-            raise InputError(
-                "The rows hold values whose squares are too large for single precision; set precision: double."
-            )
+            raise InputError(_too_large(self._panel.dtype))
         self.moments._absorb(labels, counts, means, self._partial)
         self._partial[...] = 0
 
@@ -312,15 +314,22 @@ def _safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
         spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
     _, exponent = np.frexp(spread)
     unsafe = (np.abs(exponent) > SAFE_EXPONENT) & np.isfinite(spread)
-    return np.where(unsafe, np.ldexp(1.0, -exponent), 1.0).astype(work) if unsafe.any() else None
+    # Powers of two that single precision can hold; what lies beyond them is refused as too large, or is zero.
+    return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
 
 
-def _explain(X: NDArray, rows: NDArray, locate: Callable[[int, int, float], str]) -> str:
-    """Name the first value that is not finite, or say that single precision overflowed."""
+def _explain(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
+    """Name the first value that is not finite, or say that the products overflowed."""
     for start in range(0, len(rows), BLOCK_ROWS):
         some = np.sort(rows)[start : start + BLOCK_ROWS]
         bad = ~np.isfinite(X[some])
         if bad.any():
             row, column = np.argwhere(bad)[0]
             return locate(int(some[row]), int(column), float(X[some[row], column]))
-    return "The rows hold values too large for single precision; set precision: double."
+    return _too_large(work)
+
+
+def _too_large(work: np.dtype) -> str:
+    if work == np.float32:
+        return "The rows hold values whose squares are too large for single precision; set precision: double."
+    return "The rows hold values whose squares are too large even for double precision; scale them down."

@@ -89,6 +89,8 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
     for values, set_limits in ((rows[:, 0], panel.set_xlim), (rows[:, 1], panel.set_ylim)):
         low, high = _reach(values)
         if (values < low).any() or (values > high).any():
+            margin = 0.03 * (high - low)  # or the outermost points would be cut in half
+            low, high = low - margin, high + margin
             set_limits(low, high)
             left_out |= (values < low) | (values > high)
     for axis in (panel.xaxis, panel.yaxis):

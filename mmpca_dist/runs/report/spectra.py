@@ -69,7 +69,7 @@ def _compared(methods: list[MethodResult]) -> Figure:
             "linestyle": "-" if method.ordered else ":",
             "label": plain(method.title),
         }
-        each.plot(numbers, _positive(method.shares), **look)
+        each.plot(numbers, method.shares, **look)
         summed.plot(numbers, np.cumsum(np.nan_to_num(method.shares)), **look)
     _vertical_axis(each, [m.shares for m in methods], [])
     summed.set_ylim(0, 1.04 * max(1.0, *(float(np.nansum(m.shares)) for m in methods)))
@@ -102,10 +102,10 @@ def _one_by_one(methods: list[MethodResult]) -> Figure:
         numbers = np.arange(1, len(shares) + 1)
         small = 4.5 if len(shares) <= 20 else 2.5
         floor = np.where(np.isfinite(errors) & (errors > 0), errors, np.nan) * shares
-        panel.plot(numbers, _positive(shares), color=FEW_COLOURS[0], linewidth=1 if method.ordered else 0)
+        panel.plot(numbers, shares, color=FEW_COLOURS[0], linewidth=1 if method.ordered else 0)
         for chosen, face in ((~method.imprecise, FEW_COLOURS[0]), (method.imprecise, "white")):
             panel.plot(
-                numbers[chosen], _positive(shares)[chosen],
+                numbers[chosen], shares[chosen],
                 "o", markersize=small, markerfacecolor=face, markeredgecolor=FEW_COLOURS[0], linewidth=0,
             )  # fmt: skip
         _vertical_axis(panel, [shares], [floor])
@@ -114,7 +114,8 @@ def _one_by_one(methods: list[MethodResult]) -> Figure:
         drawing.dress(panel, plain(method.title, most=22), "component" + hidden, "share of total")
     caption = (
         "The same eigenvalues, one method a panel. The rounding floor, in red, is what the arithmetic of "
-        "the pass over the rows cannot tell from zero; it is drawn where it lies in sight."
+        "the pass over the rows cannot tell from zero; where it lies far below the points, its size stands "
+        "under the panel."
     )
     if any(m.imprecise.any() for m in methods):
         caption += (
@@ -124,17 +125,13 @@ def _one_by_one(methods: list[MethodResult]) -> Figure:
     return Figure("spectrum-by-method", "Each method and its rounding floor", caption, drawing.png(made))
 
 
-def _positive(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(shares > 0, shares, np.nan)
-
-
 def _vertical_axis(panel: Axes, shares: list[NDArray], floors: list[NDArray]) -> None:
     values = np.concatenate([s[np.isfinite(s) & (s > 0)] for s in shares])
     if len(values) and np.log10(values.max() / values.min()) > DECADES:
         low, high = values.min(), values.max()
         near = [float(np.nanmin(f)) for f in floors if np.isfinite(f).any()]
         low = min([low, *(f for f in near if f > low / FLOOR_REACH)])
-        panel.set_yscale("log")
+        panel.set_yscale("log", nonpositive="mask")
         panel.yaxis.set_major_locator(LogLocator(numticks=7))
         panel.yaxis.set_minor_formatter(NullFormatter())
         margin = (high / low) ** 0.06
@@ -149,14 +146,15 @@ def _mark_floor(panel: Axes, numbers: NDArray, floor: NDArray[np.float64]) -> st
     if not np.isfinite(floor).any():
         return ""
     red, height = "#B2182B", float(np.nanmedian(floor))
-    words = f"rounding floor {drawing.percent(float(f'{height:.1e}'))}"
+    share = drawing.percent(float(f"{height:.1e}"))
     bottom, top = panel.get_ylim()
     if panel.get_yscale() != "log" or not bottom < height < top:
-        return f" ({words})"
+        return f" (floor {share})"
     panel.plot(numbers, floor, color=red, linewidth=1.1, linestyle="--")
     # At the left, where a falling spectrum leaves room.
     panel.annotate(
-        words, (0.03, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+        f"rounding floor {share}",
+        (0.03, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
         ha="left", va="bottom", fontsize=drawing.TICK_SIZE - 0.5, color=red, family=drawing.FONT,
     )  # fmt: skip
     return ""
