@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, reduce_spans
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.summary import Locate
 
 
@@ -109,11 +109,8 @@ class _ProjectSpan:
         written = 0
         dtype = self.projectors[0].matrix.dtype
         matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
-        buffer = None
-        if not self.dataset.in_memory:
-            buffer = np.empty((self.chunk_rows, self.dataset.n_features), self.dataset.dtype)
-        for start, stop in span.units:
-            X = read_unit(self.dataset, start, stop, None if buffer is None else buffer[: stop - start])
+        for start, X in read_units(self.dataset, span):
+            stop = start + len(X)
             labels = self.dataset.read_labels(start, stop)
             with np.errstate(invalid="ignore", over="ignore"):
                 projected = X.astype(dtype, copy=False) @ matrix

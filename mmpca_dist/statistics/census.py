@@ -39,9 +39,20 @@ class _CountLabels:
         y = self.dataset.read_labels(span.start, span.stop)
         units = []
         for start, stop in span.units:
-            classes, counts = np.unique(y[start - span.start : stop - span.start], return_counts=True)
+            classes, counts = _unique(y[start - span.start : stop - span.start])
             units.append((start, stop, classes, counts))
         return _union(units)
+
+
+def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
+    """Return sorted labels and their counts, without sorting where they are integers close together."""
+    if y.dtype.kind in "iu" and len(y):
+        low, high = int(y.min()), int(y.max())
+        if low >= 0 and high < len(y):
+            counts = np.bincount(y.astype(np.intp, copy=False))
+            classes = np.flatnonzero(counts)
+            return classes.astype(y.dtype), counts[classes]
+    return np.unique(y, return_counts=True)
 
 
 def _union(units: list[tuple[int, int, NDArray, NDArray]]) -> Census:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -16,10 +16,12 @@ import dask
 import psutil
 from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Finding, Span
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.buffers import release, rented
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -69,8 +71,13 @@ class Threads(_ReadingScheduler):
             if key in keys:
                 on_done(result)
 
-        with Callback(posttask=posttask):
-            return dask.compute(root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False)[0]
+        try:
+            with Callback(posttask=posttask):
+                return dask.compute(root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False)[
+                    0
+                ]
+        finally:
+            release()
 
 
 @dataclass
@@ -160,6 +167,18 @@ def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
         raise InputError(_damage(dataset, start, stop, error)) from error
+
+
+def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
+    """Yield the first row and the rows of each unit of a span, in one buffer that the next overwrites."""
+    if dataset.in_memory:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop)
+        return
+    largest = max(stop - start for start, stop in span.units)
+    with rented(largest, dataset.n_features, dataset.dtype) as buffer:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop, buffer[: stop - start])
 
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:

@@ -22,7 +22,7 @@ from mmpca_dist.statistics.medians import (
     settle,
 )
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, reduce_spans
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, read_units, reduce_spans
 
 SAMPLE_ROWS = 65_536
 SAMPLE_BYTES = 64 << 20
@@ -56,13 +56,8 @@ class _ReadSpan:
 
     def __call__(self, span: Span) -> PassResult:
         found = self._start(span.stop - span.start)
-        buffer = None
-        if not self.dataset.in_memory:
-            largest = max(stop - start for start, stop in span.units)
-            buffer = np.empty((largest, self.dataset.n_features), self.dataset.dtype)
-        for start, stop in span.units:
-            X = read_unit(self.dataset, start, stop, None if buffer is None else buffer[: stop - start])
-            found.add(X, self.dataset.read_labels(start, stop), Locate(self.dataset, start))
+        for start, X in read_units(self.dataset, span):
+            found.add(X, self.dataset.read_labels(start, start + len(X)), Locate(self.dataset, start))
         return found.result()
 
     def _start(self, n_rows: int) -> _Accumulator:
