@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import logging
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
+from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.core.buffer.cpu import NDBuffer
+from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges
@@ -20,6 +23,39 @@ from mmpca_dist.datasets.zarr_direct import PlainChunks
 from mmpca_dist.errors import InputError, did_you_mean
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ZarrReader:
+    """Reads rows of a Zarr array into a buffer, past Zarr where chunks are plain local files."""
+
+    array: zarr.Array
+    plain: PlainChunks | None
+
+    @classmethod
+    def of(cls, array: zarr.Array) -> ZarrReader:
+        """Return the reader of an array of shape (n, d)."""
+        root = _local_root(array)
+        return cls(array, None if root is None else PlainChunks.of(array, root))
+
+    def read(self, start: int, stop: int, out: NDArray) -> NDArray:
+        """Fill ``out``, shape (stop - start, d) and of the array's type, and return it."""
+        if self.plain is None or not self.plain.read(start, stop, out):
+            selection = (slice(start, stop), slice(None))
+            self.array.get_basic_selection(selection, out=NDBuffer(out))  # type: ignore[arg-type]
+        return out
+
+
+def _local_root(array: zarr.Array) -> Path | None:
+    """Return the folder of an array on this machine's file system, or None."""
+    store = array.store
+    if isinstance(store, LocalStore):
+        return Path(store.root) / array.path
+    if isinstance(store, FsspecStore):
+        filesystem = getattr(store.fs, "sync_fs", store.fs)
+        if isinstance(filesystem, LocalFileSystem):
+            return Path(store.path) / array.path
+    return None
 
 
 class ZarrDataset(Dataset):
@@ -43,8 +79,7 @@ class ZarrDataset(Dataset):
         self._label_chunk_rows = int((labels.shards or labels.chunks)[0])
         local = storage.is_local(uri)
         self.kind = "local" if local else "remote"
-        plain = local and PlainChunks.of(rows, Path(uri) / features) is not None
-        self.read_overhead = 0.0 if plain else 2.0
+        self.read_overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
         self._attributes(group)
         self._refuse_missing(rows, labels)
 
@@ -81,13 +116,9 @@ class ZarrDataset(Dataset):
         return chunk_edges(self.n_rows, self._chunk_rows)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows, plain = _open_rows(self.uri, self.features, self._token)
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        if plain is None or not plain.read(start, stop, out):
-            selection = (slice(start, stop), slice(None))
-            rows.get_basic_selection(selection, out=NDBuffer(out))  # type: ignore[arg-type]
-        return out
+        return _open_rows(self.uri, self.features, self._token).read(start, stop, out)
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return normalize_labels(
@@ -130,10 +161,8 @@ def _missing_chunks(uri: str, name: str, array: zarr.Array) -> list[tuple[int, .
 # set that is sent to workers holds no open files. The token is new for each data set that is opened, lest a
 # long-lived worker know an array that has been replaced.
 @functools.lru_cache(maxsize=16)
-def _open_rows(uri: str, name: str, token: str) -> tuple[zarr.Array, PlainChunks | None]:
-    array = _array(storage.open_group(uri), name, uri, "dataset.features")
-    local = storage.is_local(uri)
-    return array, PlainChunks.of(array, Path(uri) / name) if local else None
+def _open_rows(uri: str, name: str, token: str) -> ZarrReader:
+    return ZarrReader.of(_array(storage.open_group(uri), name, uri, "dataset.features"))
 
 
 @functools.lru_cache(maxsize=16)

@@ -9,12 +9,16 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import zarr
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.base import Dataset, Span, chunk_edges
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.buffers import release
 from mmpca_dist.statistics.reduction import SpanDone, merge_leaf, run_span
 
 NAME = "the Dask array"
@@ -63,6 +67,30 @@ class _Blocks(ArrayDataset):
         return super().read_labels(start - self._start, stop - self._start)
 
 
+class _StoredRows(Dataset):
+    """Rows of the Zarr array behind ``da.from_zarr``, which tasks read into reused buffers, with labels from blocks."""
+
+    def __init__(self, reader: ZarrReader, y: NDArray, start: int) -> None:
+        self.uri, self._reader, self._start = NAME, reader, start
+        self.n_rows, self.n_features = reader.array.shape
+        self.dtype = reader.array.dtype
+        self._y = normalize_labels(y, NAME)
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return chunk_edges(self.n_rows, int((self._reader.array.shards or self._reader.array.chunks)[0]))
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
+        return self._reader.read(start, stop, out)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return self._y[start - self._start : stop - self._start]
+
+    def fingerprint(self) -> str:
+        raise TypeError("a Dask array has no fingerprint")
+
+
 @dataclass
 class BlockScheduler:
     """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
@@ -70,11 +98,18 @@ class BlockScheduler:
     row_blocks: list[Delayed]
     label_blocks: list[Delayed]
     edges: NDArray[np.int64]
+    stored: ZarrReader | None = None
     n_threads: int = 1
     peak_memory: int = 0
 
     def leaf(self, task: Any, span: Span, merge: Callable, key: str) -> Delayed:
         """Return the result of a span: that of its units, merged from the left."""
+        if self.stored is not None:
+            first, last = np.searchsorted(self.edges, [span.start, span.stop])
+            task, reader = (delayed(item, pure=False, traverse=False) for item in (task, self.stored))
+            labels = self.label_blocks[first:last]
+            run = delayed(_run_on_stored, pure=False)
+            return run(task, delayed(span, traverse=False), reader, labels, dask_key_name=key)
         result: Any = None
         for number, (start, stop) in enumerate(span.units):
             first, last = np.searchsorted(self.edges, [start, stop])
@@ -90,7 +125,10 @@ class BlockScheduler:
         return result
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        result, *reports = dask.compute(root, *done)
+        try:
+            result, *reports = dask.compute(root, *done)
+        finally:
+            release()
         for report in reports:
             on_done(report)
         return result
@@ -100,6 +138,11 @@ def _run_on_blocks(task: Any, span: Span, rows: Sequence[NDArray], labels: Seque
     y = _joined(labels)
     X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
     return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, unit.start))(unit), span)
+
+
+def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
+    y = _joined(labels)
+    return run_span(lambda whole: replace(task, dataset=_StoredRows(reader, y, whole.start))(whole), span)
 
 
 def _joined(blocks: Sequence[NDArray]) -> NDArray:
@@ -133,7 +176,22 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
     filled = np.flatnonzero(X.chunks[0])
     row_blocks = X.to_delayed().ravel()[filled].tolist()
-    return dataset, BlockScheduler(row_blocks, y.to_delayed().ravel()[filled].tolist(), dataset.chunk_edges)
+    label_blocks = y.to_delayed().ravel()[filled].tolist()
+    return dataset, BlockScheduler(row_blocks, label_blocks, dataset.chunk_edges, _stored_rows(X))
+
+
+def _stored_rows(X: da.Array) -> ZarrReader | None:
+    """Return a reader of the Zarr array that ``X`` is, unchanged, straight from ``da.from_zarr``; else None.
+
+    Its blocks would be read into fresh memory, at half the speed and twice the memory.
+    """
+    source = f"original-{X.name}"
+    if not X.name.startswith("from-zarr-") or set(X.dask.layers) != {X.name, source}:
+        return None
+    array = X.dask.get(source)
+    if not isinstance(array, zarr.Array) or array.shape != X.shape or array.dtype != X.dtype:
+        return None
+    return ZarrReader.of(array)
 
 
 def _with_known_chunks(X: da.Array, y: da.Array) -> tuple[da.Array, da.Array]:
