@@ -25,20 +25,30 @@ settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
-def real_data():
-    """Return a function that loads a published data set (X, y) by name, or skips the test."""
+def real_path():
+    """Return a function that finds a file of the published data sets, or skips the test."""
     folder = Path(os.environ.get("MMPCA_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 
+    def find(file):
+        if not (folder / file).exists():
+            pytest.skip(f"{file} is not in {folder}; set MMPCA_DATA to the folder of the published data sets")
+        return folder / file
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def real_data(real_path):
+    """Return a function that loads a published data set (X, y) by name, or skips the test."""
+
     def load(name):
-        table, archive = folder / f"{name}.parquet", folder / f"{name}.npz"
-        if table.exists():
-            found = pq.read_table(table)
+        tables = ("ionosphere", "ionosphere_raw", "mushrooms", "colon", "sonar")
+        if name in tables:
+            found = pq.read_table(real_path(f"{name}.parquet"))
             y = found.column("label").to_numpy()
             return np.column_stack([c.to_numpy() for c in found.drop_columns(["label"]).columns]), y
-        if archive.exists():
-            with np.load(archive) as arrays:
-                return arrays["X"], arrays["y"]
-        pytest.skip(f"{name} is not in {folder}; set MMPCA_DATA to the folder of the published data sets")
+        with np.load(real_path(f"{name}.npz")) as arrays:
+            return arrays["X"], arrays["y"]
 
     return load
 

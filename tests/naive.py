@@ -56,15 +56,13 @@ def mpca1b_rows(X, y, pairing="one-vs-rest"):
 
 
 def _rows_minus_centres(X, y, pairing, centre):
-    rows = []
-    for x, own in zip(X, y, strict=True):
+    centres = {}
+    for own in sorted(set(y)):
+        others = [[label] for label in sorted(set(y)) if label != own]
         if pairing == "one-vs-rest":
-            rows.append(x - centre([other for other, label in zip(X, y, strict=True) if label != own]))
-            continue
-        for opponent in sorted(set(y) - {own}):
-            members = [other for other, label in zip(X, y, strict=True) if label == opponent]
-            rows += [x - centre(members)]
-    return rows
+            others = [[label for group in others for label in group]]
+        centres[own] = [centre([x for x, label in zip(X, y, strict=True) if label in group]) for group in others]
+    return [x - c for x, own in zip(X, y, strict=True) for c in centres[own]]
 
 
 def _mean(rows):
