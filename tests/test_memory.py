@@ -1,0 +1,48 @@
+"""Peak memory does not grow with the number of rows."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MEASURE = """
+import json, sys
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import make_spans
+from mmpca_dist.runs.job import measured
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.summary import median_sets
+import psutil
+
+dataset, scheduler = open_dataset(f"synthetic:gaussian?n={sys.argv[1]}&d=128&seed=3"), Threads(2)
+spans = make_spans(dataset)
+base = psutil.Process().memory_info().rss
+with measured(scheduler, 0.002) as peak:
+    census = take_census(dataset, spans, scheduler)
+    sets = median_sets(2, "one-vs-rest") if sys.argv[2] == "medians" else None
+    gather_statistics(dataset, census, spans, scheduler=scheduler, precision="single", medians_of=sets)
+print(json.dumps(peak() - base))
+"""
+
+
+def peak_of(n_rows, what):
+    command = [sys.executable, "-c", MEASURE, str(n_rows), what]
+    return json.loads(subprocess.check_output(command))
+
+
+def test_moments_of_four_times_the_rows_take_the_same_memory():
+    """512 MiB and 2 GiB of rows: two buffers of 64 MiB and what the products need, within a tenth."""
+    small, large = peak_of(1_048_576, "moments"), peak_of(4_194_304, "moments")
+    assert large < 1.1 * small
+    assert large < 250 << 20
+
+
+@pytest.mark.slow
+def test_medians_of_four_times_the_rows_stay_within_their_budget():
+    """Kept values fill their fixed budget, and no more, from some size on."""
+    small, large = peak_of(2_097_152, "medians"), peak_of(8_388_608, "medians")
+    assert large < 1.1 * small
+    assert large < 400 << 20
