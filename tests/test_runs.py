@@ -232,3 +232,28 @@ def test_quickstart_config_is_valid_and_settings_replace_keys():
     assert isinstance(config, RunConfig)
     assert config.compute.workers == 3 and config.n_components == [4]
     assert config.compute.cluster == "threads"
+
+
+def test_other_peoples_files_in_the_output_are_never_touched(tmp_path):
+    """A run that is refused discards what it wrote: the folder must have been its own."""
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "model" / "mine.bin").write_text("precious")
+    with pytest.raises(OutputError, match=r"holds other files .*no run"):
+        run(make_config(tmp_path / "out", "bundled:iris", n_components=2))
+    assert (tmp_path / "out" / "model" / "mine.bin").read_text() == "precious"
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e6])
+def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
+    """The mean goes off the rows before the single-precision product: what is lost is the rows' own rounding."""
+    rng = np.random.default_rng(5)
+    X = (rng.standard_normal((500, 4)) + mean).astype(np.float32)
+    np.savez(tmp_path / "far.npz", X=X, y=np.arange(500) % 2)
+    config = make_config(tmp_path / "out", tmp_path.as_posix() + "/far.npz", n_components=2, standardize=True,
+                         methods=["pca", "m-pca0"], precision="single")  # fmt: skip
+    run(config)
+    model = load_model(str(tmp_path / "out"), "pca")
+    exact = (X.astype(float) - model.mean_) / model.scale_ @ model.components_.T
+    projected = open_dataset(str(tmp_path / "out" / "projected" / "pca.zarr")).read_rows(0, 500)
+    np.testing.assert_allclose(projected, exact, atol=1e-5)
+    np.testing.assert_allclose(model.transform(X), exact, atol=1e-5)

@@ -152,15 +152,13 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _project(self, X: NDArray) -> NDArray:
         dtype = _output_type(X.dtype)
-        matrix, shift = self.projection(dtype)
-        projected = np.asarray(X, dtype=dtype) @ matrix
-        return projected if shift is None else np.asarray(projected - shift, dtype=dtype)
+        matrix, mean = self.projection(dtype)
+        return centred(X, mean, dtype) @ matrix
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
-        """Return matrix A (n_features, K) and shift b (K,) or None, such that x becomes A^T x - b."""
+        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
         loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
-        shift = None if self.scale_ is None and not self.center else loadings @ self.mean_
-        return loadings.T.astype(dtype), None if shift is None else shift.astype(dtype)
+        return loadings.T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
 
     def inverse_transform(self, Z: Any) -> Any:
         """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
@@ -174,8 +172,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "components_")
-        loadings, shift = self.projection()
-        offset = self.mean_ @ loadings - (0 if shift is None else shift)
+        loadings, mean = self.projection()
+        offset = self.mean_ @ loadings if mean is None else 0
         back = np.linalg.pinv(self.components_).T
         if self.scale_ is not None:
             back = back * self.scale_
@@ -235,6 +233,13 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
+    """Return rows less the mean as ``dtype``; subtracted in double before, not from two large products after."""
+    if mean is None:
+        return np.asarray(X, dtype=dtype)
+    return np.subtract(X, mean, out=np.empty(X.shape, dtype), casting="same_kind")
 
 
 def _output_type(dtype: np.dtype) -> np.dtype:

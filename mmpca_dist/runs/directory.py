@@ -52,6 +52,7 @@ class RunDirectory:
         """
         key = storage.digest(config.settings(), fingerprint, FORMAT)
         if not self.exists:
+            self._refuse_foreign_content()
             versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
             storage.write_json(
                 self.path("run.json"),
@@ -69,6 +70,21 @@ class RunDirectory:
             raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config)}. "
                               "Choose another output, or delete that folder.")  # fmt: skip
         return key
+
+    def _refuse_foreign_content(self) -> None:
+        """A run has its folder to itself: what is refused is discarded, and must not take other files along."""
+        fs, path = storage.filesystem(self.uri)
+        with storage.explained(self.uri, "write to"):
+            if not fs.exists(path):
+                return
+            if not fs.isdir(path):
+                raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
+            found = fs.ls(path, detail=False)
+        if found:
+            name = found[0].rstrip("/").rsplit("/", 1)[-1]
+            raise OutputError(
+                f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
+            )
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder where nothing else is in it."""

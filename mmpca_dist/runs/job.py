@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from mmpca_dist.planning import Plan, Request, make_plan, use_pooled
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_statistics, save_statistics
 from mmpca_dist.runs.cluster import connect, open_cluster
-from mmpca_dist.runs.config import RunConfig, load_config
+from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.models import load_model, make_reducer, save_model
@@ -190,11 +191,11 @@ def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], fo
     dtype = np.float32 if config.precision == "single" else np.float64
     projectors = []
     for method in methods:
-        matrix, shift = load_model(run.uri, method).projection(dtype)
+        matrix, mean = load_model(run.uri, method).projection(dtype)
         targets = [
             f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
         ]
-        projectors.append(Projector(method, matrix, shift, *targets))
+        projectors.append(Projector(method, matrix, mean, *targets))
     return projectors
 
 
@@ -259,12 +260,14 @@ def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     return record
 
 
-def run(config: RunConfig | str, callbacks: list[Callback] | None = None) -> dict[str, dict[str, Any]]:
+def run(
+    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
+) -> dict[str, dict[str, Any]]:
     """Execute a run without Prefect: every stage in turn, in this process or on the cluster it names.
 
     Parameters
     ----------
-    config : RunConfig or path of a YAML file
+    config : RunConfig, dict of the same keys, or path of a YAML file
     callbacks : list of Callback, optional
         Who hears of plan, stages and progress.
 
@@ -278,7 +281,10 @@ def run(config: RunConfig | str, callbacks: list[Callback] | None = None) -> dic
     MmpcaError
         For anything the user can mend; the message says what, where and how.
     """
-    settings = load_config(config) if isinstance(config, str) else config
+    if isinstance(config, dict):
+        settings = parse_config(config, "the configuration")
+    else:
+        settings = config if isinstance(config, RunConfig) else load_config(config)
     with open_job(settings, Callbacks(callbacks or [])) as job:
         for stage in STAGES:
             run_stage(job, stage)

@@ -17,23 +17,26 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
 from mmpca_dist.errors import InputError
+from mmpca_dist.reducers.base import centred
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.summary import Locate
 
 
 @dataclass(frozen=True)
 class Projector:
-    """A method's map x -> A^T x - b, and where its rows go.
+    """A method's map x -> A^T x, or A^T (x - mean), and where its rows go.
 
     Attributes
     ----------
+    mean : array of shape (d,) or None
+        The same for all methods of a run.
     zarr, parquet : str or None
         Address of the Zarr group, and of the folder of Parquet files.
     """
 
     name: str
     matrix: NDArray
-    shift: NDArray | None
+    mean: NDArray | None
     zarr: str | None
     parquet: str | None
 
@@ -113,7 +116,7 @@ class _ProjectSpan:
             stop = start + len(X)
             labels = self.dataset.read_labels(start, stop)
             with np.errstate(invalid="ignore", over="ignore"):
-                projected = X.astype(dtype, copy=False) @ matrix
+                projected = centred(X, self.projectors[0].mean, dtype) @ matrix
             if not np.isfinite(projected).all():
                 self._refuse(X, start, stop)
             column = 0
@@ -121,8 +124,6 @@ class _ProjectSpan:
                 width = projector.matrix.shape[1]
                 rows = projected[:, column : column + width]
                 column += width
-                if projector.shift is not None:
-                    rows = rows - projector.shift
                 written += self._write(projector, rows, labels, start, stop)
         return written
 

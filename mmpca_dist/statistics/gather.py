@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
@@ -69,6 +70,8 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     >>> MarginPCA.from_moments(both, "m-pca0", 2).components_.shape
     (2, 4)
     """
+    if precision not in ("single", "double"):
+        raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     scheduler: Scheduler = Threads()
     if isinstance(X, Dataset):
         dataset = X
