@@ -1,6 +1,7 @@
 """A run through the library: stages, records, resume, models, projected rows, clusters, bits."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -257,3 +258,24 @@ def test_standardised_projection_of_rows_far_from_zero(tmp_path, mean):
     projected = open_dataset(str(tmp_path / "out" / "projected" / "pca.zarr")).read_rows(0, 500)
     np.testing.assert_allclose(projected, exact, atol=1e-5)
     np.testing.assert_allclose(model.transform(X), exact, atol=1e-5)
+
+
+def test_a_stage_whose_results_are_gone_is_repeated(tmp_path):
+    config = make_config(tmp_path / "out", "bundled:iris", n_components=2)
+    run(config)
+    before = model_hash(tmp_path / "out", METHODS)
+    shutil.rmtree(tmp_path / "out" / "model")
+    recorder = Recorder()
+    run(config, [recorder])
+    assert recorder.ended["reduce"] and not recorder.ended["solve"]
+    assert model_hash(tmp_path / "out", METHODS) == before
+
+
+def test_a_refused_transform_leaves_nothing(digits_run, tmp_path):
+    output, _, _ = digits_run
+    X = np.zeros((10, 64))
+    X[7, 3] = np.nan
+    np.savez(tmp_path / "bad.npz", X=X, y=np.arange(10))
+    with pytest.raises(InputError, match="nan in row 7, column 3"):
+        transform(output, str(tmp_path / "bad.npz"), str(tmp_path / "dest"))
+    assert not (tmp_path / "dest").exists()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset
+from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.planning import Plan, Request, make_plan, use_pooled
 from mmpca_dist.reducers.methods import METHODS
@@ -117,7 +117,8 @@ def _reduce(job: Job) -> dict[str, Any]:
             on_pass=on_pass,
         )
     save_statistics(job.run.path("statistics.zarr"), statistics)
-    return {"passes": passes, "bytes": len(passes) * dataset.n_bytes, "memory": peak()}
+    found = {"passes": passes, "bytes": len(passes) * dataset.n_bytes, "memory": peak()}
+    return {**found, "outputs": ["statistics.zarr/zarr.json"]}
 
 
 def _solve(job: Job) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _solve(job: Job) -> dict[str, Any]:
                 f"{method}: {found} components of the {config.largest} asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    return {"models": models}
+    return {"models": models, "outputs": [f"model/{method}.zarr/zarr.json" for method in models]}
 
 
 def _project(job: Job) -> dict[str, Any]:
@@ -147,7 +148,9 @@ def _project(job: Job) -> dict[str, Any]:
         return {"bytes": 0, "written": 0, "memory": 0}
     with measured(job.scheduler) as peak:
         written = project_rows(job.dataset, projectors, scheduler=job.scheduler, progress=job.progress("project"))
-    return {"bytes": job.dataset.n_bytes, "written": written, "memory": peak()}
+    places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
+    outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
+    return {"bytes": job.dataset.n_bytes, "written": written, "memory": peak(), "outputs": outputs}
 
 
 def _report(job: Job) -> dict[str, Any]:
@@ -247,7 +250,12 @@ def preview(config: RunConfig) -> Plan:
 def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     """Run a stage, or take up its results where its record says that it is done."""
     record = job.run.record(stage.name)
-    reused = record is not None and record["key"] == job.key and stage.name != "plan"
+    reused = (
+        record is not None
+        and record["key"] == job.key
+        and stage.name != "plan"
+        and all(storage.exists(job.run.path(output)) for output in record.get("outputs", []))
+    )
     job.callback.on_stage_start(stage.name)
     if record is None or not reused:
         begin = time.perf_counter()

@@ -42,6 +42,7 @@ def write_report(
             for p in pictures
         ],
         "notes": contents.notes,
+        "outputs": ["report/index.html"],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.errors import InputError, OutputError, did_you_mean
+from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.runs.cluster import connect, open_cluster
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
@@ -64,14 +64,20 @@ def transform(
             f"{source} has {dataset.n_features} features, but the run in {run.uri} was fitted to {expected}."
         )
     projectors = make_projectors(run, config, methods or config.methods, destination)
-    with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
-        callback.on_stage_start("project")
-        written = project_rows(
-            dataset,
-            projectors,
-            scheduler=scheduler,
-            progress=lambda done, total: callback.on_progress("project", done, total),
-        )
-        manifest = {"rows": dataset.n_rows, "written": written, "methods": [p.name for p in projectors]}
-        callback.on_stage_end("project", manifest, False)
+    try:
+        with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
+            callback.on_stage_start("project")
+            written = project_rows(
+                dataset,
+                projectors,
+                scheduler=scheduler,
+                progress=lambda done, total: callback.on_progress("project", done, total),
+            )
+    except MmpcaError:
+        fs, path = storage.filesystem(destination)  # it did not exist before: nothing half-written stays
+        if fs.exists(path):
+            fs.rm(path, recursive=True)
+        raise
+    manifest = {"rows": dataset.n_rows, "written": written, "methods": [p.name for p in projectors]}
+    callback.on_stage_end("project", manifest, False)
     return manifest
