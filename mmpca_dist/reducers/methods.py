@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.scatters import SCATTERS, margin_scatter
 from mmpca_dist.solvers.dense import (
     Eigenpairs,
@@ -154,9 +154,7 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     most = min(moments.n_features, moments.n_rows - 1)
     wanted = most if n_components is None else min(n_components, most)
     pairs = leading_eigenpairs(within, wanted, statistics.epsilon)
-    basis = _orthonormalized(
-        np.concatenate([differences, pairs.vectors.T]), moments.deviations, wanted, statistics.epsilon
-    )
+    basis = _orthonormalized(np.concatenate([differences, pairs.vectors.T]), wanted, statistics.epsilon)
     with np.errstate(divide="ignore"):
         variances = np.einsum("ij,ij->i", basis @ within, basis)
         errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
@@ -166,9 +164,7 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     return _solution(statistics, found, limit)
 
 
-def _orthonormalized(
-    rows: NDArray[np.float64], deviations: NDArray[np.float64], wanted: int, epsilon: float
-) -> NDArray[np.float64]:
+def _orthonormalized(rows: NDArray[np.float64], wanted: int, epsilon: float) -> NDArray[np.float64]:
     """Orthonormalise rows in order (Gram-Schmidt, twice), leaving out those that add no direction."""
     basis = np.empty((0, rows.shape[1]))
     for row in rows:
@@ -194,16 +190,3 @@ METHODS: dict[str, Method] = {
     "hsic": Method("hsic", "Supervised PCA (HSIC)", solve_hsic),
     "lol": Method("lol", "LOL", solve_lol),
 }
-
-
-def method_named(name: str) -> Method:
-    """Return the method of this name.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown name.
-    """
-    if name not in METHODS:
-        raise ConfigError(f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}")
-    return METHODS[name]

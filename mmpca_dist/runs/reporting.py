@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, open_dataset, storage
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.reducers.methods import IMPRECISE, METHODS
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
@@ -103,7 +103,7 @@ def _notes(config: RunConfig, methods: list[MethodResult]) -> list[str]:
         if len(m.eigenvalues) < config.largest
     ]
     for method in methods:
-        marked = int(np.sum(method.relative_errors > 1e-2))
+        marked = int(np.sum(method.relative_errors > IMPRECISE))
         if marked:
             notes.append(
                 f"{marked} components of {method.title} are within a hundredfold of the rounding floor of "
