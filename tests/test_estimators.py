@@ -145,12 +145,27 @@ def test_inverse_transform_of_a_dask_array_stays_lazy():
     np.testing.assert_allclose(back.compute(), reducer.inverse_transform(reducer.transform(X)), atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(60, 5), (30, 40)])
-def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_its_row(shape, several_units):
-    X, y = labelled(*shape, 2, seed=8)
-    X[shape[0] - 2, 3] = np.nan
-    with pytest.raises(InputError, match=f"Found nan in row {shape[0] - 2}, column 3"):
-        MarginPCA(2).fit(da.from_array(X, (15, shape[1])), y)
+@pytest.mark.parametrize(
+    ("chunks", "row", "first", "last"),
+    [((15, 15, 15, 15), 43, 30, 44), ((15, 15, 15, 15), 45, 45, 59), ((5, 5, 0, 5, 45), 12, 10, 14)],
+)
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_row_and_block(
+    chunks, row, first, last, joined, monkeypatch
+):
+    """Whether or not several blocks are read as one unit."""
+    monkeypatch.setattr(base, "UNIT_BYTES", (60 if joined else 20) * 5 * 8)
+    X, y = labelled(60, 5, 2, seed=8)
+    X[row, 3] = np.nan
+    with pytest.raises(InputError, match=f"Found nan in row {row}, column 3, in rows {first} to {last} of the Dask"):
+        MarginPCA(2).fit(da.from_array(X, (chunks, 5)), y)
+
+
+def test_a_value_that_is_not_finite_in_a_wide_dask_array_is_named_by_row_and_block():
+    X, y = labelled(30, 40, 2, seed=8)
+    X[28, 3] = np.nan
+    with pytest.raises(InputError, match="Found nan in row 28, column 3, in rows 20 to 29 of the Dask"):
+        MarginPCA(2).fit(da.from_array(X, (10, 40)), y)
 
 
 def test_dask_rows_that_cannot_be_used_are_refused(several_units):

@@ -52,13 +52,13 @@ class DaskRows(Dataset):
 class _Blocks(ArrayDataset):
     """The blocks of one task, under their row numbers in the whole array."""
 
-    def __init__(self, X: NDArray, y: NDArray, start: int) -> None:
+    def __init__(self, X: NDArray, y: NDArray, edges: NDArray[np.int64]) -> None:
         super().__init__(X, y, NAME)
-        self._start = start
+        self._edges, self._start = edges, int(edges[0])
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return np.array([self._start, self._start + self.n_rows])
+        return self._edges
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return super().read_rows(start - self._start, stop - self._start)
@@ -119,6 +119,7 @@ class BlockScheduler:
                 delayed(Span(span.index, (start, stop)), traverse=False),
                 rows,
                 self.label_blocks[first:last],
+                self.edges[first : last + 1],
                 dask_key_name=f"{key}-{number}",
             )
             result = unit if result is None else delayed(merge_leaf, pure=False)(merge, result, unit)
@@ -134,10 +135,12 @@ class BlockScheduler:
         return result
 
 
-def _run_on_blocks(task: Any, span: Span, rows: Sequence[NDArray], labels: Sequence[NDArray]) -> Any:
+def _run_on_blocks(
+    task: Any, span: Span, rows: Sequence[NDArray], labels: Sequence[NDArray], edges: NDArray[np.int64]
+) -> Any:
     y = _joined(labels)
     X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
-    return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, unit.start))(unit), span)
+    return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, edges))(unit), span)
 
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
