@@ -46,7 +46,7 @@ def make_store(path: Path, rows: int) -> None:
 def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist import open_dataset
     from mmpca_dist.datasets import make_spans
-    from mmpca_dist.reducers.methods import METHODS as SOLVERS
+    from mmpca_dist.reducers.solving import solve_margin
     from mmpca_dist.statistics.census import take_census
     from mmpca_dist.statistics.gather import gather_statistics
     from mmpca_dist.statistics.reduction import Threads
@@ -58,7 +58,7 @@ def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     medians = median_sets(2, "one-vs-rest") if "m-pca1b" in methods else None
     statistics = gather_statistics(dataset, census, spans, scheduler=scheduler, precision="single", medians_of=medians)
     for method in methods:
-        SOLVERS[method].solve(statistics, K, **SOLVERS[method].options)
+        solve_margin(statistics, K, variant=method)
 
 
 def ours_with_medians(path: Path) -> None:

@@ -18,16 +18,13 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import PlanError
-from mmpca_dist.statistics.gather import is_wide
+from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.summary import SAMPLE_BYTES
 
 WORKER_BASE = 260 << 20
 """Resident memory of a Dask worker with this library imported."""
-
-POOLED_BYTES = 256 << 20
-"""Class scatters beyond this are pooled. It does not depend on the memory at hand, for the bits must not."""
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
@@ -128,11 +125,6 @@ class Request:
     threads_per_worker: int
     in_process: bool
     memory_limit: int
-
-
-def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether the class scatters are so large that two weighted sums of them are kept instead."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > POOLED_BYTES
 
 
 def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:

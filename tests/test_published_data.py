@@ -8,7 +8,8 @@ from samples import largest_angle
 
 from mmpca_dist import load_model, run
 from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.reducers.methods import DEFAULT_SHRINKAGE, METHODS
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.reducers.solving import DEFAULT_SHRINKAGE
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.scatters import SCATTERS
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import naive
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.scatters import PAIRINGS, SCATTERS
+from mmpca_dist.statistics import gather
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 ALL = {
@@ -183,6 +187,65 @@ def test_residuals_bound_the_distance_to_an_eigenvalue():
     slack = 50 * UNITS["double"] * np.trace(S)
     assert (np.abs(found - reducer.residuals_) <= slack).all()
     assert (reducer.residuals_ <= slack).all()
+
+
+def test_components_that_solve_no_equation_have_no_residuals():
+    X, y = labelled(50, 6, 3, seed=11)
+    reducer = LOL(4).fit(X, y)
+    assert reducer.residuals_.shape == (4,)
+    assert np.isnan(reducer.residuals_).all()
+
+
+def test_only_directions_between_means_count_as_precise_beside_the_scatter():
+    """Means on a line give one direction, so the second component is already one of scatter within the classes."""
+    rng = np.random.default_rng(12)
+    y = np.repeat([0, 1, 2], 40)
+    within = rng.standard_normal((40, 4)) * [1.0, 1.0, 0.1, 0.01]
+    within -= within.mean(axis=0)
+    X = np.concatenate([within, within, within]) + np.outer(y, [1.0, 0.0, 0.0, 0.0])
+    reducer = LOL(3, precision="double").fit(X, y)
+    assert (reducer.relative_errors_ > 0).tolist() == [False, True, True]
+
+
+MANY = {
+    "m-pca0": lambda X, y, reducer: naive.mean_outer_product(naive.mpca0_rows(X, y)),
+    "m-pca1a": lambda X, y, reducer: naive.mean_outer_product(naive.mpca1a_rows(X, y, reducer.pairing)),
+    "m-pca1b": lambda X, y, reducer: naive.mean_outer_product(naive.mpca1b_rows(X, y, reducer.pairing)),
+    "pca": lambda X, y, reducer: naive.mean_outer_product(naive.pca_rows(X, y)),
+}
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("name", MANY)
+def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
+    """Two scatters in place of one a class, and still the components of the difference rows."""
+    X, y = labelled(150, 6, 7, seed=19)
+    monkeypatch.setattr(gather, "POOLED_BYTES", 7 * 6 * 6 * 8 - 1)
+    taken, kept = [], gather.take_moments
+
+    def watch(*arguments, **options):
+        found = kept(*arguments, **options)
+        taken.append(found[0].scatters.shape)
+        return found
+
+    monkeypatch.setattr(gather, "take_moments", watch)
+    reducer = make(name, n_components=3, precision="double", pairing=pairing).fit(X, y)
+    assert taken == [(2, 6, 6)]
+    assert_leading(reducer, MANY[name](X, y, reducer), len(X), "double")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
+    settings = SimpleNamespace(standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25)
+    reducer = METHODS[name].reducer(3, settings)
+    found = reducer.get_params()
+    assert type(reducer) is type(ALL[name])
+    assert (found["n_components"], found["standardize"], found["precision"]) == (3, True, "double")
+    assert found.get("variant", name) == name
+    assert found.get("pairing", "one-vs-one") == "one-vs-one"
+    assert found.get("shrinkage", 0.25) == 0.25
+    assert METHODS[name].needs_medians == (name == "m-pca1b")
+    assert set(SCATTERS) < set(METHODS)
 
 
 @pytest.mark.parametrize("name", ["m-pca0", "lol", "fisher"])

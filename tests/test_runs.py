@@ -13,8 +13,12 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import RunConfig, parse_config
+from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import STAGES, preview
+from mmpca_dist.runs.report.page import _method_rows
+from mmpca_dist.runs.reporting import report_contents
+from mmpca_dist.runs.summary import components
 from mmpca_dist.runs.transforming import transform
 
 
@@ -186,6 +190,32 @@ def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
     assert any("fisher: 2 components of the 3 asked for" in note for note in recorder.notes)
+
+
+def test_what_was_not_measured_is_shown_as_absent(digits_run):
+    """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
+    output, results, _ = digits_run
+    rows = {row["method"]: row for row in components(output)}
+    assert rows["lol"]["largest residual"] == rows["lol"]["share of scatter"] == ""
+    assert float(rows["pca"]["largest residual"]) < 1e-9
+    contents = report_contents(
+        RunDirectory(output), RunDirectory(output).config, open_dataset("bundled:digits"), results
+    )
+    shown = {m.name: _method_rows(m)["rows"] for m in contents.methods}
+    assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
+    assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
+
+
+def test_notes_name_the_precision_that_was_computed_in(tmp_path):
+    """Fewer rows than columns are computed in double precision, whatever the configuration says."""
+    X = np.zeros((6, 30))
+    X[:, 0] = [1, -1, 1, -1, 1, -1]
+    X[:, 1] = np.sqrt(120 * np.finfo(float).eps) * np.asarray([1, 1, -1, -1, 0, 0])  # a variance of 80 eps
+    np.savez(tmp_path / "wide.npz", X=X, y=[0, 0, 0, 1, 1, 1])
+    config = make_config(tmp_path / "out", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"], precision="single")
+    results = run(config)
+    assert results["solve"]["precision"] == "double"
+    assert any("rounding floor of double precision" in note for note in results["report"]["notes"])
 
 
 def test_transform_projects_new_rows_of_another_format(digits_run, tmp_path):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import naive
 import numpy as np
 import pytest
 from samples import angle_bound, even_edges, labelled, largest_angle, take
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.methods import METHODS, solve_fisher
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.reducers.solving import solve_fisher, solve_margin
 from mmpca_dist.scatters import PAIRINGS, SCATTERS, margin_scatter
 from mmpca_dist.statistics.moments import pooled_weights
 from mmpca_dist.statistics.summary import median_sets
@@ -101,8 +104,7 @@ def test_few_rows_of_many_columns_give_the_components_of_the_d_by_d_way(name, pa
     X[:, 2] = 5.0
     sets = median_sets(3, pairing) if name == "m-pca1b" else None
     moments, medians = take(X, y, medians_of=sets)
-    method = METHODS[name]
-    options = {**method.options, **({"pairing": pairing} if "variant" in method.options else {})}
+    settings = SimpleNamespace(pairing=pairing, shrinkage=1e-3, standardize=standardize, precision="double")
     tall = tall_statistics(moments, medians, precision="double", standardize=standardize)
     wide = wide_statistics(X, y, np.arange(3), medians_of=sets, standardize=standardize)
     assert wide.basis is not None
@@ -110,12 +112,12 @@ def test_few_rows_of_many_columns_give_the_components_of_the_d_by_d_way(name, pa
     # Fisher's problem divides by W, whose smallest eigenvalues are shrinkage * trace / d: errors grow by 1e3 d.
     amplified = 1e3 * shape[1] if name == "fisher" else 1.0
     K = 2
-    expected, found = method.solve(tall, K, **options), method.solve(wide, K, **options)
-    assert found.components.shape == (K, shape[1])
-    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-11 * amplified)
+    expected, found = (METHODS[name].reducer(K, settings).fit_statistics(s) for s in (tall, wide))
+    assert found.components_.shape == (K, shape[1])
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-11 * amplified)
     tolerance = 1e-9 * amplified
     np.testing.assert_allclose(
-        found.components, expected.components, rtol=0, atol=tolerance * np.abs(expected.components).max()
+        found.components_, expected.components_, rtol=0, atol=tolerance * np.abs(expected.components_).max()
     )
 
 
@@ -127,7 +129,7 @@ def test_the_d_by_d_way_itself_is_the_naive_one():
     for name in SCATTERS:
         S = naive.mean_outer_product(naive.ROWS[name](X, y))
         values, vectors = naive.eigenpairs(S)
-        found = METHODS[name].solve(statistics, 3, variant=name)
+        found = solve_margin(statistics, 3, variant=name)
         np.testing.assert_allclose(found.eigenvalues, values[:3], rtol=1e-12)
         bound = angle_bound(S, 3, 60 * EPS * np.trace(S))
         assert largest_angle(found.components, vectors[:, :3]) <= bound

@@ -16,7 +16,7 @@ from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, make_spans
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.methods import IMPRECISE, Solution
+from mmpca_dist.reducers.solving import IMPRECISE, Solution
 from mmpca_dist.scatters import PAIRINGS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -113,7 +113,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(
                 f"n_components={wanted} is more than the {found} components that {type(self).__name__} finds in "
                 f"{statistics.moments.n_rows} rows of {statistics.n_features} features: its limit is "
-                f"{solution.limit}, less what is zero up to rounding ({self.precision} precision)."
+                f"{solution.limit}, less what is zero up to rounding ({statistics.precision} precision)."
             )
         self.classes_ = statistics.moments.classes
         self.components_ = solution.components

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.methods import Solution, solve_margin
+from mmpca_dist.reducers.solving import Solution, solve_margin
 from mmpca_dist.scatters import SCATTERS
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working import Statistics

@@ -1,17 +1,15 @@
-"""From statistics to components: one function a method, and the registry the runs choose from."""
+"""From statistics to components: one function a method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.scatters import SCATTERS, margin_scatter
+from mmpca_dist.scatters import margin_scatter
 from mmpca_dist.solvers.dense import (
     Eigenpairs,
     fix_signs,
@@ -34,7 +32,7 @@ class Solution:
     ----------
     components : array of shape (K, d)
     eigenvalues, residuals, relative_errors : arrays of shape (K,)
-        As in ``Eigenpairs``.
+        As in ``Eigenpairs``; residuals are NaN where components are no eigenvectors (LOL).
     total : float
         Sum of all eigenvalues.
     limit : str
@@ -47,17 +45,6 @@ class Solution:
     relative_errors: NDArray[np.float64]
     total: float
     limit: str
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method by its public name."""
-
-    name: str
-    title: str
-    solve: Callable[..., Solution]
-    needs_medians: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 def _solution(statistics: Statistics, pairs: Eigenpairs, limit: str) -> Solution:
@@ -141,7 +128,8 @@ def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]
 def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     """Mean differences to the largest class, then leading eigenvectors of the scatter within the classes.
 
-    Orthonormalised in that order; ``eigenvalues`` are the within-class variances along the components.
+    Orthonormalised in that order; ``eigenvalues`` are the within-class variances along the components, which are no
+    eigenvectors, so they have no residuals.
 
     Source: Vogelstein et al. 2021, "Supervised dimensionality reduction for big data".
     """
@@ -154,13 +142,14 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     most = min(moments.n_features, moments.n_rows - 1)
     wanted = most if n_components is None else min(n_components, most)
     pairs = leading_eigenpairs(within, wanted, statistics.epsilon)
-    basis = _orthonormalized(np.concatenate([differences, pairs.vectors.T]), wanted, statistics.epsilon)
+    between = _orthonormalized(differences, wanted, statistics.epsilon)
+    basis = _orthonormalized(np.concatenate([between, pairs.vectors.T]), wanted, statistics.epsilon)
     with np.errstate(divide="ignore"):
         variances = np.einsum("ij,ij->i", basis @ within, basis)
         errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
-    errors[: len(differences)] = 0  # directions between means are known far better than small variances
+    errors[: len(between)] = 0  # directions between means are known far better than small variances
     limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {min(statistics.n_features, most)}"
-    found = Eigenpairs(basis.T, variances, np.zeros(len(basis)), errors, pairs.total)
+    found = Eigenpairs(basis.T, variances, np.full(len(basis), np.nan), errors, pairs.total)
     return _solution(statistics, found, limit)
 
 
@@ -180,13 +169,3 @@ def _orthonormalized(rows: NDArray[np.float64], wanted: int, epsilon: float) -> 
 def _at_least_two(present: NDArray) -> None:
     if len(present) < 2:
         raise InputError(f"There is only {len(present)} class with rows: there must be at least two.")
-
-
-_TITLES = {"pca": "PCA", "m-pca0": "M-PCA0", "m-pca1a": "M-PCA1a", "m-pca1b": "M-PCA1b"}
-
-METHODS: dict[str, Method] = {
-    **{name: Method(name, _TITLES[name], solve_margin, name == "m-pca1b", {"variant": name}) for name in SCATTERS},
-    "fisher": Method("fisher", "Fisher discriminant", solve_fisher),
-    "hsic": Method("hsic", "Supervised PCA (HSIC)", solve_hsic),
-    "lol": Method("lol", "LOL", solve_lol),
-}

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.methods import DEFAULT_SHRINKAGE, Solution, solve_fisher, solve_hsic, solve_lol
+from mmpca_dist.reducers.solving import DEFAULT_SHRINKAGE, Solution, solve_fisher, solve_hsic, solve_lol
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working import Statistics
 
@@ -151,6 +151,8 @@ class LOL(MomentReducer):
         Orthonormal: means of the classes, by decreasing size, less that of the largest; then leading eigenvectors.
     eigenvalues_ : array of shape (K,)
         Variance within the classes along each component; not sorted.
+    residuals_ : array of shape (K,)
+        NaN: the components are no eigenvectors, so there is no equation for them to miss.
     mean_, classes_, n_features_in_, imprecise_
         As in ``MarginPCA``.
 

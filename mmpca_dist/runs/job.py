@@ -15,14 +15,14 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.planning import Plan, Request, make_plan, use_pooled
+from mmpca_dist.planning import Plan, Request, make_plan
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_statistics, save_statistics
 from mmpca_dist.runs.cluster import connect, open_cluster
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.models import load_model, make_reducer, save_model
+from mmpca_dist.runs.models import load_model, save_model
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.gather import gather_statistics, is_wide
@@ -112,7 +112,6 @@ def _reduce(job: Job) -> dict[str, Any]:
             precision=config.precision,
             medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
             standardize=config.standardize and wide,
-            pooled=use_pooled(len(census.classes), dataset.n_features),
             progress=job.progress("reduce"),
             on_pass=on_pass,
         )
@@ -131,7 +130,7 @@ def _solve(job: Job) -> dict[str, Any]:
     )
     models = {}
     for number, method in enumerate(config.methods):
-        reducer = make_reducer(method, config, config.largest).fit_statistics(statistics, at_most=True)
+        reducer = METHODS[method].reducer(config.largest, config).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
         found = models[method]["n_components"]
         if found < config.largest:
@@ -139,7 +138,11 @@ def _solve(job: Job) -> dict[str, Any]:
                 f"{method}: {found} components of the {config.largest} asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    return {"models": models, "outputs": [f"model/{method}.zarr/zarr.json" for method in models]}
+    return {
+        "models": models,
+        "precision": statistics.precision,
+        "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
+    }
 
 
 def _project(job: Job) -> dict[str, Any]:

@@ -8,26 +8,12 @@ import numpy as np
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.reducers.base import MomentReducer
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_arrays, save_arrays
-from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.scatters import SCATTERS
 
 ARRAYS = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
-
-
-def make_reducer(method: str, config: RunConfig, n_components: int | None) -> MomentReducer:
-    """Return the estimator of a method with a run's settings."""
-    common: dict[str, Any] = {
-        "n_components": n_components, "standardize": config.standardize, "precision": config.precision,
-    }  # fmt: skip
-    if method in SCATTERS:
-        return MarginPCA(variant=method, pairing=config.pairing, **common)
-    if method == "fisher":
-        return FisherDiscriminant(shrinkage=config.shrinkage, **common)
-    return SupervisedPCA(**common) if method == "hsic" else LOL(**common)
 
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> dict[str, Any]:
@@ -78,7 +64,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         )
     arrays = load_arrays(run.path("model", f"{method}.zarr"))
     count = run.record("count") or {}
-    reducer = make_reducer(method, run.config, n_components or stored)
+    reducer = METHODS[method].reducer(n_components or stored, run.config)
     for name in ARRAYS:
         setattr(reducer, name, arrays[name][: reducer.n_components])
     reducer.mean_ = arrays["mean_"]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, open_dataset, storage
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.reducers.methods import IMPRECISE, METHODS
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.reducers.solving import IMPRECISE
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
@@ -73,7 +74,7 @@ def report_contents(
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
         config_yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
-        notes=_notes(config, methods),
+        notes=_notes(config.largest, results["solve"].get("precision", config.precision), methods),
     )
 
 
@@ -91,23 +92,23 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
         limit=found["limit"],
         sizes=sorted({min(size, found["n_components"]) for size in config.n_components}),
         requested=list(config.n_components),
-        orthonormal=name != "fisher",
-        ordered=name != "lol",
+        orthonormal=METHODS[name].orthonormal,
+        ordered=METHODS[name].ordered,
     )
 
 
-def _notes(config: RunConfig, methods: list[MethodResult]) -> list[str]:
+def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[str]:
     notes = [
-        f"{m.title} has {len(m.eigenvalues)} components where {config.largest} were asked for: its limit is {m.limit}."
+        f"{m.title} has {len(m.eigenvalues)} components where {largest} were asked for: its limit is {m.limit}."
         for m in methods
-        if len(m.eigenvalues) < config.largest
+        if len(m.eigenvalues) < largest
     ]
     for method in methods:
         marked = int(np.sum(method.relative_errors > IMPRECISE))
         if marked:
             notes.append(
                 f"{marked} components of {method.title} are within a hundredfold of the rounding floor of "
-                f"{config.precision} precision and are not reliable."
+                f"{precision} precision and are not reliable."
             )
     return notes
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
 
@@ -34,13 +35,13 @@ def components(output: str) -> list[dict[str, Any]]:
     rows = []
     for method in run.config.methods:
         model = load_model(run.uri, method)
-        share = "" if method == "lol" else f"{model.eigenvalues_.sum() / model.total_:.1%}"
+        share = f"{model.eigenvalues_.sum() / model.total_:.1%}" if METHODS[method].ordered else ""
         rows.append(
             {
                 "method": method,
                 "components": str(len(model.components_)),
                 "share of scatter": share,
-                "largest residual": f"{model.residuals_.max():.1e}",
+                "largest residual": f"{model.residuals_.max():.1e}" if METHODS[method].ordered else "",
                 "leading eigenvalues": ", ".join(f"{value:.4g}" for value in model.eigenvalues_[:4]),
             }
         )

@@ -21,6 +21,9 @@ from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_u
 from mmpca_dist.statistics.summary import Locate, take_moments
 from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
 
+POOLED_BYTES = 256 << 20
+"""Class scatters beyond this are pooled. It does not depend on the memory at hand, for the bits must not."""
+
 
 def moments_of(
     dataset: Dataset, *, precision: str, classes: Any = None, scheduler: Scheduler | None = None
@@ -87,6 +90,11 @@ def is_wide(n_rows: int, n_features: int) -> bool:
     return n_rows < n_features
 
 
+def use_pooled(n_classes: int, n_features: int) -> bool:
+    """Tell whether the class scatters are so large that two weighted sums of them are kept instead."""
+    return n_classes > 2 and n_classes * n_features**2 * 8 > POOLED_BYTES
+
+
 def gather_statistics(
     dataset: Dataset,
     census: Census,
@@ -96,7 +104,6 @@ def gather_statistics(
     precision: str,
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
-    pooled: bool = False,
     progress: Progress | None = None,
     on_pass: Callable[[str], None] | None = None,
 ) -> Statistics:
@@ -110,7 +117,7 @@ def gather_statistics(
     moments, medians = take_moments(
         dataset, census, spans,
         scheduler=scheduler, precision=precision, medians_of=medians_of, progress=progress, on_pass=on_pass,
-        weights=pooled_weights(census.counts) if pooled else None,
+        weights=pooled_weights(census.counts) if use_pooled(len(census.classes), dataset.n_features) else None,
     )  # fmt: skip
     return tall_statistics(moments, medians, precision=precision, standardize=standardize)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.reducers.methods import IMPRECISE
+from mmpca_dist.reducers.solving import IMPRECISE
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class MethodResult:
         ``"m-pca0"`` and ``"M-PCA0"``.
     components : array of shape (K, d)
     eigenvalues, residuals, relative_errors : arrays of shape (K,)
-        As in ``mmpca_dist.reducers.methods.Solution``.
+        As in ``mmpca_dist.reducers.solving.Solution``; what is not finite is shown as a dash.
     total : float
         Sum of all eigenvalues of the method's scatter, found or not.
     limit : str

@@ -135,7 +135,7 @@ def _share(share: float) -> str:
 
 
 def _number(value: float, digits: int = 4) -> str:
-    return f"{float(value):.{digits}g}"
+    return f"{float(value):.{digits}g}" if np.isfinite(value) else "\N{EN DASH}"
 
 
 def _seconds(seconds: float) -> str:

@@ -119,8 +119,8 @@ def _one_by_one(methods: list[MethodResult]) -> Figure:
     )
     if any(m.imprecise.any() for m in methods):
         caption += (
-            " Hollow points are components within a hundredfold of it: do not read anything into them, or "
-            "compute with precision: double."
+            " Hollow points are components within a hundredfold of it: do not read anything into them, or, if they "
+            "were computed in single precision, compute with precision: double."
         )
     return Figure("spectrum-by-method", "Each method and its rounding floor", caption, drawing.png(made))
 

@@ -1,0 +1,60 @@
+"""The methods by their public names: the one registry that runs, reports and the command line choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmpca_dist.reducers.base import MomentReducer
+from mmpca_dist.reducers.margin import MarginPCA
+from mmpca_dist.reducers.supervised import LOL, FisherDiscriminant, SupervisedPCA
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: the estimator it is, and how that is set.
+
+    Attributes
+    ----------
+    title : str
+        Its name in reports.
+    estimator : type of MomentReducer
+    options : dict
+        Parameters that make the estimator this method.
+    settings : tuple of str
+        Parameters it takes from a run's settings, beside those that all methods take.
+    orthonormal, ordered : bool
+        Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
+    """
+
+    title: str
+    estimator: type[MomentReducer]
+    options: dict[str, Any] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    orthonormal: bool = True
+    ordered: bool = True
+
+    @property
+    def needs_medians(self) -> bool:
+        """Whether class moments do not suffice."""
+        return self.estimator(**self.options)._needs_medians
+
+    def reducer(self, n_components: int | None, settings: Any) -> MomentReducer:
+        """Return the estimator, with what it takes from ``settings`` (a run's configuration)."""
+        taken = {name: getattr(settings, name) for name in ("standardize", "precision", *self.settings)}
+        return self.estimator(n_components=n_components, **self.options, **taken)
+
+
+def _margin(variant: str, title: str) -> Method:
+    return Method(title, MarginPCA, {"variant": variant}, ("pairing",))
+
+
+METHODS: dict[str, Method] = {
+    "pca": _margin("pca", "PCA"),
+    "m-pca0": _margin("m-pca0", "M-PCA0"),
+    "m-pca1a": _margin("m-pca1a", "M-PCA1a"),
+    "m-pca1b": _margin("m-pca1b", "M-PCA1b"),
+    "fisher": Method("Fisher discriminant", FisherDiscriminant, settings=("shrinkage",), orthonormal=False),
+    "hsic": Method("Supervised PCA (HSIC)", SupervisedPCA),
+    "lol": Method("LOL", LOL, ordered=False),
+}
