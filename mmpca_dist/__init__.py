@@ -4,7 +4,7 @@ from mmpca_dist.datasets import open_dataset
 from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.runs.config import RunConfig, load_config
 from mmpca_dist.runs.job import run
-from mmpca_dist.runs.models import load_model
+from mmpca_dist.runs.models import load_model, load_moments
 from mmpca_dist.statistics.gather import class_moments
 from mmpca_dist.statistics.moments import ClassMoments
 
@@ -18,6 +18,7 @@ __all__ = [
     "class_moments",
     "load_config",
     "load_model",
+    "load_moments",
     "open_dataset",
     "run",
 ]

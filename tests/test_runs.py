@@ -1,17 +1,22 @@
 """A run through the library: stages, records, resume, models, projected rows, clusters, bits."""
 
 import hashlib
+import pickle
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 
-from mmpca_dist import MarginPCA, load_config, load_model, open_dataset, run
+from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs import models
+from mmpca_dist.runs.arrays import load_statistics
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
@@ -20,6 +25,7 @@ from mmpca_dist.runs.report.page import _method_rows
 from mmpca_dist.runs.reporting import report_contents
 from mmpca_dist.runs.summary import components
 from mmpca_dist.runs.transforming import transform
+from mmpca_dist.statistics import gather
 
 
 def make_config(output, uri="bundled:digits", **changes):
@@ -190,6 +196,76 @@ def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
     assert any("fisher: 2 components of the 3 asked for" in note for note in recorder.notes)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
+    """By the run's own moments, which are read only when they are asked for."""
+    data = open_dataset("bundled:wine")
+    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    old = np.arange(len(X)) % 3 > 0
+    np.savez(tmp_path / "old.npz", X=X[old], y=y[old])
+    output = str(tmp_path / "out")
+    run(make_config(output, f"{tmp_path.as_posix()}/old.npz", standardize=standardize))
+    reads = []
+    monkeypatch.setattr(models, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
+    for method in METHODS:
+        model = load_model(output, method, 2)
+        assert not reads
+        if METHODS[method].needs_medians:
+            assert not hasattr(model, "partial_fit")
+            continue
+        model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])  # noqa: S301
+        assert reads.pop() == 1 and not reads
+        whole = load_model(output, method, 2).fit(X, y)
+        tolerance = 1e-8 if method == "fisher" else 1e-10
+        np.testing.assert_allclose(model.components_, whole.components_, atol=tolerance)
+        np.testing.assert_allclose(model.eigenvalues_, whole.eigenvalues_, rtol=tolerance)
+        assert model.moments_.n_rows == len(X)
+
+
+def test_the_moments_of_a_run_are_those_of_its_rows(tmp_path):
+    run(make_config(tmp_path / "out", "bundled:iris", methods=["pca", "m-pca1b"], n_components=2, standardize=True))
+    found, expected = (
+        load_moments(str(tmp_path / "out")),
+        class_moments(open_dataset("bundled:iris"), precision="double"),
+    )
+    for name in ("classes", "counts", "means", "scatters", "weights"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+
+
+def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="There is no run in"):
+        load_moments(str(tmp_path / "nothing"))
+    rng = np.random.default_rng(7)
+    np.savez(tmp_path / "wide.npz", X=rng.standard_normal((12, 30)), y=np.arange(12) % 2)
+    run(make_config(tmp_path / "wide", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"]))
+    monkeypatch.setattr(gather, "POOLED_BYTES", 100)
+    run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca"], n_components=2))
+    for name, reason in (("wide", "fewer rows than columns"), ("pooled", "many classes were pooled")):
+        with pytest.raises(InputError, match=f"keeps no class moments .*{reason}"):
+            load_moments(str(tmp_path / name))
+        model = load_model(str(tmp_path / name), "pca")
+        with pytest.raises(InputError, match=f"keeps no class moments .*{reason}"):
+            model.partial_fit(rng.standard_normal((12, model.n_features_in_)), np.arange(12) % 2)
+
+
+def test_names_of_features_come_with_tables_not_with_arrays(tmp_path):
+    """Rows of a Parquet table are data frames elsewhere; rows of arrays have no names to be checked."""
+    data = open_dataset("bundled:iris")
+    X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame.assign(label=y).to_parquet(tmp_path / "iris.parquet")
+    for name, uri in (("table", f"{tmp_path.as_posix()}/iris.parquet"), ("array", "bundled:iris")):
+        run(make_config(tmp_path / name, uri, methods=["pca"], n_components=2))
+    table, array = load_model(str(tmp_path / "table"), "pca"), load_model(str(tmp_path / "array"), "pca")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(table.transform(frame), array.transform(X))
+    assert table.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert not hasattr(array, "feature_names_in_")
+    with pytest.raises(ValueError, match="feature names should match"):
+        table.transform(frame[["d", "c", "b", "a"]])
 
 
 def test_what_was_not_measured_is_shown_as_absent(digits_run):

@@ -64,6 +64,8 @@ class Dataset(ABC):
     n_features: int
     dtype: np.dtype
     feature_names: list[str] | None = None
+    named_columns = False
+    """Whether the rows are read from a table with named columns, rather than from an array that has names beside it."""
     image_shape: tuple[int, int] | None = None
     in_memory = False
     kind = "local"

@@ -46,6 +46,7 @@ class ParquetDataset(Dataset):
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:
             self.feature_names = list(self._columns)
+            self.named_columns = True
         self._groups: list[RowGroup] = []
         start = 0
         for file in self._files:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import dask
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,6 +27,18 @@ from mmpca_dist.statistics.summary import median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
+class _Mergeable:
+    """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
+
+    def __init__(self, method: Callable) -> None:
+        self._method = method
+
+    def __get__(self, reducer: MomentReducer | None, owner: type | None = None) -> Any:
+        if reducer is not None and reducer._unmergeable is not None:
+            raise AttributeError(f"There is no {self._method.__name__}: {reducer._unmergeable}.")
+        return self._method.__get__(reducer, owner)
+
+
 class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the reducers that class moments (and medians) determine.
 
@@ -39,7 +51,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     precision: str
     pairing: str = "one-vs-rest"
     _needs_medians = False
-    moments_: ClassMoments
+    _kept: ClassMoments | Callable[[], ClassMoments] | str | None = None
+    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
         raise TypeError(f"{type(self).__name__} must define _solve")
@@ -61,19 +74,26 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ------
         InputError
             (a ValueError) For rows that are not finite, fewer than two classes, or more components than there are.
+
+        Notes
+        -----
+        Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
+        for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
         """
         self._check_parameters()
-        if hasattr(self, "moments_"):
-            del self.moments_  # a later partial_fit starts anew
+        self._kept = None
         if dask.is_dask_collection(X):
             statistics = self._statistics(*dask_rows(self._check_dask(X, reset=True), y))
         else:
             statistics = self._statistics(self._check_rows(X, y, reset=True), Threads())
         return self.fit_statistics(statistics)
 
-    @available_if(lambda self: not self._needs_medians)
+    @_Mergeable
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
+
+        Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
+        took the model from.
 
         Parameters
         ----------
@@ -81,20 +101,54 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
+        Raises
+        ------
+        InputError
+            Where the fit before kept no moments; the message says why.
+
         Notes
         -----
-        ``m-pca1b`` has no ``partial_fit``: medians do not merge.
+        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians.
         """
         self._check_parameters()
-        first = not hasattr(self, "moments_")
-        dataset = self._check_rows(X, y, reset=first)
+        stored = self._extendable()
+        dataset = self._check_rows(X, y, reset=stored is None, least=1)
         fresh = moments_of(dataset, precision=self.precision, classes=classes)
-        self.moments_ = fresh if first else _merged(self.moments_, fresh)
-        if np.count_nonzero(self.moments_.counts) < 2:
-            self.classes_ = self.moments_.classes
+        moments = self._kept = fresh if stored is None else _merged(stored, fresh)
+        if np.count_nonzero(moments.counts) < 2:
+            self.classes_ = moments.classes
             return self
-        statistics = tall_statistics(self.moments_, None, precision=self.precision, standardize=self.standardize)
+        statistics = tall_statistics(moments, None, precision=self.precision, standardize=self.standardize)
         return self.fit_statistics(statistics, at_most=True)
+
+    @property
+    def moments_(self) -> ClassMoments:
+        """Class moments of all rows so far, in their own units; those of a stored run are loaded when asked for."""
+        try:
+            moments = self._extendable()
+        except InputError as error:
+            raise AttributeError(str(error)) from error
+        if moments is None:
+            raise AttributeError(f"This {type(self).__name__} has seen no rows yet.")
+        return moments
+
+    def _extendable(self) -> ClassMoments | None:
+        """Return the moments that more rows are merged with, or None where there are no rows yet."""
+        if isinstance(self._kept, str):
+            raise InputError(
+                f"This fit kept no class moments that more rows could extend: {self._kept}. Start with partial_fit, "
+                "or with from_moments(class_moments(X, y)), which keep a d x d scatter of every class."
+            )
+        if callable(self._kept):
+            self._kept = self._kept()
+        return self._kept
+
+    @property
+    def _unmergeable(self) -> str | None:
+        """Why there is no ``partial_fit``, in words."""
+        if self._needs_medians:
+            return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
+        return None
 
     @classmethod
     def _from_moments(cls, moments: ClassMoments, medians: NDArray | None, **parameters: Any) -> Self:
@@ -124,6 +178,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.mean_ = statistics.mean
         self.scale_ = statistics.scale
         self.limit_ = solution.limit
+        self._kept = self._unmergeable or statistics.fixed or statistics.raw
         return self
 
     def transform(self, X: Any) -> Any:
@@ -206,8 +261,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
 
-    def _check_rows(self, X: Any, y: Any, reset: bool) -> ArrayDataset:
-        X, y = validate_data(self, X, y, reset=reset, dtype="numeric", ensure_min_samples=2)
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> ArrayDataset:
+        X, y = validate_data(self, X, y, reset=reset, dtype="numeric", ensure_min_samples=least)
         check_classification_targets(y)
         return ArrayDataset(X, normalize_labels(y, "y"), "X")
 
@@ -247,7 +302,8 @@ def _output_type(dtype: np.dtype) -> np.dtype:
 
 
 def _merged(stored: ClassMoments, fresh: ClassMoments) -> ClassMoments:
-    if stored.classes.dtype.kind != fresh.classes.dtype.kind:
+    kinds = {stored.classes.dtype.kind, fresh.classes.dtype.kind}
+    if len(kinds) > 1 and np.result_type(stored.classes, fresh.classes).kind not in "iu":
         raise InputError(f"Labels were {stored.classes.dtype} and are now {fresh.classes.dtype}.")
     classes = np.union1d(stored.classes, fresh.classes)
     return stored.with_classes(classes).merge(fresh.with_classes(classes))

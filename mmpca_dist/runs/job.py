@@ -82,6 +82,7 @@ def _count(job: Job) -> dict[str, Any]:
         "class_type": census.classes.dtype.str,
         "counts": census.counts.tolist(),
         "feature_names": dataset.feature_names,
+        "named_columns": dataset.named_columns,
         "image_shape": shape,
     }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_arrays, save_arrays
+from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.statistics.moments import ClassMoments
 
 ARRAYS = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 
@@ -48,11 +51,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         Where the run, the method or so many components are not there.
     """
     run = RunDirectory(storage.normalize(output))
-    solved = run.record("solve")
-    if solved is None:
-        raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.") if run.exists else \
-            InputError(f"There is no run in {run.uri}: it holds no run.json.")  # fmt: skip
-    models = solved["models"]
+    models = _finished(run, "solve")["models"]
     if method not in models:
         raise InputError(
             f"The run in {run.uri} has no method {method!r}; it has {', '.join(models)}.{did_you_mean(method, models)}"
@@ -63,16 +62,76 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
             f"n_components={n_components}: {method} in {run.uri} has {stored} components ({models[method]['limit']})."
         )
     arrays = load_arrays(run.path("model", f"{method}.zarr"))
-    count = run.record("count") or {}
+    count = _finished(run, "count")
     reducer = METHODS[method].reducer(n_components or stored, run.config)
     for name in ARRAYS:
         setattr(reducer, name, arrays[name][: reducer.n_components])
     reducer.mean_ = arrays["mean_"]
     reducer.scale_ = arrays.get("scale_")
-    reducer.classes_ = np.asarray(count["classes"], dtype=count["class_type"])
+    reducer.classes_ = _classes(count)
     reducer.total_, reducer.limit_ = models[method]["total"], models[method]["limit"]
     reducer.n_features_in_ = len(reducer.mean_)
-    names = count.get("feature_names")
-    if names:
-        reducer.feature_names_in_ = np.asarray(names, dtype=object)
+    if count.get("named_columns"):
+        reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)
+    reducer._kept = partial(load_moments, run.uri)
     return reducer
+
+
+def load_moments(output: str) -> ClassMoments:
+    """Return the class moments that a run keeps of its rows, in their own units.
+
+    Parameters
+    ----------
+    output : str
+        The run's folder: a path or fsspec URL.
+
+    Returns
+    -------
+    ClassMoments
+        ``merge`` them with those of other rows; ``from_moments`` of the estimators solves any method from them.
+
+    Raises
+    ------
+    InputError
+        Where there is no run, or it keeps none: for fewer rows than columns, or class scatters beyond 256 MiB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mmpca_dist import MarginPCA, load_moments, run
+    >>> with tempfile.TemporaryDirectory() as output:
+    ...     settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": output}
+    ...     _ = run(settings)
+    ...     moments = load_moments(output)
+    >>> moments.counts.tolist()
+    [50, 50, 50]
+    >>> MarginPCA.from_moments(moments, "m-pca0", 2).components_.shape
+    (2, 4)
+    """
+    run = RunDirectory(storage.normalize(output))
+    _finished(run, "reduce")
+    statistics = load_statistics(
+        run.path("statistics.zarr"),
+        _classes(_finished(run, "count")),
+        precision=run.config.precision,
+        standardize=False,
+    )
+    if statistics.raw is None or statistics.fixed is not None:
+        raise InputError(
+            f"The run in {run.uri} keeps no class moments that more rows could extend: {statistics.fixed}. "
+            "Take class_moments of its data set."
+        )
+    return statistics.raw
+
+
+def _finished(run: RunDirectory, stage: str) -> dict[str, Any]:
+    record = run.record(stage)
+    if record is not None:
+        return record
+    if not run.exists:
+        raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
+    raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
+
+
+def _classes(count: dict[str, Any]) -> NDArray:
+    return np.asarray(count["classes"], dtype=count["class_type"])

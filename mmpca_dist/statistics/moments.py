@@ -72,6 +72,11 @@ class ClassMoments:
         return self.means.shape[1]
 
     @property
+    def pooled(self) -> bool:
+        """Whether weighted sums of the class scatters are kept in place of every one."""
+        return not np.array_equal(self.weights, np.eye(len(self.counts)))
+
+    @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows, shape (d,)."""
         return self.counts @ self.means / self.n_rows
@@ -176,7 +181,7 @@ class ChunkAdder:
         d = moments.n_features
         work = np.dtype(np.float32 if precision == "single" else np.float64)
         self.moments = moments
-        self._pooled = not np.array_equal(moments.weights, np.eye(len(moments.counts)))
+        self._pooled = moments.pooled
         native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
         self._raw = np.empty((BLOCK_ROWS, d), native)
         self._panel = np.empty((BLOCK_ROWS, d), work)

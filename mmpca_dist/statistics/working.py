@@ -37,6 +37,8 @@ class Statistics:
         Orthonormal columns; None where the working coordinates are the (scaled) columns.
     precision : {"single", "double"}
         Of the products behind the moments.
+    raw : ClassMoments or None
+        Moments of the rows in their own units; None where they were solved in their span.
     """
 
     moments: ClassMoments
@@ -45,6 +47,16 @@ class Statistics:
     scale: NDArray[np.float64] | None
     basis: NDArray[np.float64] | None
     precision: str
+    raw: ClassMoments | None = None
+
+    @property
+    def fixed(self) -> str | None:
+        """Why no more rows can be merged in, in words; None where they can."""
+        if self.raw is None:
+            return "there were fewer rows than columns, and what is kept of them lives in the space they span"
+        if self.raw.pooled:
+            return "the scatters of many classes were pooled for the class counts of just these rows"
+        return None
 
     @property
     def n_features(self) -> int:
@@ -73,12 +85,12 @@ def tall_statistics(
     """Return statistics whose working coordinates are the columns."""
     mean = moments.mean
     if not standardize:
-        return Statistics(moments, medians, mean, None, None, precision)
+        return Statistics(moments, medians, mean, None, None, precision, moments)
     offsets = moments.deviations
     variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
     scale = standard_deviations(variances / moments.n_rows, mean)
     scaled = moments.scaled(1 / scale)
-    return Statistics(scaled, None if medians is None else medians / scale, mean, scale, None, precision)
+    return Statistics(scaled, None if medians is None else medians / scale, mean, scale, None, precision, moments)
 
 
 def wide_statistics(
