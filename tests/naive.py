@@ -123,6 +123,14 @@ def hsic_matrix(X, y, kernel):
     return X.T @ H @ L @ H @ X
 
 
+def exact_cross_scatter(X, Y):
+    """X^T H Y, and the sums of squares of the centred columns of X and Y, rounded once from exact arithmetic."""
+    columns = [[[Fraction(float(value)) for value in column] for column in np.asarray(A).T] for A in (X, Y)]
+    centred = [[[v - sum(column) / len(column) for v in column] for column in table] for table in columns]
+    cross = [[float(sum(a * b for a, b in zip(x, y, strict=True))) for y in centred[1]] for x in centred[0]]
+    return np.asarray(cross), *(np.asarray([float(sum(v * v for v in c)) for c in table]) for table in centred)
+
+
 def lol(X, y, n_components):
     """Class means less that of the largest class, then eigenvectors of the pooled scatter, orthonormalised in order.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import dask.array as da
 import naive
 import numpy as np
 import pytest
@@ -269,6 +270,29 @@ def test_projection_is_uncentred_unless_asked_for():
     plain, centred = (MarginPCA(2, center=c, precision="double").fit(X, y) for c in (False, True))
     np.testing.assert_allclose(plain.transform(X), X @ plain.components_.T, atol=1e-12)
     np.testing.assert_allclose(centred.transform(X), (X - X.mean(axis=0)) @ plain.components_.T, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"center": True}, {"standardize": True}])
+@pytest.mark.parametrize("mean", [1e4, 1e6])
+def test_centred_projection_of_single_precision_rows_far_from_zero(mean, options):
+    """The mean goes off in double before the product: what is lost is a rounding of centred rows, not of the mean."""
+    rng = np.random.default_rng(20)
+    y = np.arange(600) % 3
+    X = (rng.standard_normal((600, 4)) * [4.0, 2.0, 1.0, 0.5] + y[:, None] + mean).astype(np.float32)
+    exact_rows = X.astype(float)
+    for name in ("m-pca0", "m-pca1b", "fisher"):
+        reducer = make(name, n_components=2, **options).fit(X, y)
+        rows = exact_rows - exact_rows.mean(axis=0)
+        if "standardize" in options:
+            rows /= exact_rows.std(axis=0)
+        exact = rows @ reducer.components_.T
+        # d products and the row itself, rounded: (d + 2) units of |x - mean| |v|; Fisher's v is divided by sd.
+        allowed = 6 * UNITS["single"] * np.linalg.norm(rows, axis=1).max() * np.linalg.norm(reducer.components_, axis=1)
+        if "standardize" in options:
+            allowed *= exact_rows.std(axis=0).max() / exact_rows.std(axis=0).min()
+        for Z in (reducer.transform(X), reducer.transform(da.from_array(X, (70, 4))).compute()):
+            assert Z.dtype == np.float32
+            assert (np.abs(Z - exact) <= allowed).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])

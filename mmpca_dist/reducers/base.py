@@ -51,7 +51,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     precision: str
     pairing: str = "one-vs-rest"
     _needs_medians = False
-    _kept: ClassMoments | Callable[[], ClassMoments] | str | None = None
+    _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
@@ -83,10 +83,11 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self._check_parameters()
         self._kept = None
         if dask.is_dask_collection(X):
-            statistics = self._statistics(*dask_rows(self._check_dask(X, reset=True), y))
-        else:
-            statistics = self._statistics(self._check_rows(X, y, reset=True), Threads())
-        return self.fit_statistics(statistics)
+            return self._fit_rows(*dask_rows(self._check_dask(X, reset=True), y))
+        return self._fit_rows(self._check_rows(X, y, reset=True), Threads())
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        return self.fit_statistics(self._statistics(dataset, scheduler))
 
     @_Mergeable
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
@@ -122,8 +123,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self.fit_statistics(statistics, at_most=True)
 
     @property
-    def moments_(self) -> ClassMoments:
-        """Class moments of all rows so far, in their own units; those of a stored run are loaded when asked for."""
+    def moments_(self) -> Any:
+        """``ClassMoments`` of all rows so far, in their own units; those of a stored run are loaded when asked for."""
         try:
             moments = self._extendable()
         except InputError as error:
@@ -132,7 +133,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise AttributeError(f"This {type(self).__name__} has seen no rows yet.")
         return moments
 
-    def _extendable(self) -> ClassMoments | None:
+    def _extendable(self) -> Any:
         """Return the moments that more rows are merged with, or None where there are no rows yet."""
         if isinstance(self._kept, str):
             raise InputError(
@@ -160,26 +161,31 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
-        wanted = self.n_components
-        solution = self._solve(statistics, wanted)
-        found = len(solution.eigenvalues)
-        if found == 0 or (wanted is not None and found < wanted and not at_most):
+        solution = self._solve(statistics, self.n_components)
+        if not at_most or not len(solution.eigenvalues):
+            self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
+        self.classes_ = statistics.moments.classes
+        self._adopt(solution, statistics.mean, statistics.scale)
+        self._kept = self._unmergeable or statistics.fixed or statistics.raw
+        return self
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        found, wanted = len(solution.eigenvalues), self.n_components
+        if found == 0 or (wanted is not None and found < wanted):
             raise InputError(
                 f"n_components={wanted} is more than the {found} components that {type(self).__name__} finds in "
-                f"{statistics.moments.n_rows} rows of {statistics.n_features} features: its limit is "
-                f"{solution.limit}, less what is zero up to rounding ({statistics.precision} precision)."
+                f"{n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up to "
+                f"rounding ({precision} precision)."
             )
-        self.classes_ = statistics.moments.classes
+
+    def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
         self.components_ = solution.components
         self.eigenvalues_ = solution.eigenvalues
         self.residuals_ = solution.residuals
         self.relative_errors_ = solution.relative_errors
         self.total_ = solution.total
-        self.mean_ = statistics.mean
-        self.scale_ = statistics.scale
         self.limit_ = solution.limit
-        self._kept = self._unmergeable or statistics.fixed or statistics.raw
-        return self
+        self.mean_, self.scale_ = mean, scale
 
     def transform(self, X: Any) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
@@ -261,7 +267,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
 
-    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> ArrayDataset:
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         X, y = validate_data(self, X, y, reset=reset, dtype="numeric", ensure_min_samples=least)
         check_classification_targets(y)
         return ArrayDataset(X, normalize_labels(y, "y"), "X")

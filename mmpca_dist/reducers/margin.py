@@ -46,6 +46,9 @@ class MarginPCA(MomentReducer):
         Components within a hundredfold of the rounding floor.
     mean_ : array of shape (n_features,)
     classes_ : array of shape (C,)
+    moments_ : ClassMoments
+        Of all rows so far, which ``partial_fit`` extends; see ``fit`` for where they are not kept. ``m-pca1b`` has
+        neither: the median of two sets of rows does not follow from their medians.
     n_features_in_ : int
 
     References

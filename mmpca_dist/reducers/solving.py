@@ -17,6 +17,7 @@ from mmpca_dist.solvers.dense import (
     leading_generalized,
     leading_low_rank,
 )
+from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.working import Statistics
 
 DEFAULT_SHRINKAGE = 1e-3
@@ -102,6 +103,27 @@ def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str 
     wanted = most if n_components is None else min(n_components, most)
     pairs = leading_low_rank(A, wanted, statistics.epsilon)
     return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
+
+
+def solve_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
+    """Supervised PCA for continuous targets Y, linear kernel: leading eigenvectors of X^T H Y Y^T H X, at most q.
+
+    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion, in its form for L = Phi Phi^T.
+    """
+    scale = cross.scale if standardize else np.ones(len(cross.mean))
+    A = (cross.scatter / scale[:, None]).T
+    # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
+    spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
+    floor, size = 10 * np.finfo(np.float64).eps * spread, float(np.linalg.norm(A))
+    if not size > floor:
+        raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
+    q = len(A)
+    pairs = leading_low_rank(A, q if n_components is None else n_components, floor / size)
+    limit = f"the number of targets, {q}"
+    return Solution(
+        fix_signs(np.ascontiguousarray(pairs.vectors.T)), pairs.values, pairs.residuals, pairs.relative_errors,
+        pairs.total, limit,
+    )  # fmt: skip
 
 
 def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]:

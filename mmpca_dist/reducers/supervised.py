@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 
+from mmpca_dist.datasets.base import Dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.solving import DEFAULT_SHRINKAGE, Solution, solve_fisher, solve_hsic, solve_lol
+from mmpca_dist.reducers.solving import (
+    DEFAULT_SHRINKAGE,
+    Solution,
+    solve_fisher,
+    solve_hsic,
+    solve_lol,
+    solve_targets,
+)
+from mmpca_dist.statistics.cross import CrossMoments, TargetRows, cross_moments
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.working import Statistics
+
+TARGETS = ("classes", "continuous")
 
 
 class FisherDiscriminant(MomentReducer):
@@ -32,7 +45,7 @@ class FisherDiscriminant(MomentReducer):
         v with v^T W_g v = 1; not orthonormal, so ``inverse_transform`` goes by the pseudo-inverse.
     eigenvalues_ : array of shape (K,)
         Fisher's criterion.
-    mean_, classes_, n_features_in_, residuals_, imprecise_
+    mean_, classes_, moments_, n_features_in_, residuals_, imprecise_
         As in ``MarginPCA``.
 
     References
@@ -78,17 +91,22 @@ class FisherDiscriminant(MomentReducer):
 
 
 class SupervisedPCA(MomentReducer):
-    """Directions whose projection depends most on the class, by the Hilbert-Schmidt independence criterion.
+    """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
 
     Parameters
     ----------
     n_components : int, optional
-        At most the number of classes less one, which is the default.
-    kernel : {"delta", "linear"} or array of shape (C, C)
-        Similarity of the classes: 1 for equal ones, the product of numeric labels, or any positive semidefinite
-        matrix in the order of the sorted classes.
-    standardize, center, precision
+        At most the number of classes less one, or of continuous targets, which is the default.
+    target : {"classes", "continuous"}
+        What y holds: labels, or numbers of shape (n,) or (n, q).
+    kernel : {"delta", "linear"} or array of shape (C, C), optional
+        Similarity of the classes: 1 for equal ones (the default), the product of numeric labels, or any positive
+        semidefinite matrix in the order of the sorted classes. That of continuous targets is their inner product,
+        "linear", and no other.
+    standardize, center
         As in ``MarginPCA``.
+    precision : {"single", "double"}
+        As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
 
     Attributes
     ----------
@@ -96,7 +114,11 @@ class SupervisedPCA(MomentReducer):
         Orthonormal.
     eigenvalues_ : array of shape (K,)
         Of X^T H L H X, which grows with n^2.
-    mean_, classes_, n_features_in_, residuals_, imprecise_
+    classes_ : array of shape (C,)
+        Only of classes.
+    moments_ : ClassMoments or CrossMoments
+        Of all rows so far, which ``partial_fit`` extends.
+    mean_, n_features_in_, residuals_, imprecise_
         As in ``MarginPCA``.
 
     References
@@ -110,18 +132,25 @@ class SupervisedPCA(MomentReducer):
     >>> X, y = load_digits(return_X_y=True)
     >>> SupervisedPCA(n_components=2).fit_transform(X, y).shape
     (1797, 2)
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> SupervisedPCA(target="continuous").fit(X, progression).components_.shape
+    (1, 10)
     """
 
     def __init__(
         self,
         n_components: int | None = None,
         *,
-        kernel: str | NDArray = "delta",
+        target: str = "classes",
+        kernel: str | NDArray | None = None,
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
     ) -> None:
         self.n_components = n_components
+        self.target = target
         self.kernel = kernel
         self.standardize = standardize
         self.center = center
@@ -133,7 +162,71 @@ class SupervisedPCA(MomentReducer):
         return cls._from_moments(moments, None, n_components=n_components, **parameters)
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        return solve_hsic(statistics, n_components, kernel=self.kernel)
+        if self._continuous:
+            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
+        return solve_hsic(statistics, n_components, kernel="delta" if self.kernel is None else self.kernel)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        if not self._continuous:
+            return super().partial_fit(X, y, classes)
+        self._check_parameters()
+        if classes is not None:
+            raise InputError("There are no classes where the target is continuous.")
+        stored = self._extendable()
+        fresh = cross_moments(self._check_rows(X, y, reset=stored is None, least=1), Threads())
+        cross = self._kept = fresh if stored is None else stored.merge(fresh)
+        return self._fit_cross(cross, at_most=True) if cross.target_squares.any() else self
+
+    partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        if not self._continuous:
+            return super()._fit_rows(dataset, scheduler)
+        return self._fit_cross(cross_moments(dataset, scheduler))
+
+    def _fit_cross(self, cross: CrossMoments, at_most: bool = False) -> Self:
+        solution = solve_targets(cross, self.n_components, standardize=self.standardize)
+        if not at_most:
+            self._refuse_too_few(solution, cross.n_rows, len(cross.mean), "double")
+        self._adopt(solution, cross.mean, cross.scale if self.standardize else None)
+        if hasattr(self, "classes_"):
+            del self.classes_
+        self._kept = cross
+        return self
+
+    def _extendable(self) -> Any:
+        stored = super()._extendable()
+        if stored is not None and isinstance(stored, CrossMoments) != self._continuous:
+            raise InputError("The rows before came with another kind of target: call fit, which starts anew.")
+        return stored
+
+    @property
+    def _continuous(self) -> bool:
+        return self.target == "continuous"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.target not in TARGETS:
+            raise InputError(f"target={self.target!r} must be one of {', '.join(TARGETS)}.")
+        if (
+            self._continuous
+            and self.kernel is not None
+            and not (isinstance(self.kernel, str) and self.kernel == "linear")
+        ):
+            raise InputError("kernel must be left out, or 'linear', where the target is continuous.")
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        if not self._continuous:
+            return super()._check_rows(X, y, reset, least)
+        X, y = validate_data(
+            self, X, y, reset=reset, dtype="numeric", ensure_min_samples=least, multi_output=True, y_numeric=True
+        )
+        return TargetRows(X, y, "X")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self._continuous
+        return tags
 
 
 class LOL(MomentReducer):
@@ -153,7 +246,7 @@ class LOL(MomentReducer):
         Variance within the classes along each component; not sorted.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors, so there is no equation for them to miss.
-    mean_, classes_, n_features_in_, imprecise_
+    mean_, classes_, moments_, n_features_in_, imprecise_
         As in ``MarginPCA``.
 
     References

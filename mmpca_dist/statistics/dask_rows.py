@@ -13,12 +13,12 @@ import zarr
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import Dataset, Span, chunk_edges
+from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.buffers import release
+from mmpca_dist.statistics.cross import as_targets
 from mmpca_dist.statistics.reduction import SpanDone, merge_leaf, run_span
 
 NAME = "the Dask array"
@@ -49,32 +49,51 @@ class DaskRows(Dataset):
         raise TypeError("a Dask array has no fingerprint")
 
 
-class _Blocks(ArrayDataset):
-    """The blocks of one task, under their row numbers in the whole array."""
+class _TaskRows(Dataset):
+    """Rows of one task under their row numbers in the whole array, with labels or targets from blocks."""
+
+    def __init__(self, y: NDArray, start: int) -> None:
+        self.uri, self._y, self._start = NAME, y, start
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return normalize_labels(self._y[start - self._start : stop - self._start], NAME)
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return continuous targets, shape (stop - start, q)."""
+        return as_targets(self._y[start - self._start : stop - self._start], NAME)
+
+    def fingerprint(self) -> str:
+        raise TypeError("a Dask array has no fingerprint")
+
+
+class _Blocks(_TaskRows):
+    """The blocks of a task."""
+
+    in_memory = True
 
     def __init__(self, X: NDArray, y: NDArray, edges: NDArray[np.int64]) -> None:
-        super().__init__(X, y, NAME)
-        self._edges, self._start = edges, int(edges[0])
+        super().__init__(y, int(edges[0]))
+        check_table(NAME, X.shape, X.dtype, len(y))
+        self._X, self._edges = X, edges
+        self.n_rows, self.n_features = X.shape
+        self.dtype = X.dtype
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return self._edges
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return super().read_rows(start - self._start, stop - self._start)
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return super().read_labels(start - self._start, stop - self._start)
+        return self._X[start - self._start : stop - self._start]
 
 
-class _StoredRows(Dataset):
-    """Rows of the Zarr array behind ``da.from_zarr``, which tasks read into reused buffers, with labels from blocks."""
+class _StoredRows(_TaskRows):
+    """Rows of the Zarr array behind ``da.from_zarr``, which tasks read into reused buffers."""
 
     def __init__(self, reader: ZarrReader, y: NDArray, start: int) -> None:
-        self.uri, self._reader, self._start = NAME, reader, start
+        super().__init__(y, start)
+        self._reader = reader
         self.n_rows, self.n_features = reader.array.shape
         self.dtype = reader.array.dtype
-        self._y = normalize_labels(y, NAME)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -83,12 +102,6 @@ class _StoredRows(Dataset):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         return self._reader.read(start, stop, out)
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return self._y[start - self._start : stop - self._start]
-
-    def fingerprint(self) -> str:
-        raise TypeError("a Dask array has no fingerprint")
 
 
 @dataclass
@@ -154,7 +167,7 @@ def _joined(blocks: Sequence[NDArray]) -> NDArray:
 
 
 def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
-    """Return a Dask array (n, d) with its labels (n,) as a data set, and the scheduler for it.
+    """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
 
     Raises
     ------
@@ -173,7 +186,9 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     n_labels = y.shape[0] if dask.is_dask_collection(y) else len(y)
     if X.shape[0] != n_labels:
         raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
-    y = y.rechunk((X.chunks[0],)) if dask.is_dask_collection(y) else da.from_array(np.asarray(y), (X.chunks[0],))
+    if not dask.is_dask_collection(y):
+        y = da.from_array(np.asarray(y), -1)
+    y = y.rechunk((X.chunks[0], *y.shape[1:]))
     dataset = DaskRows(X)
     if dataset.dtype.kind not in "fiub":
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")

@@ -213,12 +213,12 @@ class ChunkAdder:
         present, counts, means, sums = [], [], [], []
         self._partial[...] = 0
         for label, rows in class_groups(codes):
-            centre = _centre(X[_evenly(rows, CENTRE_ROWS)]).astype(self._centre_type)
+            centre = provisional_centre(X, rows).astype(self._centre_type)
             total = np.zeros(X.shape[1])
             with np.errstate(invalid="ignore", over="ignore"):
                 self._add_class(X, label, rows, centre, scale, total, visit)
             if not np.isfinite(total).all():
-                raise InputError(_explain(X, rows, self._panel.dtype, locate))
+                raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
             mean = centre + (total if scale is None else total / scale) / len(rows)
             if self._pooled:
                 present.append(label)
@@ -303,8 +303,9 @@ def _evenly(rows: NDArray, limit: int) -> NDArray:
     return rows[:: -(-len(rows) // limit)]
 
 
-def _centre(sample: NDArray) -> NDArray[np.float64]:
-    """Return the column means; of a constant column its value, to the bit, so that its scatter is exactly zero."""
+def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:
+    """Return column means of a few rows; of a constant column its value, to the bit, so that its scatter is zero."""
+    sample = X[_evenly(np.arange(len(X)) if rows is None else rows, CENTRE_ROWS)]
     with np.errstate(invalid="ignore"):
         mean = sample.mean(axis=0, dtype=np.float64)
     return np.where((sample == sample[0]).all(axis=0), sample[0], mean)
@@ -323,7 +324,7 @@ def _safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     return np.where(unsafe, np.ldexp(1.0, np.clip(-exponent, -126, 126)), 1.0).astype(work) if unsafe.any() else None
 
 
-def _explain(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
+def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
     """Name the first value that is not finite, or say that the products overflowed."""
     for start in range(0, len(rows), BLOCK_ROWS):
         some = np.sort(rows)[start : start + BLOCK_ROWS]

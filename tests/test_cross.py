@@ -1,0 +1,286 @@
+"""Supervised PCA for continuous targets: X^T H Y from one pass, whatever the type, the chunks and the mean."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from samples import angle_bound, labelled, largest_angle
+
+import mmpca_dist.datasets.base as base
+from mmpca_dist import SupervisedPCA, class_moments
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.cross import CrossMoments, TargetRows, cross_moments
+from mmpca_dist.statistics.reduction import Threads
+
+EPS = np.finfo(np.float64).eps
+
+
+def with_targets(n, d, q, seed, mean=3.0):
+    """Return rows, and targets that follow them with noise."""
+    X, _ = labelled(n, d, 2, seed, mean=mean)
+    rng = np.random.default_rng(seed)
+    Y = (X - mean) @ rng.standard_normal((d, q)) + 0.5 * rng.standard_normal((n, q)) + mean
+    return X, Y
+
+
+def moments(X, Y, threads=1):
+    return cross_moments(TargetRows(X, Y), Threads(threads))
+
+
+def assert_cross(found, X, Y):
+    """Against exact arithmetic, within the bound of a sum of n products (as in ``samples.product_bound``).
+
+    A chunk's mean is stored to a unit of |mean|, which a merge multiplies by the distance between two means.
+    """
+    X, Y = np.asarray(X), np.asarray(Y).reshape(len(X), -1)
+    scatter, squares, target_squares = naive.exact_cross_scatter(X, Y)
+    n, spread, target_spread = len(X), np.sqrt(squares), np.sqrt(target_squares)
+    stored = EPS * np.sqrt(n)
+    mean, target_mean = X.astype(float).mean(axis=0), Y.astype(float).mean(axis=0)
+    bound = 2 * (n + 8) * EPS * np.outer(spread, target_spread)
+    bound += 2 * stored * (np.outer(np.abs(mean), target_spread) + np.outer(spread, np.abs(target_mean)))
+    assert (np.abs(found.scatter - scatter) <= bound).all()
+    assert (np.abs(found.squares - squares) <= 2 * (n + 8) * EPS * squares + 4 * stored * np.abs(mean) * spread).all()
+    np.testing.assert_allclose(found.mean, mean, rtol=n * EPS)
+    assert found.n_rows == n
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    """Return a function that sets how many rows a reading unit has, so that many are merged."""
+    return lambda rows, X: monkeypatch.setattr(base, "UNIT_BYTES", rows * X.shape[1] * X.dtype.itemsize)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20, 1000])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int64", "bool", "float16", "float32", "float64", ">f4"])
+def test_every_type_of_rows_and_every_chunking(dtype, rows, small_units):
+    X, Y = with_targets(60, 4, 2, seed=1)
+    X = (X > 3 if dtype == "bool" else np.clip(X * 10, 0, 120)).astype(dtype)
+    small_units(rows, X)
+    assert_cross(moments(X, Y), X, Y)
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_means_far_larger_than_the_spread_cost_no_digits(dtype, mean, small_units):
+    X, Y = with_targets(60, 3, 2, seed=2, mean=mean)
+    X = X.astype(dtype)
+    small_units(13, X)
+    assert_cross(moments(X, Y), X, Y)
+
+
+def test_more_rows_than_a_block_of_products():
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((5000, 3)) + 1e3, rng.standard_normal(5000) - 1e3
+    found = moments(X, y)
+    expected = (X - X.mean(axis=0)).T @ (y - y.mean())
+    bound = 2 * 5000 * EPS * np.sqrt(found.squares * found.target_squares)
+    assert (np.abs(found.scatter[:, 0] - expected) <= bound).all()
+
+
+def test_constant_columns_have_no_scatter_at_all(small_units):
+    X, Y = with_targets(60, 3, 2, seed=4)
+    X[:, 1], Y[:, 0] = 0.1, 1e30
+    small_units(7, X)
+    found = moments(X, Y)
+    assert not found.scatter[1].any() and not found.scatter[:, 0].any()
+    assert found.squares[1] == found.target_squares[0] == 0
+    assert found.scale[1] == 1
+
+
+@pytest.mark.parametrize("mean", [3.0, 1e6])
+@pytest.mark.parametrize("shape", [(80, 5), (12, 40)])
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_components_are_the_eigenvectors_of_the_hsic_matrix(q, shape, mean):
+    X, Y = with_targets(*shape, q, seed=5, mean=mean)
+    # The twin multiplies as it is written; the mean, which H removes, goes off first lest it drown in rounding.
+    S = naive.hsic_matrix(X - X.mean(axis=0), Y - Y.mean(axis=0), np.dot)
+    y = Y[:, 0] if q == 1 else Y
+    reducer = SupervisedPCA(target="continuous").fit(X, y)
+    values, vectors = naive.eigenpairs(S)
+    error = 10 * len(X) * EPS * max(1.0, mean / 1e2) * np.trace(S)
+    assert reducer.components_.shape == (q, shape[1])
+    np.testing.assert_allclose(reducer.eigenvalues_, values[:q], rtol=0, atol=error)
+    for k in range(1, q + 1):
+        assert largest_angle(reducer.components_[:k], vectors[:, :k]) <= angle_bound(S, k, error)
+    np.testing.assert_allclose(reducer.components_ @ reducer.components_.T, np.eye(q), atol=1e-12)
+    assert (reducer.components_[np.arange(q), np.abs(reducer.components_).argmax(axis=1)] > 0).all()
+    assert not hasattr(reducer, "classes_")
+
+
+def test_standardize_is_a_scaling_of_the_columns_before():
+    X, Y = with_targets(70, 4, 2, seed=6)
+    X = X * np.logspace(-2, 2, 4)
+    inside = SupervisedPCA(target="continuous", standardize=True).fit(X, Y)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    before = SupervisedPCA(target="continuous").fit(scaled, Y)
+    np.testing.assert_allclose(inside.components_, before.components_, atol=1e-10)
+    np.testing.assert_allclose(inside.transform(X), before.transform(scaled), atol=1e-10)
+
+
+def test_numbers_of_two_classes_are_a_linear_kernel_on_the_classes():
+    X, y = labelled(60, 5, 2, seed=7)
+    one = SupervisedPCA(target="continuous").fit(X, y)
+    other = SupervisedPCA(1, kernel="linear", precision="double").fit(X, y)
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-11)
+    np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, rtol=1e-11)
+
+
+def test_targets_that_repeat_others_add_no_component():
+    X, Y = with_targets(90, 5, 2, seed=8)
+    Y = np.column_stack([Y, Y[:, 0] * 3.3, Y @ [1.0, -2.0], np.full(90, 7.0)])
+    reducer = SupervisedPCA(target="continuous").fit(X, Y)
+    assert reducer.components_.shape == (2, 5)
+    with pytest.raises(InputError, match=r"n_components=3 is more than the 2 .* limit is the number of targets, 5"):
+        SupervisedPCA(3, target="continuous").fit(X, Y)
+
+
+def test_a_target_that_varies_with_no_column_is_refused():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((50, 3))
+    design = np.column_stack([np.ones(50), X])
+    y = rng.standard_normal(50)
+    residue = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    for useless in (np.full(50, 2.5), residue):
+        with pytest.raises(InputError, match="vary with none of the columns"):
+            SupervisedPCA(target="continuous").fit(X, useless)
+
+
+def collections(X, Y, folder):
+    """Return the same rows and targets in every form that Dask gives them."""
+    store = zarr.create_array(f"{folder}/X.zarr", shape=X.shape, chunks=(17, X.shape[1]), dtype=X.dtype)
+    store[...] = X
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=4, sort=False)
+    targets = dd.from_pandas(pd.DataFrame(Y, columns=["u", "v"]), npartitions=4, sort=False)
+    return {
+        "rows": (da.from_array(X, (17, 4)), da.from_array(Y, (17, 2))),
+        "other chunks": (da.from_array(X, (17, 2)), da.from_array(Y, (30, 1))),
+        "targets in memory": (da.from_array(X, (40, 4)), Y),
+        "empty chunks": (da.from_array(X, ((0, 50, 0, 40), (4,))), Y),
+        "data frames": (frame, targets),
+        "from Zarr": (da.from_zarr(f"{folder}/X.zarr"), da.from_array(Y, (30, 2))),
+    }
+
+
+@pytest.mark.parametrize("form", list(range(6)))
+def test_dask_collections_give_the_components_of_the_rows_in_memory(form, tmp_path, small_units):
+    X, Y = with_targets(90, 4, 2, seed=10)
+    small_units(20, X)
+    expected = SupervisedPCA(target="continuous").fit(X, Y)
+    rows, targets = list(collections(X, Y, tmp_path).values())[form]
+    found = SupervisedPCA(target="continuous").fit(rows, targets)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-11)
+    assert_cross(found.moments_, X, Y)
+    one = SupervisedPCA(target="continuous").fit(rows, targets[:, 0] if targets is Y else da.from_array(Y[:, 0], 90))
+    np.testing.assert_allclose(
+        one.components_, SupervisedPCA(target="continuous").fit(X, Y[:, 0]).components_, atol=1e-11
+    )
+
+
+def test_the_bits_do_not_depend_on_the_workers(small_units):
+    X, Y = with_targets(3000, 6, 3, seed=11)
+    small_units(100, X)
+    expected = SupervisedPCA(target="continuous").fit(X, Y).components_
+    for options in ({"scheduler": "threads", "num_workers": 1}, {"scheduler": "threads", "num_workers": 7}):
+        with dask.config.set(**options):
+            found = SupervisedPCA(target="continuous").fit(da.from_array(X, (100, 6)), da.from_array(Y, (100, 3)))
+        np.testing.assert_array_equal(found.components_, expected)
+    for threads in (1, 5):
+        np.testing.assert_array_equal(moments(X, Y, threads).scatter, moments(X, Y).scatter)
+
+
+def test_partial_fit_is_exact_and_takes_up_a_fit():
+    X, Y = with_targets(90, 4, 2, seed=12)
+    expected = SupervisedPCA(target="continuous").fit(X, Y)
+    pieces = SupervisedPCA(target="continuous").partial_fit(X[:1], Y[:1]).partial_fit(X[1:40], Y[1:40])
+    extended = SupervisedPCA(target="continuous").partial_fit(X[:9] + 50, Y[:9]).fit(X[:40], Y[:40])
+    for reducer in (pieces, extended):
+        reducer.partial_fit(X[40:], Y[40:])
+        np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-11)
+        np.testing.assert_allclose(reducer.eigenvalues_, expected.eigenvalues_, rtol=1e-11)
+        assert reducer.moments_.n_rows == 90
+    with pytest.raises(InputError, match="4 columns and 2 targets do not merge with those of 4 columns and 1"):
+        pieces.partial_fit(X, Y[:, :1])
+    with pytest.raises(InputError, match="another kind of target"):
+        pieces.set_params(target="classes").partial_fit(X, np.arange(90) % 2)
+    assert pieces.fit(X, np.arange(90) % 3).classes_.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="another kind of target"):
+        pieces.set_params(target="continuous").partial_fit(X, Y)
+
+
+def test_one_pass_reads_every_row_once(small_units):
+    read = []
+
+    class Watched(TargetRows):
+        def read_rows(self, start, stop, out=None):
+            read.append((start, stop))
+            return super().read_rows(start, stop, out)
+
+    X, Y = with_targets(60, 4, 2, seed=17)
+    small_units(25, X)
+    cross_moments(Watched(X, Y), Threads(1))
+    assert sorted(read) == [(0, 25), (25, 50), (50, 60)]
+
+
+def test_merging_is_exact_whatever_the_parts():
+    X, Y = with_targets(60, 3, 2, seed=13, mean=1e5)
+    for cut in (1, 30, 59):
+        merged = moments(X[:cut], Y[:cut]).merge(moments(X[cut:], Y[cut:]))
+        assert isinstance(merged, CrossMoments)
+        assert_cross(merged, X, Y)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(value, small_units):
+    X, Y = with_targets(60, 4, 2, seed=14)
+    small_units(20, X)
+    rows, targets = X.copy(), Y.copy()
+    rows[43, 2] = targets[51, 1] = value
+    reducer = SupervisedPCA(target="continuous")
+    with pytest.raises(InputError, match=f"Found {value} in row 43, column 2, in rows 40 to 49 of the Dask"):
+        reducer.fit(da.from_array(rows, (10, 4)), Y)
+    with pytest.raises(InputError, match=f"Found {value} in row 51 of the targets, column 1"):
+        reducer.fit(da.from_array(X, (10, 4)), targets)
+    for bad in ((rows, Y), (X, targets)):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            reducer.fit(*bad)
+
+
+def test_squares_beyond_double_precision_are_refused():
+    X, Y = with_targets(40, 3, 1, seed=15)
+    reducer = SupervisedPCA(target="continuous")
+    with pytest.raises(InputError, match="too large even for double precision"):
+        reducer.fit(X * 1e200, Y)
+    with pytest.raises(InputError, match="targets hold values whose squares are too large"):
+        reducer.fit(X, Y * 1e200)
+
+
+def test_what_cannot_be_a_continuous_target_is_refused():
+    X, y = labelled(40, 3, 2, seed=16)
+    reducer = SupervisedPCA(target="continuous")
+    names = np.asarray(["a", "b"])[y]
+    with pytest.raises(InputError, match="continuous targets must be numbers"):
+        reducer.fit(X, names)
+    with pytest.raises(InputError, match="continuous targets must be numbers"):
+        reducer.fit(da.from_array(X, (10, 3)), names)
+    with pytest.raises(InputError, match="shape"):
+        reducer.fit(da.from_array(X, (10, 3)), np.zeros((40, 2, 2)))
+    with pytest.raises(InputError, match="40 rows and y 39 labels"):
+        reducer.fit(da.from_array(X, (10, 3)), np.zeros(39))
+    with pytest.raises(InputError, match="no classes where the target is continuous"):
+        reducer.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(InputError, match="must be one of classes, continuous"):
+        SupervisedPCA(target="regression").fit(X, y)
+    for kernel in ("delta", np.eye(2)):
+        with pytest.raises(InputError, match="kernel must be left out"):
+            SupervisedPCA(target="continuous", kernel=kernel).fit(X, y)
+    with pytest.raises(InputError, match="Class moments know nothing of continuous targets"):
+        SupervisedPCA.from_moments(class_moments(X, y), target="continuous")
+    with pytest.raises(InputError, match=r"Labels in .* they must be one value a row"):
+        SupervisedPCA().fit(da.from_array(X, (10, 3)), np.zeros((40, 2)))
