@@ -1,6 +1,9 @@
 """Bad input: one clear sentence, nothing half-written, no traceback; through the library and through the flow."""
 
+import functools
+import http.server
 import shutil
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -131,11 +134,69 @@ def unknown_protocol(folder):
     return {"uri": "s4://bucket/a.zarr"}, ["unknown protocol 's4'"]
 
 
+def damaged_labels(folder):
+    X, y = rows()
+    uri = write_zarr(folder / "a.zarr", X, y, compressors=[zarr.codecs.Crc32cCodec()])
+    path = folder / "a.zarr" / "y" / "c" / "2"
+    path.write_bytes(b"damaged!" + path.read_bytes()[8:])
+    return {"uri": uri}, ["labels of rows", "a.zarr/y", "checksum", "restore"]
+
+
+def unreachable_host(folder):
+    return {"uri": "http://127.0.0.1:9/a.parquet"}, ["127.0.0.1:9", "cannot be reached", "Check the address"]
+
+
+def forbidden(folder):
+    uri = f"http://127.0.0.1:{forbidding_server()}/a.parquet"
+    return {"uri": uri}, [uri, "permission denied", "credentials"]
+
+
+def memory_of_another_process(folder):
+    return {"uri": "memory://a/a.zarr", "extra": {"compute": {"cluster": "local"}}}, [
+        "memory://a/a.zarr", "memory of this process", "compute.cluster: threads",
+    ]  # fmt: skip
+
+
+def output_in_memory_of_another_process(folder):
+    X, y = rows()
+    uri = write_zarr(folder / "a.zarr", X, y)
+    return {"uri": uri, "extra": {"output": "memory://a/out", "compute": {"cluster": "local"}}}, [
+        "memory://a/out", "storage that they share",
+    ]  # fmt: skip
+
+
+def output_is_a_file(folder):
+    X, y = rows()
+    (folder / "note.txt").write_text("mine")
+    return {"uri": write_zarr(folder / "a.zarr", X, y), "extra": {"output": str(folder / "note.txt")}}, [
+        "note.txt is a file", "Choose another output",
+    ]  # fmt: skip
+
+
+def output_below_a_file(folder):
+    X, y = rows()
+    (folder / "note.txt").write_text("mine")
+    return {"uri": write_zarr(folder / "a.zarr", X, y), "extra": {"output": str(folder / "note.txt" / "out")}}, [
+        "Cannot write", "note.txt is a file where a folder belongs",
+    ]  # fmt: skip
+
+
+def other_files_in_the_output(folder):
+    X, y = rows()
+    (folder / "out" / "model").mkdir(parents=True)
+    (folder / "out" / "model" / "mine.txt").write_text("mine")
+    return {"uri": write_zarr(folder / "a.zarr", X, y)}, ["holds other files ('model')", "Choose another output"]
+
+
+def empty_address(folder):
+    return {"uri": ""}, ["address is empty"]
+
+
 def other_run(folder):
     X, y = rows()
     uri = write_zarr(folder / "a.zarr", X, y)
     run(load_config(str(configure(folder, {"uri": uri}, methods="[lol]"))))
-    return {"uri": uri, "keep": True}, ["already holds a different run", "methods", "Choose another output"]
+    return {"uri": uri}, ["already holds a different run", "methods", "Choose another output"]
 
 
 def too_little_memory(folder):
@@ -147,8 +208,34 @@ def too_little_memory(folder):
 CASES = [
     not_finite, infinite, one_class, label_mismatch, text_column, null_in_parquet, missing_chunk,
     missing_label_chunk, corrupt_chunk, short_chunk, truncated_parquet, too_many_components, unknown_key, nowhere,
-    unknown_protocol, other_run, too_little_memory,
+    unknown_protocol, other_run, too_little_memory, damaged_labels, unreachable_host, forbidden,
+    memory_of_another_process, output_in_memory_of_another_process, output_is_a_file, output_below_a_file,
+    other_files_in_the_output, empty_address,
 ]  # fmt: skip
+
+
+@functools.cache
+def forbidding_server():
+    """Start a server that answers 403 to everything, and return its port."""
+
+    class Forbid(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(403)
+            self.end_headers()
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *_args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forbid)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def contents(folder):
+    """Return every path below a folder, and the bytes of its files."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def configure(folder, case, methods="[pca, m-pca1b]"):
@@ -176,28 +263,33 @@ def assert_one_sentence(message, words):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_through_the_library(case, tmp_path):
     settings, words = case(tmp_path)
+    path = configure(tmp_path, settings)
+    before = contents(tmp_path)
     with pytest.raises(MmpcaError) as caught:
-        run(load_config(str(configure(tmp_path, settings))))
+        run(load_config(str(path)))
     assert_one_sentence(str(caught.value), words)
-    if not settings.get("keep"):
-        assert not (tmp_path / "out").exists(), "something was left half-written"
+    assert contents(tmp_path) == before, "something was left half-written"
+
+
+def assert_refused_by_the_command(arguments, words, capfd):
+    from pipelines.cli import main
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+        patch.setattr("sys.argv", ["mmpca", *arguments])
+        main()
+    streams = capfd.readouterr()
+    assert caught.value.code == 2, streams.err
+    assert "Traceback" not in streams.err + streams.out
+    assert_one_sentence(streams.err.strip().splitlines()[-1], ["mmpca: ", *words])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_through_the_command_and_the_flow(case, tmp_path, prefect_server, capfd):
-    from pipelines.cli import main
-
     settings, words = case(tmp_path)
     path = configure(tmp_path, settings)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
-        patch.setattr("sys.argv", ["mmpca", "run", str(path)])
-        main()
-    assert caught.value.code == 2
-    streams = capfd.readouterr()
-    assert "Traceback" not in streams.err + streams.out
-    assert_one_sentence(streams.err.strip().splitlines()[-1], ["mmpca: ", *words])
-    if not settings.get("keep"):
-        assert not (tmp_path / "out").exists(), "something was left half-written"
+    before = contents(tmp_path)
+    assert_refused_by_the_command(["run", str(path)], words, capfd)
+    assert contents(tmp_path) == before, "something was left half-written"
 
 
 def test_missing_row_chunks_are_read_as_fill_values_where_that_is_asked_for(tmp_path):

@@ -244,6 +244,8 @@ def test_addresses_of_local_files(address, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     dataset = open_dataset(address.format(path=path, relative="a.zarr", tilde="~/a.zarr"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # as workers are
     np.testing.assert_array_equal(dataset.read_rows(0, N), X)
 
 

@@ -75,7 +75,7 @@ def open_dataset(
             raise InputError(f"{text} holds rows only: give the .npy file of the labels as dataset.label.")
         return NpyDataset(text, storage.normalize(label))
     if text.endswith(TEXT):
-        raise InputError(f"{text} is text: turn it into Zarr first, with: mmpca ingest {text} DEST.zarr")
+        raise InputError(f"{text} is text: turn it into Zarr first, with: mmpca ingest {os.fspath(uri)} DEST.zarr")
     if text.endswith((".parquet", ".pq")) or _holds_parquet(text):
         return ParquetDataset(text, features, label)
     return ZarrDataset(text, features or "X", label or "y", missing_chunks)
@@ -85,9 +85,8 @@ def _holds_parquet(uri: str) -> bool:
     """Tell whether ``uri`` is a folder of Parquet files rather than a Zarr group."""
     if uri.endswith(".zarr"):
         return False
+    storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri):
-        if not fs.exists(path):
-            raise FileNotFoundError(uri)
         names = [name.rsplit("/", 1)[-1] for name in fs.ls(path, detail=False)] if fs.isdir(path) else []
     return any(name.endswith((".parquet", ".pq")) for name in names)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, default_chunk_rows
 from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 
 BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
@@ -144,8 +144,8 @@ def _load(uri: str, features: str, label: str, token: str) -> ArrayDataset:
                         )
                 return ArrayDataset(archive[features], archive[label], uri)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, InputError | FileNotFoundError | PermissionError):
-                raise
+            if isinstance(error, MmpcaError) or getattr(error, "errno", None):
+                raise  # the file is out of reach, not damaged
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, MmpcaError
 
 UNIT_BYTES = 64 << 20
 """Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call
@@ -113,6 +115,21 @@ class Dataset(ABC):
     @property
     def n_bytes(self) -> int:
         return self.n_rows * self.row_bytes
+
+
+@contextmanager
+def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
+    """Turn whatever a store or codec raises for damaged labels into one sentence."""
+    try:
+        yield
+    except MmpcaError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"Cannot read the labels of rows {start} to {stop - 1} of {where}: "
+            f"{str(error).rstrip('.') or type(error).__name__}. They are damaged or out of reach: restore them from "
+            "their source."
+        ) from error
 
 
 def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int) -> None:

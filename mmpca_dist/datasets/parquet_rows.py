@@ -116,10 +116,9 @@ class ParquetDataset(Dataset):
 
 
 def _files(uri: str) -> list[str]:
+    storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri):
-        if not fs.exists(path):
-            raise FileNotFoundError(uri)
         if not fs.isdir(path):
             return [uri]
         names = [name for name, _, _ in storage.list_objects(uri) if name.endswith((".parquet", ".pq"))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ import fsspec
 import zarr
 from fsspec.core import url_to_fs
 
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.datasets import faults
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
+
+NAMED = ("bundled:", "synthetic:")
+"""Data sets that have a name in place of an address."""
 
 
 def is_local(uri: str) -> bool:
@@ -25,15 +29,25 @@ def is_local(uri: str) -> bool:
     return "://" not in uri and not uri.startswith("file:")
 
 
+def is_private(uri: str) -> bool:
+    """Tell whether only this process can see what is at ``uri``."""
+    return uri.startswith("memory:")
+
+
 def normalize(uri: str | os.PathLike) -> str:
-    """Return a plain path for ``file:`` URLs and expand ``~``; leave other URLs alone."""
+    """Return an absolute path for local paths and ``file:`` URLs, since workers have working directories of their own.
+
+    Other URLs, and names such as ``bundled:digits``, are left alone.
+    """
     text = os.fspath(uri)
+    if not text:
+        raise InputError("An address is empty; give a path or a URL.")
     if text.startswith("file:"):
         text = text.removeprefix("file:")
         text = "/" + text.lstrip("/") if text.startswith("//") else text
     if "://" in text:
         return text.rstrip("/")
-    return str(Path(text).expanduser()) if text else text
+    return text if text.startswith(NAMED) else str(Path(text).expanduser().absolute())
 
 
 def join(uri: str, *parts: str) -> str:
@@ -43,29 +57,27 @@ def join(uri: str, *parts: str) -> str:
 
 @contextmanager
 def explained(uri: str, doing: str = "read") -> Iterator[None]:
-    """Turn the many ways in which an address fails into one sentence."""
+    """Turn the many ways in which an address fails into one sentence; errors of programs pass."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise InputError(f"Cannot {doing} {uri}: it does not exist.") from error
-    except PermissionError as error:
-        raise InputError(
-            f"Cannot {doing} {uri}: permission denied. Check the access rights, or for object storage the "
-            "credentials in the environment."
-        ) from error
+    except MmpcaError:
+        raise
     except ImportError as error:
         raise InputError(
             f"Cannot {doing} {uri}: {error}. For s3: URLs install 'mmpca-dist[s3]'; other protocols need "
             "their fsspec package (gcsfs, adlfs, ...)."
         ) from error
-    except ValueError as error:
-        if "rotocol" not in str(error):
+    except Exception as error:
+        reason = faults.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
+        if reason is None and isinstance(error, ValueError) and "rotocol" in str(error):
+            protocol = uri.split("://")[0]
+            known = ["s3", "gs", "az", "file", "memory", "http", "https"]
+            raise InputError(
+                f"Cannot {doing} {uri}: unknown protocol {protocol!r}.{did_you_mean(protocol, known)}"
+            ) from error
+        if reason is None:
             raise
-        protocol = uri.split("://")[0]
-        raise InputError(
-            f"Cannot {doing} {uri}: unknown protocol {protocol!r}."
-            f"{did_you_mean(protocol, ['s3', 'gs', 'az', 'file', 'memory', 'http', 'https'])}"
-        ) from error
+        raise InputError(f"Cannot {doing} {uri}: {reason}.") from error
 
 
 def filesystem(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -80,6 +92,27 @@ def exists(uri: str) -> bool:
     fs, path = filesystem(uri)
     with explained(uri):
         return bool(fs.exists(path))
+
+
+def require(uri: str) -> None:
+    """Raise an ``InputError`` where nothing is at ``uri``, with the reason that a server gives."""
+    fs, path = filesystem(uri)
+    with explained(uri):
+        if not fs.exists(path):
+            fs.info(path)  # raises what ``exists`` keeps to itself
+            raise FileNotFoundError(uri)
+
+
+def remove_children(uri: str, names: Iterable[str]) -> None:
+    """Remove these files or folders from a folder, and the folder where nothing else is in it."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    with explained(uri, "remove"):
+        for name in names:
+            if fs.exists(f"{path}/{name}"):
+                fs.rm(f"{path}/{name}", recursive=True)
+        if is_local(uri) and fs.exists(path) and not fs.ls(path):
+            fs.rmdir(path)
 
 
 def read_json(uri: str) -> Any:
@@ -110,7 +143,7 @@ def write_json(uri: str, value: Any) -> None:
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
     """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group."""
     with explained(uri, "read" if mode == "r" else "write"):
-        if is_local(uri) and mode != "r":
+        if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         try:
             return zarr.open_group(uri, mode=mode)  # type: ignore[arg-type]

@@ -181,9 +181,10 @@ class ZarrWriter:
                 fill_value=np.nan if rows.dtype.kind == "f" else 0,
             )
         stop = self._stored + len(rows)
-        if stop > self._array.shape[0]:
-            self._array.resize((stop, n_features))
-        self._array[self._stored : stop] = rows
+        with storage.explained(self.destination, "write"):
+            if stop > self._array.shape[0]:
+                self._array.resize((stop, n_features))
+            self._array[self._stored : stop] = rows
         self._stored, self._filled = stop, 0
 
     def _write_labels(self, values: NDArray) -> None:
@@ -198,8 +199,9 @@ class ZarrWriter:
             dtype=kind,
             fill_value="" if kind is str else 0,
         )
-        for start, codes in self._labels.blocks(chunk):
-            array[start : start + len(codes)] = values[codes]
+        with storage.explained(self.destination, "write"):
+            for start, codes in self._labels.blocks(chunk):
+                array[start : start + len(codes)] = values[codes]
 
     def _refuse_what_is_there(self) -> None:
         fs, path = storage.filesystem(self.destination)

@@ -17,7 +17,7 @@ from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges
+from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_direct import PlainChunks
 from mmpca_dist.errors import InputError, did_you_mean
@@ -121,10 +121,9 @@ class ZarrDataset(Dataset):
         return _open_rows(self.uri, self.features, self._token).read(start, stop, out)
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(
-            np.asarray(_open_labels(self.uri, self.label, self._token)[start:stop]),
-            f"{self.uri}/{self.label}",
-        )
+        where = f"{self.uri}/{self.label}"
+        with reading_labels(where, start, stop):
+            return normalize_labels(np.asarray(_open_labels(self.uri, self.label, self._token)[start:stop]), where)
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)

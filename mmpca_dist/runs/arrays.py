@@ -14,20 +14,21 @@ from mmpca_dist.statistics.working import Statistics, tall_statistics
 def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
     """Write float64 arrays to a new Zarr group, matrix by matrix."""
     group = storage.open_group(uri, "w")
-    for name, array in arrays.items():
-        if array is None:
-            continue
-        chunks = tuple(max(size, 1) for size in array.shape)
-        target = group.create_array(
-            name,
-            shape=array.shape,
-            dtype="float64",
-            chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
-            fill_value=np.nan,
-            compressors=[zarr.codecs.Crc32cCodec()],
-            config={"write_empty_chunks": True},
-        )
-        target[...] = array
+    with storage.explained(uri, "write"):
+        for name, array in arrays.items():
+            if array is None:
+                continue
+            chunks = tuple(max(size, 1) for size in array.shape)
+            target = group.create_array(
+                name,
+                shape=array.shape,
+                dtype="float64",
+                chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
+                fill_value=np.nan,
+                compressors=[zarr.codecs.Crc32cCodec()],
+                config={"write_empty_chunks": True},
+            )
+            target[...] = array
 
 
 def load_arrays(uri: str) -> dict[str, NDArray[np.float64]]:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.config import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
 WAIT_SECONDS = 60
+
+
+def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> None:
+    """Refuse addresses in the memory of this process where tasks run in others.
+
+    Raises
+    ------
+    InputError
+    """
+    for address in addresses:
+        if address is not None and compute.cluster != "threads" and storage.is_private(address):
+            raise InputError(
+                f"{address} is in the memory of this process, where the workers of compute.cluster: "
+                f"{compute.cluster} cannot see it. Use storage that they share, or compute.cluster: threads."
+            )
 
 
 @contextmanager

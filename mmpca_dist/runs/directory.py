@@ -88,12 +88,7 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder where nothing else is in it."""
-        fs, path = storage.filesystem(self.uri)
-        for name in CONTENTS:
-            if fs.exists(f"{path}/{name}"):
-                fs.rm(f"{path}/{name}", recursive=True)
-        if storage.is_local(self.uri) and not fs.ls(path):
-            fs.rmdir(path)
+        storage.remove_children(self.uri, CONTENTS)
 
     def header(self) -> dict[str, Any]:
         """Return ``run.json``.

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.planning import Plan, Request, make_plan
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_statistics, save_statistics
-from mmpca_dist.runs.cluster import connect, open_cluster
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
@@ -209,6 +209,7 @@ def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], fo
 def open_run_dataset(config: RunConfig) -> Dataset:
     """Open the data set of a run, and check what can be checked without reading rows."""
     section = config.dataset
+    refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
         section.uri, features=section.features, label=section.label, missing_chunks=section.missing_chunks
     )
@@ -240,7 +241,8 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     except MmpcaError:
         # What was refused leaves nothing half-written; a run that was taken up again keeps what it had.
         if not begun_before:
-            run.discard()
+            with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+                run.discard()
         raise
 
 

@@ -97,7 +97,7 @@ def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type:
 
 @functools.lru_cache(maxsize=64)
 def _open(uri: str, token: str) -> tuple[zarr.Array, zarr.Array]:
-    group = storage.open_group(uri, "a")
+    group = storage.open_group(uri, "r+")
     return group["X"], group["y"]  # type: ignore[return-value]
 
 

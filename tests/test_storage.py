@@ -1,0 +1,141 @@
+"""Every usual failure of an address is one sentence that says what to do; errors of programs are not."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import InputError, OutputError
+
+
+def of(package, name, base=Exception, **attributes):
+    """Return an error as a package raises it that need not be installed."""
+    error = type(name, (base,), {"__module__": f"{package}.errors", **attributes})("some words")
+    assert isinstance(error, Exception)
+    return error
+
+
+def hidden(cause):
+    error = FileNotFoundError("http://host/x")
+    error.__cause__ = cause
+    return error
+
+
+def coded(number, words="words of the system"):
+    return OSError(number, words)
+
+
+CLIENT = {"response": {"ResponseMetadata": {"HTTPStatusCode": 403}}}
+FAILURES = [
+    # doing, error, what the message must say
+    ("read", FileNotFoundError("x"), "does not exist"),
+    ("read", hidden(of("aiohttp", "ClientResponseError", status=403)), "permission denied"),
+    ("read", hidden(of("aiohttp", "ClientResponseError", status=404)), "does not exist"),
+    ("read", hidden(of("aiohttp", "ClientConnectorError", OSError)), "cannot be reached"),
+    ("read", of("aiohttp", "ClientConnectorDNSError"), "name is not known"),
+    ("read", of("aiohttp", "ServerDisconnectedError"), "cannot be reached"),
+    ("read", of("aiohttp", "ClientResponseError", status=500), "answers 500 (some words)"),
+    ("read", of("botocore", "NoCredentialsError"), "no valid credentials"),
+    ("read", of("botocore", "EndpointConnectionError"), "cannot be reached"),
+    ("read", of("botocore", "ConnectTimeoutError"), "no answer came in time"),
+    ("write", of("botocore", "ClientError", **CLIENT), "permission denied"),
+    ("read", of("botocore", "ParamValidationError"), "some words"),
+    ("read", of("gcsfs", "HttpError", code="401"), "permission denied"),
+    ("read", of("azure", "ResourceNotFoundError", status_code=404), "does not exist"),
+    ("read", of("google", "DefaultCredentialsError"), "no valid credentials"),
+    ("read", IsADirectoryError(errno.EISDIR, "x"), "folder where a file belongs"),
+    ("write", NotADirectoryError(errno.ENOTDIR, "x"), "file where a folder belongs"),
+    ("write", coded(errno.ENOSPC), "no space is left"),
+    ("write", coded(errno.EDQUOT), "quota"),
+    ("write", coded(errno.EROFS), "read-only"),
+    ("write", coded(errno.EACCES), "permission denied"),
+    ("write to", coded(errno.EIO), "words of the system"),
+    ("read", socket.gaierror(-2, "x"), "name is not known"),
+    ("read", ConnectionRefusedError(errno.ECONNREFUSED, "x"), "cannot be reached"),
+    ("read", TimeoutError(), "no answer came in time"),
+    ("read", ImportError("install it"), "mmpca-dist[s3]"),
+    ("reach", ValueError("Protocol not known: s4"), "unknown protocol 's4'"),
+]
+
+
+@pytest.mark.parametrize(("doing", "error", "words"), FAILURES, ids=lambda v: type(v).__name__)
+def test_failures_of_addresses(doing, error, words):
+    with pytest.raises(InputError) as caught, storage.explained("s4://bucket/x", doing):
+        raise error
+    assert str(caught.value).startswith(f"Cannot {doing} s4://bucket/x: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), ValueError("x"), AttributeError("x")], ids=repr)
+def test_errors_of_programs_pass(error):
+    with pytest.raises(type(error)) as caught, storage.explained("a", "write"):
+        raise error
+    assert caught.value is error
+
+
+def test_errors_of_the_library_pass_as_they_are():
+    """They derive from the natural builtins, some of which are failures of files."""
+    error = OutputError("taken")
+    with pytest.raises(OutputError) as caught, storage.explained("a", "write"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("gone/below/x.json", "the folder .*gone does not exist and cannot be made"),
+        ("x.json", "cannot be made in"),
+    ],
+)
+def test_what_cannot_be_written_names_the_folder(path, words, tmp_path):
+    with pytest.raises(InputError, match=words), storage.explained(str(tmp_path / path), "write"):
+        raise FileNotFoundError(path)
+
+
+def test_a_bucket_that_is_not_there_cannot_be_written():
+    with pytest.raises(InputError, match="bucket or container does not exist"), storage.explained("s3://b/x", "write"):
+        raise FileNotFoundError("The specified bucket does not exist")
+
+
+def test_object_stores_without_credentials(monkeypatch):
+    pytest.importorskip("s3fs")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with pytest.raises(InputError, match="no valid credentials"):
+        storage.exists("s3://mmpca-dist-no-such-bucket/a.zarr")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a/b.zarr", "{cwd}/a/b.zarr"),
+        ("~/b.zarr", "{home}/b.zarr"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("s3://bucket/a/", "s3://bucket/a"),
+        ("bundled:iris", "bundled:iris"),
+        ("synthetic:gaussian?n=10", "synthetic:gaussian?n=10"),
+    ],
+)
+def test_local_addresses_become_absolute(given, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert storage.normalize(given) == expected.format(cwd=tmp_path, home="/home/someone")
+
+
+def test_only_named_children_are_removed(tmp_path):
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    storage.remove_children(str(tmp_path / "out"), ["model", "absent"])
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+    storage.remove_children(str(tmp_path / "out"), ["mine.txt"])
+    assert not (tmp_path / "out").exists()
+    storage.remove_children(str(tmp_path / "out"), ["mine.txt"])
