@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -19,9 +20,9 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import PlanError
 from mmpca_dist.statistics.gather import is_wide, use_pooled
-from mmpca_dist.statistics.medians import KEPT_BYTES, key_type
+from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.summary import SAMPLE_BYTES
+from mmpca_dist.statistics.summary import SAMPLE_BYTES, evenly_chosen, sample_rows
 
 WORKER_BASE = 260 << 20
 """Resident memory of a Dask worker with this library imported."""
@@ -29,8 +30,14 @@ WORKER_BASE = 260 << 20
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
 
+WRITE_RATES = {True: 5e8, False: 1e8}
+"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
+
 SLACK = 1.15
 """Allocators keep some memory that was freed."""
+
+DRIFT = 1.2
+"""Brackets may hold this much more than their share before the plan counts on another pass."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +51,54 @@ class PassPlan:
 
 
 @dataclass(frozen=True)
+class Resources:
+    """What a run may use, and where it writes; ``memory_limit`` in bytes a worker."""
+
+    precision: str
+    output: str
+    workers: int
+    threads_per_worker: int
+    in_process: bool
+    memory_limit: int
+
+    @property
+    def process_threads(self) -> int:
+        """Threads that share one process."""
+        return self.threads_per_worker * (self.workers if self.in_process else 1)
+
+    @property
+    def busy_threads(self) -> int:
+        """Threads that work at a time, on all machines."""
+        n_threads = self.workers * self.threads_per_worker
+        return min(n_threads, os.cpu_count() or 1) if self.in_process else n_threads
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number in products."""
+        return 4 if self.precision == "single" else 8
+
+    @property
+    def base(self) -> int:
+        """Resident memory of the process before it holds any data."""
+        return int(psutil.Process().memory_info().rss) if self.in_process else WORKER_BASE
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads."""
+    """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
+
+    ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
+    medians may come on top.
+    """
 
     passes: list[PassPlan]
+    more_passes: int
     spans: int
     solver: str
     pooled: bool
     memory: int
-    memory_limit: int
+    base: int
+    resources: Resources
     output: int
     free: int | None
 
@@ -68,25 +114,44 @@ class Plan:
     def operations(self) -> float:
         return sum(p.operations for p in self.passes)
 
+    @property
+    def memory_limit(self) -> int:
+        """What a worker is allowed, or this process with threads."""
+        return self.resources.memory_limit * (self.resources.workers if self.resources.in_process else 1)
+
+    @property
+    def allowed(self) -> str:
+        """The memory limit, and how it comes about."""
+        found, workers = format_bytes(self.memory_limit), self.resources.workers
+        if not self.resources.in_process or workers == 1:
+            return found
+        return f"{found} ({workers} workers x {format_bytes(self.resources.memory_limit)})"
+
     def rows(self) -> list[tuple[str, str]]:
         """Return what to show: names and formatted values."""
-        passes = ", ".join(p.name for p in self.passes)
-        return [
-            ("passes over the rows", f"{len(self.passes)} ({passes})"),
+        passes, count = ", ".join(p.name for p in self.passes), str(len(self.passes))
+        if self.more_passes:
+            count += f" to {len(self.passes) + self.more_passes}"
+            passes += "; medians again where brackets overflow or miss"
+        seconds = f"{self.seconds:.0f} s" if self.seconds >= 1 else "under a second"
+        rows = [
+            ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
             ("operations", f"{self.operations:.2g}"),
             ("eigenproblem", self.solver),
-            ("peak memory a worker", f"{format_bytes(self.memory)} of {format_bytes(self.memory_limit)}"),
+            ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
+            ("of that before any data", format_bytes(self.base)),
             (
                 "output",
                 format_bytes(self.output) + ("" if self.free is None else f" of {format_bytes(self.free)} free"),
             ),
-            ("expected time", f"{self.seconds:.0f} s" if self.seconds >= 1 else "under a second"),
+            ("expected time", f"{seconds} for the passes"),
         ]
+        return [row for row in rows if row[1]]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "memory_limit": self.memory_limit}
 
     def refuse_if_too_large(self) -> None:
         """Raise where memory or disk do not suffice.
@@ -98,9 +163,9 @@ class Plan:
         """
         if self.memory > self.memory_limit:
             raise PlanError(
-                f"The plan needs {format_bytes(self.memory)} of memory a worker, and {format_bytes(self.memory_limit)} "
-                "are allowed. Raise compute.memory_limit, or use fewer compute.threads_per_worker, smaller chunks "
-                "or fewer columns."
+                f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
+                f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
+                "compute.threads_per_worker, smaller chunks or fewer columns."
             )
         if self.free is not None and self.output > self.free:
             raise PlanError(
@@ -111,84 +176,150 @@ class Plan:
 
 @dataclass(frozen=True)
 class Request:
-    """What the plan must know of a run's settings."""
+    """What the plan must know of a run's settings.
+
+    ``median_rows`` is the number of rows in all sets of classes whose medians are wanted, together.
+    """
 
     n_classes: int
     largest: int
     n_methods: int
     n_projected: int
     formats: int
-    medians: bool
-    precision: str
-    output: str
-    workers: int
-    threads_per_worker: int
-    in_process: bool
-    memory_limit: int
+    median_rows: int
+    resources: Resources
 
 
 def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     """Return the plan of a run over ``spans`` of a data set."""
-    n, d = dataset.n_rows, dataset.n_features
+    n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
-    n_threads = request.workers * request.threads_per_worker
     rank = min(request.largest, d, n)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
-    passes = [_pass("moments" if not wide else "rows", dataset, operations, n_threads, request.precision)]
-    if request.medians and not wide and n * d * 8 > KEPT_BYTES:
-        passes.insert(0, _pass("sample", dataset, 0, n_threads, request.precision, share=1 / 8))
-    if request.n_projected:
-        projecting = 2.0 * n * d * rank * request.n_projected
-        passes.append(_pass("project", dataset, projecting, n_threads, request.precision))
-    item = 4 if request.precision == "single" else 8
+    passes = [_pass("rows" if wide else "moments", dataset, operations, resources)]
+    more_passes = 0
+    if request.median_rows and not wide:
+        before, after, more_passes = _median_passes(dataset, spans, request)
+        passes = [*before, *passes, *after]
+    widths = [rank] * request.n_projected
+    if widths:
+        passes.append(_projection_pass(dataset, resources, widths, request.formats))
+    base = resources.base + dataset.resident_bytes
+    held = [
+        _reading_wide(dataset, spans) if wide else _reducing(dataset, spans, request, pooled),
+        _projecting(dataset, spans, resources, widths),
+    ]
+    if resources.in_process and not wide:
+        held.append(((2 if pooled else request.n_classes) + 5) * d * d * 8)  # solving
     return Plan(
         passes=passes,
+        more_passes=more_passes,
         spans=len(spans),
         solver="in the span of the rows" if wide else f"dense, {d} x {d}",
         pooled=pooled and not wide,
-        memory=_memory(dataset, spans, request, wide, pooled),
-        memory_limit=request.memory_limit * (request.workers if request.in_process else 1),
-        output=request.n_projected * request.formats * n * rank * item + request.n_methods * d * rank * 8,
-        free=_free_bytes(request.output),
+        memory=int((base + max(held)) * SLACK),
+        base=base,
+        resources=resources,
+        output=_projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
+        free=_free_bytes(resources.output),
     )
 
 
-def _memory(dataset: Dataset, spans: list[Span], request: Request, wide: bool, pooled: bool) -> int:
-    """Project the peak resident memory of a worker, or of this process with threads."""
-    d, c = dataset.n_features, request.n_classes
-    work = 4 if request.precision == "single" else 8
-    threads = request.threads_per_worker * (request.workers if request.in_process else 1)
-    base = psutil.Process().memory_info().rss if request.in_process else WORKER_BASE
-    base += dataset.resident_bytes
-    unit_rows = max(stop - start for span in spans for start, stop in span.units)
-    unit = int(unit_rows * dataset.row_bytes * (1 + dataset.read_overhead))
+def plan_projection(
+    dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int
+) -> Plan:
+    """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
+    base = resources.base + dataset.resident_bytes
+    return Plan(
+        passes=[_projection_pass(dataset, resources, widths, formats)],
+        more_passes=0,
+        spans=len(spans),
+        solver="",
+        pooled=False,
+        memory=int((base + _projecting(dataset, spans, resources, widths)) * SLACK),
+        base=base,
+        resources=resources,
+        output=_projected_bytes(dataset, resources, widths, formats),
+        free=_free_bytes(resources.output),
+    )
+
+
+def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], list[PassPlan], int]:
+    """Return the passes before and after that of the moments, and how many more there may be.
+
+    The forecast is for rows in random order; where they are sorted, single spans overflow their share of the budget.
+    """
+    entry = key_type(request.n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
+    values = request.median_rows * dataset.n_features
+    if values * entry <= KEPT_BYTES:
+        return [], [], 0
+    units = [unit for span in spans for unit in span.units]
+    chosen = sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
+    sampled = min(sample_rows(dataset.row_bytes), chosen)
+    n_medians = request.n_classes * dataset.n_features
+    rounds = foreseen_rounds(values, entry, n_medians, sampled)
+    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
+    sample = _pass("sample", dataset, 0, request.resources, share=chosen / dataset.n_rows)
+    return [sample], [_pass("medians", dataset, 0, request.resources)] * (rounds - 1), most - rounds
+
+
+def _unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
+    """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
+    rows = max(stop - start for span in spans for start, stop in span.units)
+    return rows, int(rows * dataset.row_bytes * (1 + dataset.read_overhead))
+
+
+def _reading_wide(dataset: Dataset, spans: list[Span]) -> int:
+    """Rows in float64: as read, joined, centred, turned for the factorisation, and its basis."""
+    return dataset.n_rows * dataset.n_features * 8 * 5 + _unit(dataset, spans)[1]
+
+
+def _reducing(dataset: Dataset, spans: list[Span], request: Request, pooled: bool) -> int:
+    """Project what a process holds of data and sums while it takes moments, and medians if they are wanted."""
+    d, c, work = dataset.n_features, request.n_classes, request.resources.item
+    threads = request.resources.process_threads
+    unit_rows, unit = _unit(dataset, spans)
     indices = unit_rows * 24  # row numbers by class, labels and codes
-    if wide:
-        # Rows in float64: as read, joined, centred, turned for the factorisation, and its basis.
-        reading = dataset.n_rows * d * 8 * 5 + unit
-        return int((base + reading) * SLACK)
     summary = ((2 if pooled else c) * d * d + c * d) * 8
     kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + work) + d * d * (work + 8 * (2 if pooled else 1))
     waiting = math.ceil(math.log2(len(spans) + 1)) + 2
     reducing = threads * (unit + indices + kernel + summary) + waiting * summary
-    if request.medians:
-        sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
-        kept = 3 * KEPT_BYTES * (key_type(c, d).itemsize + 8) // 8
-        sampling = threads * unit + 3 * SAMPLE_BYTES
-        reducing = max(reducing + (threads + waiting) * sets + kept, sampling)
-    solving = summary + 5 * d * d * 8 if request.in_process else 0
-    projected = unit_rows * request.largest * request.n_projected * work * 2 + unit_rows * d * work
-    projecting = threads * (unit + projected)
-    return int((base + max(reducing, solving, projecting)) * SLACK)
+    if not request.median_rows:
+        return reducing
+    sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
+    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
+    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
+    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
+    kept = 2 * KEPT_BYTES + KEPT_BYTES // 2 * (entry + 4 * 8) // entry
+    sampling = threads * unit + 3 * SAMPLE_BYTES
+    return max(reducing + (threads + waiting) * sets + kept, sampling)
+
+
+def _projecting(dataset: Dataset, spans: list[Span], resources: Resources, widths: list[int]) -> int:
+    """Project what a process holds while it projects: a unit as it is read and converted, and what becomes of it."""
+    unit_rows, unit = _unit(dataset, spans)
+    # All methods at once, and one of them on its way into a file: its columns, the table and the bytes.
+    numbers = dataset.n_features + 2 * sum(widths) + 3 * max(widths, default=0)
+    return resources.process_threads * (unit + unit_rows * numbers * resources.item)
+
+
+def _projected_bytes(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> int:
+    return formats * dataset.n_rows * sum(widths) * resources.item
+
+
+def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
+    operations = 2.0 * dataset.n_rows * dataset.n_features * sum(widths)
+    written = _projected_bytes(dataset, resources, widths, formats)
+    return _pass("project", dataset, operations, resources, written=written)
 
 
 def _pass(
-    name: str, dataset: Dataset, operations: float, n_threads: int, precision: str, share: float = 1.0
+    name: str, dataset: Dataset, operations: float, resources: Resources, *, share: float = 1.0, written: int = 0
 ) -> PassPlan:
     size = int(dataset.n_bytes * share)
-    reading = size / READ_RATES[dataset.kind]
-    multiplying = operations / _product_rate(precision)
-    return PassPlan(name, size, operations, (reading + multiplying) / n_threads)
+    seconds = size / READ_RATES[dataset.kind] + operations / _product_rate(resources.precision)
+    seconds += written / WRITE_RATES[storage.is_local(resources.output)]
+    return PassPlan(name, size, operations, seconds / resources.busy_threads)
 
 
 @functools.cache
@@ -205,7 +336,8 @@ def _product_rate(precision: str) -> float:
 def _free_bytes(uri: str) -> int | None:
     if not storage.is_local(uri):
         return None
-    folder = Path(uri).absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    folder = Path(uri)
+    with storage.explained(uri, "write to"):
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free

@@ -15,7 +15,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.planning import Plan, Request, make_plan
+from mmpca_dist.planning import Plan, Request, Resources, make_plan
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_statistics, save_statistics
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
@@ -97,9 +97,12 @@ def _plan(job: Job) -> dict[str, Any]:
 def _reduce(job: Job) -> dict[str, Any]:
     config, census, dataset = job.config, job.counted(), job.dataset
     passes: list[str] = []
+    n_bytes = 0
 
-    def on_pass(name: str) -> None:
+    def on_pass(name: str, size: int) -> None:
+        nonlocal n_bytes
         passes.append(name)
+        n_bytes += size
         job.callback.on_pass("reduce", name)
 
     needed = any(METHODS[method].needs_medians for method in config.methods)
@@ -117,7 +120,7 @@ def _reduce(job: Job) -> dict[str, Any]:
             on_pass=on_pass,
         )
     save_statistics(job.run.path("statistics.zarr"), statistics)
-    found = {"passes": passes, "bytes": len(passes) * dataset.n_bytes, "memory": peak()}
+    found = {"passes": passes, "bytes": n_bytes, "memory": peak()}
     return {**found, "outputs": ["statistics.zarr/zarr.json"]}
 
 
@@ -175,22 +178,31 @@ STAGES = (
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
-    config = job.config
+    config, census = job.config, job.counted()
+    medians = any(METHODS[method].needs_medians for method in config.methods)
     request = Request(
-        n_classes=len(job.counted().classes),
+        n_classes=len(census.classes),
         largest=config.largest,
         n_methods=len(config.methods),
         n_projected=len(config.projected),
         formats=len(set(config.project.format)),
-        medians=any(METHODS[method].needs_medians for method in config.methods),
-        precision=config.precision,
-        output=config.output,
-        workers=config.compute.workers,
-        threads_per_worker=config.compute.threads_per_worker,
-        in_process=config.compute.cluster == "threads",
-        memory_limit=config.compute.memory_bytes,
+        median_rows=int((median_sets(len(census.classes), config.pairing) @ census.counts).sum()) if medians else 0,
+        resources=resources_of(config, config.output),
     )
     return make_plan(job.dataset, job.spans, request)
+
+
+def resources_of(config: RunConfig, output: str) -> Resources:
+    """Return what a run, or a projection by its methods into ``output``, may use."""
+    compute = config.compute
+    return Resources(
+        precision=config.precision,
+        output=output,
+        workers=compute.workers,
+        threads_per_worker=compute.threads_per_worker,
+        in_process=compute.cluster == "threads",
+        memory_limit=compute.memory_bytes,
+    )
 
 
 def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
-from mmpca_dist.statistics.summary import Locate, take_moments
+from mmpca_dist.statistics.summary import Locate, OnPass, take_moments
 from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
 
 POOLED_BYTES = 256 << 20
@@ -105,12 +104,12 @@ def gather_statistics(
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
     progress: Progress | None = None,
-    on_pass: Callable[[str], None] | None = None,
+    on_pass: OnPass | None = None,
 ) -> Statistics:
     """Return what every method needs, from one pass over the rows (more only for medians of large data)."""
     if is_wide(dataset.n_rows, dataset.n_features):
         if on_pass is not None:
-            on_pass("rows")
+            on_pass("rows", dataset.n_bytes)
         task = _CollectRows(dataset, census.classes)
         X, codes = reduce_spans(task, spans, _join, scheduler=scheduler, name="rows", progress=progress)
         return wide_statistics(X, codes, census.classes, medians_of=medians_of, standardize=standardize)

@@ -316,3 +316,29 @@ def brackets_from_sample(
         if last < size:
             brackets.high[number] = columns[:, last]
     return brackets
+
+
+def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:
+    """Return in how many passes medians will settle, on rows in random order and if no bracket misses.
+
+    Parameters
+    ----------
+    values : float
+        Number of values that the medians are of, all medians together.
+    entry_bytes : int
+        Bytes of a value that is kept, and of its key.
+    sample_rows : int
+        Rows in the sample behind the first brackets.
+    """
+    inside, rounds = values * _bracket_share(sample_rows, 1.0), 1
+    # What is kept is thinned by halves until it fits, and is then at least half of the budget.
+    thinned = KEPT_BYTES / 2 / entry_bytes / n_medians
+    while inside * entry_bytes > KEPT_BYTES:
+        inside *= _bracket_share(thinned, 0.5)
+        rounds += 1
+    return rounds
+
+
+def _bracket_share(sample_size: float, most: float) -> float:
+    """Return the share of the values that a bracket made from a sample holds."""
+    return min((MARGIN * np.sqrt(sample_size) + 2) / max(sample_size, 1), most)

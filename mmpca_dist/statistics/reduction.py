@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -72,10 +73,9 @@ class Threads(_ReadingScheduler):
                 on_done(result)
 
         try:
-            with Callback(posttask=posttask):
-                return dask.compute(root, *done, scheduler="threads", num_workers=self.n_threads, optimize_graph=False)[
-                    0
-                ]
+            # A pool of its own is waited for, be it after an error or an interrupt: no task writes or reads later.
+            with ThreadPoolExecutor(self.n_threads) as pool, Callback(posttask=posttask):
+                return dask.compute(root, *done, scheduler="threads", pool=pool, optimize_graph=False)[0]
         finally:
             release()
 

@@ -24,6 +24,9 @@ from mmpca_dist.statistics.medians import (
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, read_units, reduce_spans
 
+OnPass = Callable[[str, int], None]
+"""Called with the name of a pass as it begins, and with the bytes of rows that it reads."""
+
 SAMPLE_ROWS = 65_536
 SAMPLE_BYTES = 64 << 20
 SAMPLE_UNITS = 8
@@ -136,7 +139,7 @@ def take_moments(
     weights: NDArray | None = None,
     medians_of: NDArray[np.bool_] | None = None,
     progress: Progress | None = None,
-    on_pass: Callable[[str], None] | None = None,
+    on_pass: OnPass | None = None,
 ) -> tuple[ClassMoments, NDArray[np.float64] | None]:
     """Return the class moments, and the medians of sets of classes.
 
@@ -147,14 +150,14 @@ def take_moments(
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
     on_pass : callable, optional
-        Told the name of every pass over the rows as it begins.
+        Told of every pass over the rows as it begins: its name, and the bytes of rows it reads.
     """
     brackets = None
     if medians_of is not None:
-        brackets = _first_brackets(dataset, census, spans, medians_of, scheduler)
+        brackets = _first_brackets(dataset, census, medians_of, scheduler, on_pass)
     task = _ReadSpan(dataset, census.classes, weights, precision, brackets, census.n_rows)
     if on_pass is not None:
-        on_pass("moments")
+        on_pass("moments", dataset.n_bytes)
     found = reduce_spans(task, spans, merge_results, scheduler=scheduler, name="moments", progress=progress)
     if medians_of is None or brackets is None:
         return found.moments, None
@@ -165,7 +168,7 @@ def take_moments(
         medians = np.where(np.isnan(medians), settled, medians)
         if brackets is not None:
             if on_pass is not None:
-                on_pass("medians")
+                on_pass("medians", dataset.n_bytes)
             again = _ReadSpan(dataset, census.classes, None, precision, brackets, census.n_rows, False)
             counts = reduce_spans(
                 again, spans, merge_results, scheduler=scheduler, name="medians", progress=progress
@@ -176,29 +179,40 @@ def take_moments(
 def _first_brackets(
     dataset: Dataset,
     census: Census,
-    spans: list[Span],
     medians_of: NDArray[np.bool_],
     scheduler: Scheduler,
+    on_pass: OnPass | None,
 ) -> Brackets:
     """Bracket the medians from a sample; small data is kept whole and needs none."""
     entry = key_type(len(medians_of), dataset.n_features).itemsize + dataset.dtype.itemsize
     everything = int((medians_of @ census.counts).sum()) * dataset.n_features * entry
     if everything <= KEPT_BYTES:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
-    rows = min(SAMPLE_ROWS, max(SAMPLE_BYTES // dataset.row_bytes, 256))
+    rows = sample_rows(dataset.row_bytes)
     wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS))
     units = _sample_units(census)
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
+    if on_pass is not None:
+        on_pass("sample", sum(span.stop - span.start for span in edges) * dataset.row_bytes)
     sample, codes = reduce_spans(task, edges, _join_samples, scheduler=scheduler, name="sample")
     return brackets_from_sample(sample, codes, census.counts, medians_of)
 
 
+def sample_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` medians are bracketed from, if there are as many."""
+    return min(SAMPLE_ROWS, max(SAMPLE_BYTES // row_bytes, 256))
+
+
+def evenly_chosen(n_units: int) -> set[int]:
+    """Return the numbers of the reading units that the sample comes from, those for rare classes aside."""
+    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
+    return {int((i + 0.5) * n_units / count) for i in range(count)}
+
+
 def _sample_units(census: Census) -> list[int]:
     """Choose units evenly, and further ones so that every class is seen."""
-    n_units = len(census.units)
-    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
-    chosen = {int((i + 0.5) * n_units / count) for i in range(count)}
+    chosen = evenly_chosen(len(census.units))
     seen = set(np.concatenate([census.units[u][2] for u in chosen]).tolist())
     for label in census.classes.tolist():
         if label not in seen:
