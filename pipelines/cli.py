@@ -101,22 +101,16 @@ def show(output: str) -> None:
 @click.argument("destination")
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows.")
-@click.option("--label", help="Array or column of the labels.")
-def transform(
-    output: str,
-    dataset: str,
-    destination: str,
-    methods: tuple[str, ...],
-    features: str | None,
-    label: str | None,
-) -> None:
+@click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
+def transform(**options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
+    from mmpca_dist.runs.transforming import TransformConfig
     from pipelines.console import ConsoleCallback
     from pipelines.fit import watch
     from pipelines.transform import transform_flow
 
     watch(ConsoleCallback(console))
-    state = transform_flow(output, dataset, destination, list(methods) or None, features, label, return_state=True)
+    state = transform_flow(TransformConfig(**options), return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 

@@ -7,7 +7,7 @@ from prefect.states import Completed, Failed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callbacks
-from mmpca_dist.runs.transforming import transform
+from mmpca_dist.runs.transforming import TransformConfig, transform
 from pipelines.artifacts import ArtifactCallback
 from pipelines.fit import REFUSED, watchers
 
@@ -17,21 +17,12 @@ from pipelines.fit import REFUSED, watchers
     description="Project new rows with the methods of a finished run, out of core.",
     persist_result=False,
 )
-def transform_flow(
-    output: str,
-    source: str,
-    destination: str,
-    methods: list[str] | None = None,
-    features: str | None = None,
-    label: str | None = None,
-) -> State:
-    """Project the rows of ``source`` into ``destination`` with the model in ``output``."""
+def transform_flow(config: TransformConfig) -> State:
+    """Project rows with the methods of a run; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
-        manifest = transform(
-            output, source, destination,
-            methods=methods, features=features, label=label,
-            callback=Callbacks([ArtifactCallback(), *watchers()]),
-        )  # fmt: skip
+        manifest = transform(config, Callbacks([ArtifactCallback(), *watchers()]))
     except MmpcaError as error:
         return Failed(message=str(error), name=REFUSED)
-    return Completed(message=f"{manifest['rows']} rows projected into {destination}")
+    labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
+    places = ", ".join(place.rsplit("/", 1)[-1] for place in manifest["outputs"])
+    return Completed(message=f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {places}")

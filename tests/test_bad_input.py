@@ -292,6 +292,35 @@ def test_through_the_command_and_the_flow(case, tmp_path, prefect_server, capfd)
     assert contents(tmp_path) == before, "something was left half-written"
 
 
+def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
+    X, y = rows()
+    config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})
+    run(load_config(str(config)))
+    X[25, 1] = np.inf
+    new = write_zarr(tmp_path / "new.zarr", X, y)
+    before = contents(tmp_path)
+    arguments = ["transform", str(tmp_path / "out"), new, str(tmp_path / "dest")]
+    words = ["Found inf in row 25, column 1", "chunk 2", "new.zarr"]
+    assert_refused_by_the_command(arguments, words, capfd)
+    assert contents(tmp_path) == before, "something was left half-written"
+    assert_refused_by_the_command([*arguments[:3], str(tmp_path / "new.zarr")], ["exists already"], capfd)
+
+
+def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
+    from pipelines.cli import main
+
+    X, y = rows()
+    config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})
+    run(load_config(str(config)))
+    zarr.open_group(str(tmp_path / "new.zarr"), mode="w").create_array("X", data=X)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["mmpca", "transform", "out", "new.zarr", "dest", "--method", "pca"])
+    main()
+    out = capfd.readouterr().out
+    assert f"40 rows, without labels, as there are none, projected into {tmp_path}/dest: pca.zarr" in out
+    assert "peak memory" in out and not (tmp_path / "dest" / "m-pca1b.zarr").exists()
+
+
 def test_missing_row_chunks_are_read_as_fill_values_where_that_is_asked_for(tmp_path):
     X, y = rows()
     uri = write_zarr(tmp_path / "a.zarr", X, y)

@@ -24,7 +24,6 @@ from mmpca_dist.runs.job import STAGES, preview
 from mmpca_dist.runs.report.page import _method_rows
 from mmpca_dist.runs.reporting import report_contents
 from mmpca_dist.runs.summary import components
-from mmpca_dist.runs.transforming import transform
 from mmpca_dist.statistics import gather
 
 
@@ -294,21 +293,6 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
     assert any("rounding floor of double precision" in note for note in results["report"]["notes"])
 
 
-def test_transform_projects_new_rows_of_another_format(digits_run, tmp_path):
-    output, _, _ = digits_run
-    data = open_dataset("bundled:digits")
-    X, y = data.read_rows(100, 200), data.read_labels(100, 200)
-    np.savez(tmp_path / "new.npz", X=X, y=y)
-    manifest = transform(output, str(tmp_path / "new.npz"), str(tmp_path / "dest"), methods=["m-pca0"])
-    assert manifest["rows"] == 100
-    projected = open_dataset(str(tmp_path / "dest" / "m-pca0.zarr")).read_rows(0, 100)
-    np.testing.assert_allclose(projected, load_model(output, "m-pca0").transform(X), rtol=1e-12, atol=1e-12)
-    with pytest.raises(OutputError, match="exists already"):
-        transform(output, str(tmp_path / "new.npz"), str(tmp_path / "dest"))
-    with pytest.raises(InputError, match=r"4 features, but the run in .* was fitted to 64"):
-        transform(output, "bundled:iris", str(tmp_path / "dest2"))
-
-
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
     from mmpca_dist.datasets.arrays import LoadedDataset
 
@@ -375,13 +359,3 @@ def test_a_stage_whose_results_are_gone_is_repeated(tmp_path):
     run(config, [recorder])
     assert recorder.ended["reduce"] and not recorder.ended["solve"]
     assert model_hash(tmp_path / "out", METHODS) == before
-
-
-def test_a_refused_transform_leaves_nothing(digits_run, tmp_path):
-    output, _, _ = digits_run
-    X = np.zeros((10, 64))
-    X[7, 3] = np.nan
-    np.savez(tmp_path / "bad.npz", X=X, y=np.arange(10))
-    with pytest.raises(InputError, match="nan in row 7, column 3"):
-        transform(output, str(tmp_path / "bad.npz"), str(tmp_path / "dest"))
-    assert not (tmp_path / "dest").exists()

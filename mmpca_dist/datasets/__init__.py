@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset, NpyDataset
+from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset
 from mmpca_dist.datasets.base import Dataset, Finding, Span, make_spans
-from mmpca_dist.datasets.parquet_rows import ParquetDataset
+from mmpca_dist.datasets.npy import NpyDataset
+from mmpca_dist.datasets.parquet_rows import ParquetDataset, refuse_missing_names
 from mmpca_dist.datasets.synthetic import open_synthetic
 from mmpca_dist.datasets.zarr_rows import ZarrDataset
 from mmpca_dist.errors import InputError
 
-__all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_dataset"]
+__all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_dataset", "open_rows"]
 
 TEXT = tuple(
     name + packed
@@ -62,23 +63,73 @@ def open_dataset(
     """
     if missing_chunks not in ("refuse", "fill"):
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
-    text = os.fspath(uri)
-    if text.startswith("bundled:"):
-        return LoadedDataset(text)
-    if text.startswith("synthetic:"):
-        return open_synthetic(text)
-    text = storage.normalize(text)
-    if text.endswith(".npz"):
-        return LoadedDataset(text, features or "X", label or "y")
-    if text.endswith(".npy"):
-        if label is None:
-            raise InputError(f"{text} holds rows only: give the .npy file of the labels as dataset.label.")
-        return NpyDataset(text, storage.normalize(label))
-    if text.endswith(TEXT):
-        raise InputError(f"{text} is text: turn it into Zarr first, with: mmpca ingest {os.fspath(uri)} DEST.zarr")
-    if text.endswith((".parquet", ".pq")) or _holds_parquet(text):
-        return ParquetDataset(text, features, label)
-    return ZarrDataset(text, features or "X", label or "y", missing_chunks)
+    return _open(os.fspath(uri), features, label, missing_chunks)
+
+
+def open_rows(
+    uri: str | os.PathLike,
+    *,
+    features: str | None = None,
+    label: str | None = None,
+    missing_chunks: str = "refuse",
+    names: list[str] | None = None,
+) -> Dataset:
+    """Open rows that may do without labels, such as those a fitted model is to transform.
+
+    Parameters
+    ----------
+    uri, features, label, missing_chunks
+        As for ``open_dataset``; a ``label`` that is named must be there.
+    names : list of str, optional
+        The features that are wanted. Columns of Parquet are taken by these names, whatever their order and whatever
+        other columns there are; features of other formats must have them in this order, if they have names at all.
+
+    Returns
+    -------
+    Dataset
+        Its ``has_labels`` tells whether labels were found.
+
+    Raises
+    ------
+    InputError
+        As for ``open_dataset``, and for features that are not those wanted.
+    """
+    dataset = _open(os.fspath(uri), features, label, missing_chunks, label_required=label is not None, names=names)
+    found = dataset.feature_names
+    if names is not None and found is not None and len(found) == len(names) and found != names:
+        refuse_missing_names(dataset.uri, found, names)
+        place = next(i for i, (one, other) in enumerate(zip(found, names, strict=True)) if one != other)
+        raise InputError(
+            f"{dataset.uri} has the features in another order than the model was fitted to: feature {place} is "
+            f"{found[place]!r} in place of {names[place]!r}. Reorder its columns."
+        )
+    return dataset
+
+
+def _open(
+    given: str,
+    features: str | None,
+    label: str | None,
+    missing_chunks: str,
+    label_required: bool = True,
+    names: list[str] | None = None,
+) -> Dataset:
+    uri = storage.normalize(given)
+    if uri.startswith("bundled:"):
+        return LoadedDataset(uri)
+    if uri.startswith("synthetic:"):
+        return open_synthetic(uri)
+    if uri.endswith(".npz"):
+        return LoadedDataset(uri, features or "X", label or "y", label_required)
+    if uri.endswith(".npy"):
+        if label is None and label_required:
+            raise InputError(f"{uri} holds rows only: give the .npy file of the labels as dataset.label.")
+        return NpyDataset(uri, None if label is None else storage.normalize(label))
+    if uri.endswith(TEXT):
+        raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr")
+    if uri.endswith((".parquet", ".pq")) or _holds_parquet(uri):
+        return ParquetDataset(uri, features, label, label_required, names)
+    return ZarrDataset(uri, features or "X", label or "y", missing_chunks, label_required)
 
 
 def _holds_parquet(uri: str) -> bool:

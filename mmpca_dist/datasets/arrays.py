@@ -1,4 +1,4 @@
-"""Rows that are in memory, in NumPy files, or bundled with scikit-learn."""
+"""Rows that are in memory, in an ``.npz`` file, or bundled with scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
 
 class ArrayDataset(Dataset):
-    """Rows ``X`` of shape (n, d) and labels ``y`` of shape (n,) that are in memory."""
+    """Rows ``X`` of shape (n, d) that are in memory, and labels ``y`` of shape (n,), or None."""
 
     in_memory = True
     kind = "memory"
     read_overhead = 0.0
 
-    def __init__(self, X: NDArray, y: NDArray, uri: str = "the array in memory") -> None:
+    def __init__(self, X: NDArray, y: NDArray | None, uri: str = "the array in memory") -> None:
         self.uri = uri
         X = np.asarray(X)
-        self._y = normalize_labels(y, uri)
-        check_table(uri, X.shape, X.dtype, len(self._y))
+        self._y = None if y is None else normalize_labels(y, uri)
+        self.has_labels = y is not None
+        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y))
         self._X = X
         self.n_rows, self.n_features = X.shape
         self.dtype = X.dtype
@@ -42,6 +43,7 @@ class ArrayDataset(Dataset):
         return self._X[start:stop]
 
     def read_labels(self, start: int, stop: int) -> NDArray:
+        assert self._y is not None  # noqa: S101  (has_labels says so)
         return self._y[start:stop]
 
     def fingerprint(self) -> str:
@@ -55,11 +57,12 @@ class LoadedDataset(Dataset):
     kind = "memory"
     read_overhead = 0.0
 
-    def __init__(self, uri: str, features: str = "X", label: str = "y") -> None:
+    def __init__(self, uri: str, features: str = "X", label: str = "y", label_required: bool = True) -> None:
         self.uri, self._features, self._label = uri, features, label
-        self._token = uuid.uuid4().hex
+        self._label_required, self._token = label_required, uuid.uuid4().hex
         rows = self._rows()
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
+        self.has_labels = rows.has_labels
         self.resident_bytes = 2 * self.n_bytes
         if uri.startswith("bundled:"):
             bundle = load_bundled(uri)
@@ -67,7 +70,7 @@ class LoadedDataset(Dataset):
             self.image_shape = (8, 8) if uri == "bundled:digits" else None
 
     def _rows(self) -> ArrayDataset:
-        return _load(self.uri, self._features, self._label, self._token)
+        return _load(self.uri, self._features, self._label, self._label_required, self._token)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -86,35 +89,6 @@ class LoadedDataset(Dataset):
         return storage.digest("bundled", self.uri, rows.n_rows, float(np.sum(rows.read_rows(0, rows.n_rows))))
 
 
-class NpyDataset(Dataset):
-    """A pair of ``.npy`` files on a local disk, memory-mapped."""
-
-    def __init__(self, uri: str, label: str) -> None:
-        self.uri, self.label = uri, label
-        self._token = uuid.uuid4().hex
-        rows, labels = _map(uri, self._token), _map(label, self._token)
-        check_table(f"{uri} with {label}", rows.shape, rows.dtype, len(labels))
-        self.n_rows, self.n_features = rows.shape
-        self.dtype = rows.dtype
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        rows = _map(self.uri, self._token)[start:stop]
-        if out is None:
-            return np.ascontiguousarray(rows)
-        out[...] = rows
-        return out
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        return normalize_labels(np.asarray(_map(self.label, self._token)[start:stop]), self.label)
-
-    def fingerprint(self) -> str:
-        return storage.digest("npy", storage.list_objects(self.uri), storage.list_objects(self.label))
-
-
 def load_bundled(uri: str) -> Any:
     """Return scikit-learn's bundle for ``bundled:NAME``."""
     import sklearn.datasets
@@ -128,31 +102,24 @@ def load_bundled(uri: str) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def _load(uri: str, features: str, label: str, token: str) -> ArrayDataset:
+def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset:
     if uri.startswith("bundled:"):
         bundle = load_bundled(uri)
         return ArrayDataset(bundle.data, bundle.target_names[bundle.target], uri)
+    storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri), fs.open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
-                for name in (features, label):
+                wanted = (features, label) if label_required or label in names else (features,)
+                for name in wanted:
                     if name not in names:
                         raise InputError(
                             f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}"
                         )
-                return ArrayDataset(archive[features], archive[label], uri)
+                return ArrayDataset(archive[features], archive[label] if label in wanted else None, uri)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             if isinstance(error, MmpcaError) or getattr(error, "errno", None):
                 raise  # the file is out of reach, not damaged
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
-
-
-@functools.lru_cache(maxsize=8)
-def _map(path: str, token: str) -> NDArray:
-    with storage.explained(path):
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise InputError(f"{path} is not a readable .npy file: {error}.") from error

@@ -56,7 +56,7 @@ class Finding:
 
 
 class Dataset(ABC):
-    """Labelled rows that are read piece by piece.
+    """Rows that are read piece by piece, labelled unless they are only to be transformed.
 
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
     """
@@ -69,6 +69,8 @@ class Dataset(ABC):
     named_columns = False
     """Whether the rows are read from a table with named columns, rather than from an array that has names beside it."""
     image_shape: tuple[int, int] | None = None
+    has_labels = True
+    """False only for rows that are to be transformed; labels are then never asked for."""
     in_memory = False
     kind = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
@@ -132,15 +134,15 @@ def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
         ) from error
 
 
-def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int) -> None:
-    """Refuse what is not a table of numbers with one label a row."""
+def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None) -> None:
+    """Refuse what is not a table of numbers with one label a row, or with none at all."""
     if len(shape) != 2:
         raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
     if shape[1] == 0:
         raise InputError(f"The rows of {where} have no columns.")
     if dtype.kind not in "fiub":
         raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
-    if shape[0] != n_labels:
+    if n_labels is not None and shape[0] != n_labels:
         raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
+from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.text import CSV_SUFFIXES, LIBSVM_SUFFIXES, CsvRows, LibsvmRows
 from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, ZarrWriter, encode_block
 from mmpca_dist.errors import InputError, did_you_mean
@@ -269,22 +270,9 @@ class _NpyStream:
 
     def __init__(self, stream: Any, where: str) -> None:
         self._stream, self.where = stream, where
-        try:
-            version = np.lib.format.read_magic(stream)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            self.shape, fortran, self.dtype = read_header(stream)
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{where} is not a readable .npy array: {str(error).rstrip('.')}.") from error
-        if self.dtype.hasobject:
-            raise InputError(
-                f"{where} holds pickled Python objects, which are never loaded. Save it as numbers, or labels as "
-                "strings: np.asarray(y, dtype=str)."
-            )
-        self._by_column = fortran and len(self.shape) == 2
-        self._data_start = stream.tell()
+        header = NpyHeader.read(stream, where)
+        self.shape, self._by_column, self.dtype = header.shape, header.by_column, header.dtype
+        self._data_start = header.offset
         self._row = self._band_start = 0
         self._band = np.empty((self.shape[1] if self._by_column else 0, 0), self.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.base import Dataset, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError, did_you_mean
 
@@ -33,16 +34,28 @@ class RowGroup:
 
 
 class ParquetDataset(Dataset):
-    """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name."""
+    """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name.
 
-    def __init__(self, uri: str, features: str | None = None, label: str | None = None) -> None:
+    Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
+    where neither ``features`` nor a list column says what the rows are.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        features: str | None = None,
+        label: str | None = None,
+        label_required: bool = True,
+        names: list[str] | None = None,
+    ) -> None:
         self.uri, self._token = uri, uuid.uuid4().hex
         self.kind = "local" if storage.is_local(uri) else "remote"
         self.read_overhead = 2.5
         self._files = _files(uri)
         schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
-        self.label = _label_column(schema, label, uri)
-        self._columns, self._is_list = _feature_columns(schema, features, self.label, uri)
+        self.label = _label_column(schema, label, uri, label_required, names or [])
+        self.has_labels = self.label is not None
+        self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names)
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:
             self.feature_names = list(self._columns)
@@ -82,7 +95,8 @@ class ParquetDataset(Dataset):
             ) as file:
                 table = file.read_row_group(group.number, columns=columns, use_threads=False)
             skip = max(start - group.start, 0)
-            yield table.slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
+            # Columns are read in the order of the file.
+            yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
@@ -96,14 +110,16 @@ class ParquetDataset(Dataset):
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
+        assert self.label is not None  # noqa: S101  (has_labels says so)
         parts = []
-        for table, first in self._parts(start, stop, [self.label]):
-            column = table.column(0)
-            _refuse_nulls(column, self.label, first, self.uri)
-            if pa.types.is_dictionary(column.type):
-                column = column.cast(column.type.value_type)
-            parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
-        return np.concatenate(parts)
+        with reading_labels(self.uri, start, stop):
+            for table, first in self._parts(start, stop, [self.label]):
+                column = table.column(0)
+                _refuse_nulls(column, self.label, first, self.uri)
+                if pa.types.is_dictionary(column.type):
+                    column = column.cast(column.type.value_type)
+                parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
+            return np.concatenate(parts)
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)
@@ -154,29 +170,58 @@ def _refuse_other_columns(found: pa.Schema, expected: pa.Schema, file: str, firs
             )
 
 
-def _label_column(schema: pa.Schema, label: str | None, uri: str) -> str:
-    names = [label] if label else list(LABEL_NAMES)
+def _label_column(
+    schema: pa.Schema, label: str | None, uri: str, required: bool, features: Collection[str]
+) -> str | None:
+    """Return the label column; None where there need be none. A column that is a known feature is no label."""
+    names = [label] if label else [name for name in LABEL_NAMES if name not in features]
     for name in names:
         if name in schema.names:
             return name
+    if not required and label is None:
+        return None
     wanted = " or ".join(repr(name) for name in names)
     raise InputError(f"{uri} has no label column {wanted} (dataset.label).{did_you_mean(names[0], schema.names)}")
 
 
-def _feature_columns(schema: pa.Schema, features: str | None, label: str, uri: str) -> tuple[tuple[str, ...], bool]:
+def _feature_columns(
+    schema: pa.Schema, features: str | None, label: str | None, uri: str, wanted: list[str] | None
+) -> tuple[tuple[str, ...], bool]:
     """Return the feature columns, and whether they are one fixed-size list."""
     others = tuple(name for name in schema.names if name != label and not name.startswith("__index_level_"))
+    if wanted and features is None and not any(pa.types.is_fixed_size_list(schema.field(n).type) for n in others):
+        refuse_missing_names(uri, others, wanted)
+        return tuple(wanted), False
     if features is not None and features not in others:
         raise InputError(
             f"{uri} has no feature column {features!r} (dataset.features).{did_you_mean(features, others)}"
         )
     names = (features,) if features is not None else others
     if not names:
-        raise InputError(f"{uri} has no columns beside the label {label!r}.")
+        raise InputError(f"{uri} has no columns beside the label {label!r}." if label else f"{uri} has no columns.")
     lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
     if lists and len(names) > 1:
         raise InputError(f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features.")
     return names, bool(lists)
+
+
+def refuse_missing_names(uri: str, found: Collection[str], wanted: list[str]) -> None:
+    """Refuse features that lack some of those that are wanted.
+
+    Raises
+    ------
+    InputError
+        With the first few names, and what the first may be called instead.
+    """
+    known = set(found)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        some = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        strangers = known.difference(wanted)
+        raise InputError(
+            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: {some}."
+            f"{did_you_mean(missing[0], strangers)}"
+        )
 
 
 def _numpy_type(kind: pa.DataType, name: str, uri: str) -> np.dtype:

@@ -59,29 +59,40 @@ def _local_root(array: zarr.Array) -> Path | None:
 
 
 class ZarrDataset(Dataset):
-    """Rows and labels of a Zarr group, version 3 or 2, at a path or fsspec URL."""
+    """Rows and labels of a Zarr group, version 3 or 2, at a path or fsspec URL.
 
-    def __init__(self, uri: str, features: str = "X", label: str = "y", missing_chunks: str = "refuse") -> None:
+    Without ``label_required`` the array of labels may be absent.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        features: str = "X",
+        label: str = "y",
+        missing_chunks: str = "refuse",
+        label_required: bool = True,
+    ) -> None:
         self.uri, self.features, self.label = uri, features, label
         self.missing_chunks = missing_chunks
         self._token = uuid.uuid4().hex
         group = storage.open_group(uri)
         rows = _array(group, features, uri, "dataset.features")
-        labels = _array(group, label, uri, "dataset.label")
-        if labels.ndim != 1:
-            raise InputError(f"{label!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
-        check_table(f"{uri} ({features!r} with {label!r})", rows.shape, rows.dtype, labels.shape[0])
+        self.has_labels = label_required or label in group
+        labels = _labels(group, label, uri) if self.has_labels else None
+        where = f"{uri} ({features!r} with {label!r})" if labels is not None else f"{uri} ({features!r})"
+        check_table(where, rows.shape, rows.dtype, None if labels is None else labels.shape[0])
         self.n_rows, self.n_features = rows.shape
         self.dtype = rows.dtype
         self.missing_label_rows = 0
         self.label_fill: Any = None
         self._chunk_rows = int((rows.shards or rows.chunks)[0])
-        self._label_chunk_rows = int((labels.shards or labels.chunks)[0])
         local = storage.is_local(uri)
         self.kind = "local" if local else "remote"
         self.read_overhead = 0.0 if ZarrReader.of(rows).plain is not None else 2.0
         self._attributes(group)
-        self._refuse_missing(rows, labels)
+        self._refuse_missing(rows)
+        if labels is not None:
+            self._note_missing_labels(labels)
 
     def _attributes(self, group: zarr.Group) -> None:
         names = group.attrs.get("feature_names")
@@ -92,7 +103,7 @@ class ZarrDataset(Dataset):
             height, width = (int(str(size)) for size in shape)
             self.image_shape = (height, width) if height * width == self.n_features else None
 
-    def _refuse_missing(self, rows: zarr.Array, labels: zarr.Array) -> None:
+    def _refuse_missing(self, rows: zarr.Array) -> None:
         """Zarr reads a missing chunk as fill values without a word; data may be missing only knowingly."""
         missing = _missing_chunks(self.uri, self.features, rows)
         if missing and self.missing_chunks == "refuse":
@@ -104,10 +115,13 @@ class ZarrDataset(Dataset):
                 f"{start} to {stop - 1}. Restore it, or set dataset.missing_chunks: fill to take its "
                 f"rows as {rows.fill_value}."
             )
+
+    def _note_missing_labels(self, labels: zarr.Array) -> None:
+        """Whether fill values are labels is known only when all labels are counted."""
         missing = _missing_chunks(self.uri, self.label, labels)
+        chunk_rows = int((labels.shards or labels.chunks)[0])
         for (index,) in missing:
-            start = index * self._label_chunk_rows
-            self.missing_label_rows += min(self._label_chunk_rows, self.n_rows - start)
+            self.missing_label_rows += min(chunk_rows, self.n_rows - index * chunk_rows)
         if missing:
             self.label_fill = normalize_labels(np.asarray([labels.fill_value]), self.label)[0]
 
@@ -129,8 +143,12 @@ class ZarrDataset(Dataset):
         number, start, stop = self.chunk_of(row)
         return f"chunk {number} (rows {start} to {stop - 1}) of {self.uri}/{self.features}"
 
+    @property
+    def _names(self) -> list[str]:
+        return [self.features, self.label] if self.has_labels else [self.features]
+
     def fingerprint(self) -> str:
-        objects = [storage.list_objects(storage.join(self.uri, name)) for name in (self.features, self.label)]
+        objects = [storage.list_objects(storage.join(self.uri, name)) for name in self._names]
         return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
 
 
@@ -146,6 +164,13 @@ def _array(group: zarr.Group, name: str, uri: str, setting: str) -> zarr.Array:
         f"{uri} has no array {name!r} ({setting}); it holds {', '.join(names) or 'no arrays'}."
         f"{did_you_mean(name, names)}"
     )
+
+
+def _labels(group: zarr.Group, name: str, uri: str) -> zarr.Array:
+    labels = _array(group, name, uri, "dataset.label")
+    if labels.ndim != 1:
+        raise InputError(f"{name!r} of {uri} has shape {labels.shape}; labels must have shape (n,).")
+    return labels
 
 
 def _missing_chunks(uri: str, name: str, array: zarr.Array) -> list[tuple[int, ...]]:

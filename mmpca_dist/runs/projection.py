@@ -21,6 +21,9 @@ from mmpca_dist.reducers.base import centred
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.summary import Locate
 
+CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
+"""Every chunk is stored, as it is, with a checksum."""
+
 
 @dataclass(frozen=True)
 class Projector:
@@ -39,6 +42,11 @@ class Projector:
     mean: NDArray | None
     zarr: str | None
     parquet: str | None
+
+    @property
+    def places(self) -> list[str]:
+        """Addresses of what is written."""
+        return [place for place in (self.zarr, self.parquet) if place is not None]
 
 
 def output_chunk_rows(dataset: Dataset) -> int:
@@ -64,41 +72,52 @@ def project_rows(
         For rows that are not finite.
     """
     rows = output_chunk_rows(dataset)
-    labels = dataset.read_labels(0, 1)
+    label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
     for projector in projectors:
         if projector.zarr is not None:
-            _create(projector, dataset, rows, labels.dtype)
+            _create(projector, dataset, rows, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
     task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)
     return reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
 
 
-def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype) -> None:
+def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype | None) -> None:
+    assert projector.zarr is not None  # noqa: S101  (the caller looked)
+    with storage.explained(projector.zarr, "write"):
+        group = _create_rows(projector, dataset, chunk_rows)
+        if label_type is not None:
+            _create_labels(group, dataset.n_rows, chunk_rows, label_type)
+
+
+def _create_rows(projector: Projector, dataset: Dataset, chunk_rows: int) -> zarr.Group:
     assert projector.zarr is not None  # noqa: S101  (the caller looked)
     group = storage.open_group(projector.zarr, "w")
-    checked: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
     width = projector.matrix.shape[1]
     group.create_array(
         "X", shape=(dataset.n_rows, width), chunks=(chunk_rows, width), dtype=projector.matrix.dtype,
-        fill_value=np.nan, **checked,
+        fill_value=np.nan, **CHECKED,
     )  # fmt: skip
+    group.attrs["feature_names"] = [f"{projector.name}_{j}" for j in range(width)]
+    return group
+
+
+def _create_labels(group: zarr.Group, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
     text = label_type.kind == "U"
     group.create_array(
         "y",
-        shape=(dataset.n_rows,),
+        shape=(n_rows,),
         chunks=(chunk_rows,),
         dtype=str if text else label_type,
         # Strings of any length are bytes only after they are encoded: Zarr's own default does that.
-        compressors="auto" if text else checked["compressors"],
-        config=checked["config"],
+        compressors="auto" if text else CHECKED["compressors"],
+        config=CHECKED["config"],
     )
-    group.attrs["feature_names"] = [f"{projector.name}_{j}" for j in range(width)]
 
 
 @functools.lru_cache(maxsize=64)
-def _open(uri: str, token: str) -> tuple[zarr.Array, zarr.Array]:
+def _open(uri: str, token: str) -> tuple[zarr.Array, zarr.Array | None]:
     group = storage.open_group(uri, "r+")
-    return group["X"], group["y"]  # type: ignore[return-value]
+    return group["X"], group.get("y")  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,7 @@ class _ProjectSpan:
         matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
         for start, X in read_units(self.dataset, span):
             stop = start + len(X)
-            labels = self.dataset.read_labels(start, stop)
+            labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
             with np.errstate(invalid="ignore", over="ignore"):
                 projected = centred(X, self.projectors[0].mean, dtype) @ matrix
             if not np.isfinite(projected).all():
@@ -127,15 +146,19 @@ class _ProjectSpan:
                 written += self._write(projector, rows, labels, start, stop)
         return written
 
-    def _write(self, projector: Projector, rows: NDArray, labels: NDArray, start: int, stop: int) -> int:
+    def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int, stop: int) -> int:
         with storage.explained(projector.zarr or projector.parquet or "", "write"):
             if projector.zarr is not None:
                 X, y = _open(projector.zarr, self.token)
-                X[start:stop], y[start:stop] = rows, labels
+                X[start:stop] = rows
+                if y is not None and labels is not None:
+                    y[start:stop] = labels
             if projector.parquet is not None:
                 names = [f"{projector.name}_{j}" for j in range(rows.shape[1])]
                 columns = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-                table = pa.table([*columns, pa.array(labels.tolist())], names=[*names, "label"])
+                table = pa.table(columns, names=names)
+                if labels is not None:
+                    table = table.append_column("label", pa.array(labels.tolist()))
                 file = storage.join(projector.parquet, f"part-{start // self.chunk_rows:06d}.parquet")
                 sink = pa.BufferOutputStream()
                 pq.write_table(table, sink, compression="none", use_dictionary=False, write_page_checksum=True)

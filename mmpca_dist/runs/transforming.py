@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets import Dataset, make_spans, open_rows, storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
-from mmpca_dist.runs.cluster import connect, open_cluster
+from mmpca_dist.planning import plan_projection
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import make_projectors
-from mmpca_dist.runs.projection import project_rows
+from mmpca_dist.runs.job import make_projectors, resources_of
+from mmpca_dist.runs.projection import Projector, project_rows
 
 
-def transform(
-    output: str,
-    source: str,
-    destination: str,
-    *,
-    methods: list[str] | None = None,
-    features: str | None = None,
-    label: str | None = None,
-    callback: Callback | None = None,
-) -> dict[str, Any]:
-    """Project the rows of a data set with the methods of a run.
+@dataclass(frozen=True)
+class TransformConfig:
+    """Which rows go through which methods of which run, and where to.
 
-    Parameters
+    Attributes
     ----------
     output : str
         Folder of the finished run.
-    source : str
-        Labelled rows, as for ``open_dataset``.
+    dataset : str
+        The rows, as for a run; they may do without labels.
     destination : str
         New folder; gets ``METHOD.zarr`` (and ``METHOD.parquet``, as the run was told).
-    methods : list of str, optional
-        By default all of the run's.
+    methods : sequence of str
+        Some of the run's methods; all of them where none is named.
+    features, label : str, optional
+        Array or column of the rows and of the labels, where they have other names than ``open_dataset`` expects.
+    """
+
+    output: str
+    dataset: str
+    destination: str
+    methods: Sequence[str] = ()
+    features: str | None = None
+    label: str | None = None
+
+
+def transform(config: TransformConfig, callback: Callback | None = None) -> dict[str, Any]:
+    """Project the rows of a data set with the methods of a run.
+
+    Where the run and the rows have names of features, they must be the same: columns of Parquet are taken by name.
+    Labels that are there are carried along; a label array is written only then. What was begun is removed when
+    anything fails.
+
+    Parameters
+    ----------
+    config : TransformConfig
+    callback : Callback, optional
+        Who hears of plan and progress.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written`` (bytes),
+        ``seconds``, ``labels`` (whether there were any).
 
     Raises
     ------
@@ -42,42 +70,86 @@ def transform(
         Where the run or its methods are not there, or the rows do not fit.
     OutputError
         Where the destination exists.
+    PlanError
+        Where memory or disk do not suffice.
     """
     callback = callback or Callback()
-    run = RunDirectory(storage.normalize(output))
-    config = run.config
-    for method in methods or []:
-        if method not in config.methods:
+    run, destination = RunDirectory(storage.normalize(config.output)), storage.normalize(config.destination)
+    fitted = run.config
+    methods = list(dict.fromkeys(config.methods)) or fitted.methods
+    for method in methods:
+        if method not in fitted.methods:
             raise InputError(
-                f"The run in {run.uri} has no method {method!r}; it has {', '.join(config.methods)}."
-                f"{did_you_mean(method, config.methods)}"
+                f"The run in {run.uri} has no method {method!r}; it has {', '.join(fitted.methods)}."
+                f"{did_you_mean(method, fitted.methods)}"
             )
-    destination = storage.normalize(destination)
     if storage.exists(destination):
         raise OutputError(f"{destination} exists already. Choose another destination, or delete it.")
-    dataset = open_dataset(source, features=features, label=label)
-    expected = (run.record("count") or {}).get("n_features")
-    if expected is None:
-        raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
-    if dataset.n_features != expected:
-        raise InputError(
-            f"{source} has {dataset.n_features} features, but the run in {run.uri} was fitted to {expected}."
+    dataset = _open(config, run, fitted)
+    projectors = make_projectors(run, fitted, methods, destination)
+    plan = plan_projection(
+        dataset,
+        make_spans(dataset),
+        resources_of(fitted, destination),
+        widths=[p.matrix.shape[1] for p in projectors],
+        formats=len(projectors[0].places),
+    )
+    callback.on_plan(plan)
+    plan.refuse_if_too_large()
+    callback.on_stage_start("project")
+    begin = time.perf_counter()
+    with (
+        _removed_on_failure(destination, projectors),
+        open_cluster(fitted.compute) as address,
+        connect(fitted.compute, address) as scheduler,
+    ):
+        written = project_rows(
+            dataset,
+            projectors,
+            scheduler=scheduler,
+            progress=lambda done, total: callback.on_progress("project", done, total),
         )
-    projectors = make_projectors(run, config, methods or config.methods, destination)
-    try:
-        with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
-            callback.on_stage_start("project")
-            written = project_rows(
-                dataset,
-                projectors,
-                scheduler=scheduler,
-                progress=lambda done, total: callback.on_progress("project", done, total),
-            )
-    except MmpcaError:
-        fs, path = storage.filesystem(destination)  # it did not exist before: nothing half-written stays
-        if fs.exists(path):
-            fs.rm(path, recursive=True)
-        raise
-    manifest = {"rows": dataset.n_rows, "written": written, "methods": [p.name for p in projectors]}
+    manifest = {
+        "rows": dataset.n_rows,
+        "methods": methods,
+        "destination": destination,
+        "outputs": [place for projector in projectors for place in projector.places],
+        "written": written,
+        "seconds": time.perf_counter() - begin,
+        "labels": dataset.has_labels,
+    }
     callback.on_stage_end("project", manifest, False)
     return manifest
+
+
+def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Dataset:
+    """Open the rows, and see that they are what the run was fitted to."""
+    count = run.record("count")
+    if count is None:
+        raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
+    refuse_private(fitted.compute, [config.dataset, config.label, config.destination])
+    dataset = open_rows(
+        config.dataset,
+        features=config.features,
+        label=config.label,
+        missing_chunks=fitted.dataset.missing_chunks,
+        names=count["feature_names"],
+    )
+    if dataset.n_features != count["n_features"]:
+        raise InputError(
+            f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
+            f"{count['n_features']}."
+        )
+    return dataset
+
+
+@contextmanager
+def _removed_on_failure(destination: str, projectors: list[Projector]) -> Iterator[None]:
+    """Remove what has been written where not all of it was, be it by an interrupt; nothing else is touched."""
+    try:
+        yield
+    except BaseException:
+        names = [place.rsplit("/", 1)[-1] for projector in projectors for place in projector.places]
+        with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+            storage.remove_children(destination, names)
+        raise

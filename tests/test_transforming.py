@@ -1,0 +1,270 @@
+"""New rows through a finished run: with and without labels, columns by name, nothing left of what fails."""
+
+import shutil
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from mmpca_dist import load_model, open_dataset, run
+from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.transforming import TransformConfig, transform
+
+N, D = 60, 4
+NAMES = ["length", "width", "height", "weight"]
+
+
+def table():
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % 2
+    return rng.standard_normal((N, D)) + y[:, None], y
+
+
+def write_parquet(path, X, y=None, names=NAMES, **others):
+    columns = {**others, **dict(zip(names, X.T, strict=True))}
+    pq.write_table(pa.table(columns if y is None else {**columns, "label": y}), path, row_group_size=25)
+    return str(path)
+
+
+def write_zarr(path, X, y=None, names=None):
+    group = zarr.open_group(str(path), mode="w")
+    group.create_array("X", data=X, chunks=(25, X.shape[1]))
+    if y is not None:
+        group.create_array("y", data=y)
+    if names is not None:
+        group.attrs["feature_names"] = names
+    return str(path)
+
+
+def write_npy(path, X, y=None):
+    np.save(path, X)
+    return str(path)
+
+
+def write_npz(path, X, y=None):
+    np.savez(path, X=X, **({} if y is None else {"y": y}))
+    return str(path)
+
+
+def fit(folder, uri, **changes):
+    content = {
+        "dataset": {"uri": uri}, "methods": ["pca", "m-pca0"], "n_components": 2, "precision": "double",
+        "project": {"methods": [], "format": ["zarr", "parquet"]}, "output": str(folder / "fitted"),
+    }  # fmt: skip
+    run(parse_config({**content, **changes}, "the test"))
+    return str(folder / "fitted")
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A run whose features have names."""
+    folder = tmp_path_factory.mktemp("fitted")
+    return fit(folder, write_parquet(folder / "rows.parquet", *table()))
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nameless")
+    return fit(folder, write_npz(folder / "rows.npz", *table()))
+
+
+def projected(destination, method="pca"):
+    group = zarr.open_group(f"{destination}/{method}.zarr", mode="r")
+    return group["X"][...], group["y"][...] if "y" in group else None
+
+
+WRITERS = {"zarr": write_zarr, "parquet": write_parquet, "npz": write_npz, "npy": write_npy}
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["labels", "no labels"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp_path):
+    X, y = table()
+    uri = WRITERS[kind](tmp_path / f"new.{kind}", X, y if labelled else None)
+    label = None
+    if kind == "npy" and labelled:
+        label = write_npy(tmp_path / "labels.npy", y)
+    destination = str(tmp_path / "dest")
+    manifest = transform(TransformConfig(fitted, uri, destination, label=label))
+    assert (manifest["rows"], manifest["labels"], manifest["methods"]) == (N, labelled, ["pca", "m-pca0"])
+    assert manifest["outputs"] == [
+        f"{destination}/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
+    ]
+    for method in ("pca", "m-pca0"):
+        rows, labels = projected(destination, method)
+        # Double-precision products in another order: a few units in the last place of |x| |v|.
+        np.testing.assert_allclose(rows, X @ load_model(fitted, method).components_.T, rtol=1e-12, atol=1e-12)
+        parquet = pq.read_table(f"{destination}/{method}.parquet")
+        np.testing.assert_array_equal(np.column_stack([parquet[f"{method}_{j}"] for j in range(2)]), rows)
+        if labelled:
+            np.testing.assert_array_equal(labels, y)
+            assert parquet["label"].to_pylist() == y.tolist()
+        else:
+            assert labels is None and parquet.column_names == [f"{method}_0", f"{method}_1"]
+
+
+def test_some_of_the_methods_each_once(fitted, tmp_path):
+    X, y = table()
+    config = TransformConfig(fitted, write_npz(tmp_path / "a.npz", X, y), str(tmp_path / "dest"), ["m-pca0", "m-pca0"])
+    assert transform(config)["methods"] == ["m-pca0"]
+    assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["m-pca0.parquet", "m-pca0.zarr"]
+
+
+def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
+    """In another order, among others, some of which are not even numbers; in several files."""
+    X, y = table()
+    order = [2, 0, 3, 1]
+    (tmp_path / "new").mkdir()
+    for name, part in (("a", slice(0, 20)), ("b", slice(20, N))):
+        write_parquet(
+            tmp_path / "new" / f"{name}.parquet", X[part][:, order], y[part], [NAMES[i] for i in order],
+            id=[f"row {i}" for i in range(N)][part], age=X[part, 0] * 0,
+        )  # fmt: skip
+    transform(TransformConfig(fitted, str(tmp_path / "new"), str(tmp_path / "dest")))
+    rows, labels = projected(tmp_path / "dest")
+    np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(labels, y)
+
+
+def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
+    X, y = table()
+    names = ["a", "y", "c", "d"]
+    fitted = fit(
+        tmp_path, "",
+        dataset={"uri": write_parquet(tmp_path / "rows.parquet", X, None, names, kind=y), "label": "kind"},
+    )  # fmt: skip
+    manifest = transform(
+        TransformConfig(fitted, write_parquet(tmp_path / "new.parquet", X, None, names), str(tmp_path / "dest"))
+    )
+    assert not manifest["labels"]
+    rows, _ = projected(tmp_path / "dest")
+    np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
+
+
+X, Y = table()
+REFUSED = {
+    # name: (writes the rows, further settings, what the message must say)
+    "a missing column": (
+        lambda f: write_parquet(f / "a.parquet", X, Y, ["length", "widht", "height", "weight"]), {},
+        [r"lacks 1 of the 4 features", "'width'", "Did you mean 'widht'"]),
+    "other columns": (
+        lambda f: write_parquet(f / "a.parquet", X, Y, list("abcd")), {},
+        ["lacks 4 of the 4 features", "'length', 'width', 'height', 'weight'"]),
+    "another order in Zarr": (
+        lambda f: write_zarr(f / "a.zarr", X, Y, [NAMES[1], NAMES[0], *NAMES[2:]]), {},
+        ["another order", "feature 0 is 'width' in place of 'length'", "Reorder"]),
+    "other names in Zarr": (
+        lambda f: write_zarr(f / "a.zarr", X, Y, [*NAMES[:3], "wait"]), {}, ["lacks 1", "'weight'"]),
+    "fewer features": (
+        lambda f: write_npz(f / "a.npz", X[:, :3], Y), {}, [r"3 features, but the run in .* was fitted to 4"]),
+    "no such label": (lambda f: write_zarr(f / "a.zarr", X), {"label": "kind"}, ["no array 'kind' .dataset.label."]),
+    "no such label column": (
+        lambda f: write_parquet(f / "a.parquet", X), {"label": "kind"}, ["no label column 'kind'"]),
+    "labels that are fewer": (lambda f: write_zarr(f / "a.zarr", X, Y[:-1]), {}, ["60 rows and 59 labels"]),
+    "no such method": (
+        lambda f: write_zarr(f / "a.zarr", X), {"methods": ["m-pca"]}, ["no method 'm-pca'", "Did you mean 'm-pca0'"]),
+    "no rows": (lambda f: write_npz(f / "a.npz", X[:0]), {}, ["has no rows"]),
+    "nowhere": (lambda f: str(f / "a.zarr"), {}, ["does not exist|no Zarr group"]),
+    "text": (lambda f: "a.csv", {}, ["is text", "mmpca ingest a.csv"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
+    make, settings, words = REFUSED[case]
+    with pytest.raises(InputError) as caught:
+        transform(TransformConfig(fitted, make(tmp_path), str(tmp_path / "dest"), **settings))
+    for pattern in words:
+        assert caught.match(pattern)
+    assert not (tmp_path / "dest").exists()
+
+
+def test_rows_without_names_go_by_position(nameless, tmp_path):
+    uri = write_parquet(tmp_path / "a.parquet", X, None, list("abcd"))
+    transform(TransformConfig(nameless, uri, str(tmp_path / "dest")))
+    expected = X @ load_model(nameless, "pca").components_.T
+    np.testing.assert_allclose(projected(tmp_path / "dest")[0], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
+    (tmp_path / "dest").mkdir()
+    with pytest.raises(OutputError, match="exists already"):
+        transform(TransformConfig(fitted, write_npz(tmp_path / "a.npz", X), str(tmp_path / "dest")))
+    assert list((tmp_path / "dest").iterdir()) == []
+
+
+def test_too_little_memory_is_told_before_the_pass(tmp_path):
+    """As for runs, with both numbers."""
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
+    fitted = fit(tmp_path, uri)
+    header = tmp_path / "fitted" / "run.json"
+    header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
+    with pytest.raises(PlanError, match=r"needs .* MiB of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
+        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")))
+    assert not (tmp_path / "dest").exists()
+
+
+def many_chunks(folder, n_chunks=40):
+    """Return rows in so many reading units, the first of which holds a value that is not finite."""
+    rows = np.tile(X, (n_chunks, 1))
+    rows[3, 1] = np.nan
+    group = zarr.open_group(str(folder / "a.zarr"), mode="w")
+    group.create_array("X", data=rows, chunks=(N, D))
+    return str(folder / "a.zarr")
+
+
+def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
+    """Nor do tasks that are still running when the first of them fails."""
+    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", N * D * 8)
+    uri = many_chunks(tmp_path)
+    with pytest.raises(InputError, match=r"nan in row 3, column 1"):
+        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk went away")], ids=["interrupt", "error"])
+def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", N * D * 8)
+    uri = write_zarr(tmp_path / "a.zarr", np.tile(X, (40, 1)))
+
+    class Stop(Callback):
+        def on_progress(self, stage, done, total):
+            assert (tmp_path / "dest" / "pca.zarr").exists(), "nothing to remove: the test says nothing"
+            (tmp_path / "dest" / "mine.txt").write_text("of someone else")
+            raise error
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else OSError):
+        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")), Stop())
+    assert threading.active_count() == before, "tasks that still run may write again"
+    assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["mine.txt"]
+
+
+def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
+    fitted = fit(tmp_path, uri)
+    header = tmp_path / "fitted" / "run.json"
+    header.write_text(header.read_text().replace('"threads"', '"local"'))
+    with pytest.raises(InputError, match="memory of this process"):
+        transform(TransformConfig(fitted, uri, "memory://tests-transforming/dest"))
+
+
+def test_projected_rows_in_object_storage(fitted, tmp_path):
+    uri = write_npz(tmp_path / "rows.npz", X, Y)
+    transform(TransformConfig(fitted, uri, "memory://tests-transforming/new"))
+    stored = open_dataset("memory://tests-transforming/new/pca.zarr")
+    np.testing.assert_array_equal(stored.read_labels(0, N), Y)
+    with pytest.raises(OutputError, match="exists already"):
+        transform(TransformConfig(fitted, uri, "memory://tests-transforming/new"))
+
+
+def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
+    shutil.copytree(fitted, tmp_path / "half")
+    shutil.rmtree(tmp_path / "half" / "records")
+    with pytest.raises(InputError, match="no model yet"):
+        transform(TransformConfig(str(tmp_path / "half"), "bundled:iris", str(tmp_path / "dest")))
