@@ -33,6 +33,9 @@ READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e1
 WRITE_RATES = {True: 5e8, False: 1e8}
 """Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
 
+COUNT_RATE = 2e8
+"""Values a second a thread that are counted against the brackets of medians: measured."""
+
 SLACK = 1.15
 """Allocators keep some memory that was freed."""
 
@@ -196,7 +199,8 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     rank = min(request.largest, d, n)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
-    passes = [_pass("rows" if wide else "moments", dataset, operations, resources)]
+    counted = 0 if wide else request.median_rows * d
+    passes = [_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)]
     more_passes = 0
     if request.median_rows and not wide:
         before, after, more_passes = _median_passes(dataset, spans, request)
@@ -260,7 +264,7 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
     sample = _pass("sample", dataset, 0, request.resources, share=chosen / dataset.n_rows)
-    return [sample], [_pass("medians", dataset, 0, request.resources)] * (rounds - 1), most - rounds
+    return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def _unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
@@ -314,11 +318,18 @@ def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], 
 
 
 def _pass(
-    name: str, dataset: Dataset, operations: float, resources: Resources, *, share: float = 1.0, written: int = 0
+    name: str,
+    dataset: Dataset,
+    operations: float,
+    resources: Resources,
+    *,
+    share: float = 1.0,
+    counted: int = 0,
+    written: int = 0,
 ) -> PassPlan:
     size = int(dataset.n_bytes * share)
     seconds = size / READ_RATES[dataset.kind] + operations / _product_rate(resources.precision)
-    seconds += written / WRITE_RATES[storage.is_local(resources.output)]
+    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
     return PassPlan(name, size, operations, seconds / resources.busy_threads)
 
 

@@ -40,6 +40,7 @@ def ingest_flow(
             image_shape=image_shape,
             overwrite=overwrite,
             progress=lambda done, total: callback.on_progress("ingest", done, total),
+            note=callback.on_note,
         )
     except MmpcaError as error:
         return Failed(message=str(error), name=REFUSED)

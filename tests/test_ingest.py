@@ -359,12 +359,45 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
     assert not list(tmp_path.glob("made.zarr*"))
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("a,b,kind\n1,2,0\n3,4,1\n", {}, "column 'kind', the last one"),
+        ("a,label,b\n1,0,2\n3,1,4\n", {}, "column 'label'"),
+        ("1,2,0\n3,4,1\n", {}, "column 2, the last one"),
+        ("a,b,kind\n1,2,0\n3,4,1\n", {"label": "b"}, None),
+    ],
+)
+def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    notes = []
+    manifest = ingest(tmp_path / "a.csv", tmp_path / "a.zarr", note=notes.append, **options)
+    if told is None:
+        assert notes == [] and manifest["labels"] == "column 'b'" and not manifest["labels_guessed"]
+    else:
+        assert notes == [
+            f"Labels are taken from {told}, of {tmp_path}/a.csv, since none was named. Name another with --label."
+        ]
+        assert manifest["labels"] == told and manifest["labels_guessed"]
+
+
+def test_a_label_column_of_parquet_that_was_guessed_is_told(tmp_path, table):
+    X, y = table
+    pq.write_table(pa.table({"a": X[:, 0], "y": y}), tmp_path / "a.parquet")
+    notes = []
+    ingest(tmp_path / "a.parquet", tmp_path / "a.zarr", note=notes.append)
+    assert len(notes) == 1 and "column 'y'" in notes[0]
+    ingest(tmp_path / "a.parquet", tmp_path / "b.zarr", note=notes.append, label="y")
+    ingest("bundled:iris", tmp_path / "c.zarr", note=notes.append)
+    assert len(notes) == 1
+
+
 def test_what_is_at_the_destination_is_respected(tmp_path, table, memory):
     X, y = table
     np.savez(tmp_path / "a.npz", X=X, y=y)
     for destination in (str(tmp_path / "made.zarr"), memory):
         ingest("bundled:iris", destination, chunk_bytes=64)
-        with pytest.raises(OutputError, match=r"something at .*made.zarr already"):
+        with pytest.raises(OutputError, match=r"Zarr group at .*made.zarr already.* --overwrite"):
             ingest(tmp_path / "a.npz", destination)
         assert open_dataset(destination).n_rows == 150
         ingest(tmp_path / "a.npz", destination, overwrite=True)
@@ -373,6 +406,8 @@ def test_what_is_at_the_destination_is_respected(tmp_path, table, memory):
         ingest(tmp_path / "made.zarr", tmp_path / "made.zarr", overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("keep me")
+    with pytest.raises(OutputError, match=r"something at .*mine already: choose another destination\.$"):
+        ingest("bundled:iris", tmp_path / "mine")
     with pytest.raises(OutputError, match="not a Zarr group, so it is not overwritten"):
         ingest("bundled:iris", tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "letter.txt").read_text() == "keep me"

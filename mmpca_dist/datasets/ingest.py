@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
 from mmpca_dist.datasets.npy import NpyHeader
+from mmpca_dist.datasets.parquet_rows import ParquetDataset
 from mmpca_dist.datasets.text import CSV_SUFFIXES, LIBSVM_SUFFIXES, CsvRows, LibsvmRows
 from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, ZarrWriter, encode_block
 from mmpca_dist.errors import InputError, did_you_mean
@@ -42,6 +43,8 @@ class RowSource(Protocol):
     dtype: np.dtype
     feature_names: list[str] | None
     image_shape: tuple[int, int] | None
+    labels: str | None
+    """The column of the labels, where there are others that could be meant."""
     total: int
 
     def blocks(self) -> Iterator[Block]:
@@ -64,6 +67,7 @@ def ingest(
     image_shape: tuple[int, int] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
     progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group with arrays ``X`` (n, d) and ``y`` (n,), a few blocks in memory at most.
@@ -88,6 +92,8 @@ def ingest(
     progress : callable, optional
         Called with how much of the source is read, and of how much: in rows, for text in bytes of the file (of
         LIBSVM text, in the second of its two readings).
+    note : callable, optional
+        Called with what the user should know: which column is taken for the labels where none was named.
     overwrite : bool
         Replace the Zarr group that is at the destination.
 
@@ -95,7 +101,8 @@ def ingest(
     -------
     dict
         For JSON: ``rows``, ``columns``, ``dtype``, ``classes`` (how many), ``class_rows`` (rows of each, up to 100
-        classes), ``bytes`` (stored), ``seconds``, ``source``, ``destination``.
+        classes), ``labels`` (the column they are from, or None), ``labels_guessed`` (whether nobody named it),
+        ``bytes`` (stored), ``seconds``, ``source``, ``destination``.
 
     Raises
     ------
@@ -122,6 +129,9 @@ def ingest(
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     with ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes) as writer, ExitStack() as stack:
         rows = _open(origin, features, label, dtype, stack)
+        guessed = label is None and rows.labels is not None
+        if guessed and note is not None:
+            note(f"Labels are taken from {rows.labels}, of {origin}, since none was named. Name another with --label.")
         kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
         shape = tuple(image_shape or rows.image_shape or ())
         if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
@@ -147,6 +157,8 @@ def ingest(
         "rows": writer.n_rows,
         "columns": rows.n_features,
         "dtype": str(kept),
+        "labels": rows.labels,
+        "labels_guessed": guessed,
         "classes": len(classes),
         "bytes": n_bytes,
         "seconds": round(time.monotonic() - started, 3),
@@ -211,6 +223,7 @@ class DatasetRows:
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
         self.n_rows: int | None = dataset.n_rows
         self.total = dataset.n_rows
+        self.labels = f"column {dataset.label!r}" if isinstance(dataset, ParquetDataset) else None
 
     def blocks(self) -> Iterator[Block]:
         """Yield all rows."""
@@ -246,6 +259,7 @@ class NumpyRows:
 
     feature_names: list[str] | None = None
     image_shape: tuple[int, int] | None = None
+    labels: str | None = None
 
     def __init__(self, rows: _NpyStream, labels: _NpyStream, uri: str) -> None:
         self._rows, self._labels, self.uri = rows, labels, uri

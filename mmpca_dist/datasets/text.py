@@ -48,6 +48,7 @@ class _Text:
         self.uri, self.dtype = uri, dtype
         self.feature_names: list[str] | None = None
         self.image_shape: tuple[int, int] | None = None
+        self.labels: str | None = None
         fs, path = storage.filesystem(uri)
         with storage.explained(uri):
             self.total = int(fs.size(path) or 0)
@@ -126,6 +127,10 @@ class CsvRows(_Text):
         if names:
             self.feature_names = [names[i] or f"column {i}" for i in self._features]
         self._names = names
+        last = ", the last one" if label is None and self._label == len(cells) - 1 else ""
+        known = names and names[self._label] in LABEL_NAMES
+        self.labels = f"column {names[self._label]!r}" if names else f"column {self._label}"
+        self.labels += "" if known else last
         self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
         self._all_numbers = True
 

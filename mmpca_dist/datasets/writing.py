@@ -209,17 +209,17 @@ class ZarrWriter:
         with storage.explained(self.destination, "write to"):
             if not fs.exists(path):
                 return
-            if not self._overwrite:
-                raise OutputError(
-                    f"There is something at {self.destination} already: choose another destination, or overwrite "
-                    "it on purpose (overwrite=True)."
-                )
             # Beside finished groups, what a killed run has left at an address that cannot be renamed.
             marks = (".zgroup", "zarr.json", "X/zarr.json")
-            if not any(fs.exists(f"{path}/{mark}") for mark in marks):
-                raise OutputError(
-                    f"{self.destination} is not a Zarr group, so it is not overwritten: choose another destination."
-                )
+            replaceable = any(fs.exists(f"{path}/{mark}") for mark in marks)
+        if self._overwrite and not replaceable:
+            raise OutputError(
+                f"{self.destination} is not a Zarr group, so it is not overwritten: choose another destination."
+            )
+        if not self._overwrite:
+            way = ", or replace it with --overwrite (in Python overwrite=True)" if replaceable else ""
+            what = "a Zarr group" if replaceable else "something"
+            raise OutputError(f"There is {what} at {self.destination} already: choose another destination{way}.")
 
     def _rename(self) -> None:
         place, destination = Path(self._place), Path(self.destination)

@@ -114,7 +114,7 @@ class RunConfig(_Section):
     @property
     def projected(self) -> list[str]:
         """The methods whose rows are written."""
-        return self.methods if self.project.methods == "all" else list(self.project.methods)
+        return self.methods if self.project.methods == "all" else list(dict.fromkeys(self.project.methods))
 
     def settings(self) -> dict[str, Any]:
         """Return what the results depend on: everything but where the work runs and where results go."""
