@@ -1,15 +1,13 @@
 """Bad input: one clear sentence, nothing half-written, no traceback; through the library and through the flow."""
 
-import functools
-import http.server
 import shutil
-import threading
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from servers import forbidding_server
 
 from mmpca_dist import run
 from mmpca_dist.errors import MmpcaError
@@ -212,25 +210,6 @@ CASES = [
     memory_of_another_process, output_in_memory_of_another_process, output_is_a_file, output_below_a_file,
     other_files_in_the_output, empty_address,
 ]  # fmt: skip
-
-
-@functools.cache
-def forbidding_server():
-    """Start a server that answers 403 to everything, and return its port."""
-
-    class Forbid(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(403)
-            self.end_headers()
-
-        do_HEAD = do_GET  # noqa: N815
-
-        def log_message(self, *_args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forbid)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port
 
 
 def contents(folder):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
 from samples import labelled
+from servers import forbidding_server, whole_file_server
 
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.base import make_spans
@@ -122,6 +126,58 @@ OPENING = {
     "assign": (lambda f: "synthetic:clusters?assign=row", {}, ["'cluster' or 'random'"]),
     "fewer clusters than classes": (lambda f: "synthetic:clusters?k=2&classes=3", {}, ["fewer clusters"]),
 }  # fmt: skip
+
+
+def npy(folder, labels, rows=X):
+    np.save(folder / "X.npy", rows)
+    np.save(folder / "y.npy", labels)
+    return str(folder / "X.npy")
+
+
+NPY = {
+    # labels, what the message must say
+    "one label for all": (np.asarray(3), [r"y.npy have shape \(\)", r"shape \(n,\)"]),
+    "several labels a row": (np.zeros((60, 2)), [r"y.npy have shape \(60, 2\)"]),
+    "fewer labels": (Y[:59], ["60 rows and 59 labels"]),
+    "pickled labels": (np.asarray(["a", None] * 30, object), ["y.npy holds pickled Python objects", "never loaded"]),
+}
+
+
+@pytest.mark.parametrize("case", NPY)
+def test_labels_in_npy_files(case, tmp_path):
+    labels, wanted = NPY[case]
+    uri = npy(tmp_path, labels)
+    with pytest.raises(InputError) as caught:
+        open_dataset(uri, label=str(tmp_path / "y.npy"))
+    for pattern in wanted:
+        assert caught.match(pattern)
+
+
+def test_npy_that_cannot_be_read_by_ranges(tmp_path):
+    """Stored column by column, cut short, or behind a server that sends the whole file every time."""
+    npy(tmp_path, Y, np.asfortranarray(X))
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), "/tests-ranges", recursive=True)
+    label = "memory://tests-ranges/y.npy"
+    with pytest.raises(InputError, match=r"column by column.*mmpca ingest memory://tests-ranges/X.npy"):
+        open_dataset("memory://tests-ranges/X.npy", label=label)
+    np.testing.assert_array_equal(
+        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")).read_rows(3, 9), X[3:9]
+    )
+    whole = Path(npy(tmp_path, Y)).read_bytes()
+    memory.pipe_file("/tests-ranges/X.npy", whole[:-8])
+    with pytest.raises(InputError, match=r"X.npy gave 472 bytes where rows 40 to 59 have 480.* cut short"):
+        open_dataset("memory://tests-ranges/X.npy", label=label).read_rows(40, 60)
+    with pytest.raises(InputError, match="read by ranges"):
+        open_dataset(f"http://127.0.0.1:{whole_file_server(whole)}/X.npy", label=label).read_rows(40, 60)
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.parquet", "a.npz", "a.npy", "a"])
+def test_what_a_server_refuses(name):
+    """File systems say of it that it does not exist."""
+    for port, words in ((forbidding_server(), "permission denied"), (9, "cannot be reached")):
+        with pytest.raises(InputError, match=f"127.0.0.1:{port}/{name}: .*{words}"):
+            open_dataset(f"http://127.0.0.1:{port}/{name}", label="y.npy" if name == "a.npy" else None)
 
 
 def corrupt_metadata(folder):

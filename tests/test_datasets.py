@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import fsspec
@@ -18,7 +19,9 @@ from sklearn.datasets import load_iris
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
 
 from mmpca_dist import open_dataset
+from mmpca_dist.datasets import open_rows
 from mmpca_dist.datasets.zarr_direct import PlainChunks
+from mmpca_dist.errors import InputError
 
 N, D = 103, 4
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62)]
@@ -223,18 +226,68 @@ def test_synthetic_options_do_what_they_say():
     assert not np.allclose(other, open_dataset("synthetic:gaussian?n=40000&d=3&seed=7").read_rows(0, 10))
 
 
-@pytest.mark.parametrize("kind", ["zarr", "parquet", "npz"])
+def in_memory(kind, folder, X, y):
+    """Return the address of what is written, in the in-memory file system, and arguments to open it."""
+    make = {"zarr": write_zarr, "parquet": write_columns, "npz": lambda p, X, y: np.savez(p, X=X, y=y)}
+    make.get(kind, lambda p, X, y: np.save(p, X))(folder / f"a.{kind}", X, y)
+    np.save(folder / "y.npy", y)
+    memory = fsspec.filesystem("memory")
+    for name in (f"a.{kind}", "y.npy"):
+        memory.put(str(folder / name), f"/tests-{kind}/{name}", recursive=True)
+    return f"memory://tests-{kind}/a.{kind}", {"label": f"memory://tests-{kind}/y.npy"} if kind == "npy" else {}
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "npz", "npy"])
 def test_urls_of_object_storage(kind, tmp_path):
     """The in-memory file system stands for s3, gs and az: everything goes by fsspec."""
     X, y = table()
-    make = {"zarr": write_zarr, "parquet": write_columns, "npz": lambda p, X, y: np.savez(p, X=X, y=y)}[kind]
-    make(tmp_path / f"a.{kind}", X, y)
-    memory = fsspec.filesystem("memory")
-    memory.put(str(tmp_path / f"a.{kind}"), f"/tests-{kind}/a.{kind}", recursive=True)
-    dataset = open_dataset(f"memory://tests-{kind}/a.{kind}")
-    np.testing.assert_array_equal(dataset.read_rows(5, 50), X[5:50])
+    uri, arguments = in_memory(kind, tmp_path, X, y)
+    dataset = open_dataset(uri, **arguments)
+    for start, stop in RANGES:
+        np.testing.assert_array_equal(dataset.read_rows(start, stop), X[start:stop])
+        out = np.zeros((stop - start, D), X.dtype)
+        np.testing.assert_array_equal(dataset.read_rows(start, stop, out), X[start:stop])
+        np.testing.assert_array_equal(dataset.read_labels(start, stop), y[start:stop])
+    assert dataset.fingerprint() == open_dataset(uri, **arguments).fingerprint()
+
+
+def test_npy_in_object_storage_is_read_by_ranges(tmp_path, monkeypatch):
+    """Header and rows, and never the file."""
+    X, y = table()
+    X = np.tile(X, (2000, 1))
+    uri, arguments = in_memory("npy", tmp_path, X, np.tile(y, 2000)[:, None].astype(np.int8))
+    read = []
+    memory = type(fsspec.filesystem("memory"))
+    original = memory.cat_file
+    monkeypatch.setattr(memory, "cat_file", lambda *a, **k: read.append(original(*a, **k)) or read[-1])
+    dataset = open_dataset(uri, **arguments)
+    assert dataset.kind == "remote"
+    np.testing.assert_array_equal(dataset.read_rows(50_000, 50_100), X[50_000:50_100])
     np.testing.assert_array_equal(dataset.read_labels(5, 50), y[5:50])
-    assert dataset.fingerprint() == open_dataset(f"memory://tests-{kind}/a.{kind}").fingerprint()
+    assert sum(map(len, read)) < 150_000 < X.nbytes
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "npz", "npy"])
+def test_rows_that_may_do_without_labels(kind, tmp_path):
+    X, y = table()
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", X=X)
+    elif kind == "parquet":
+        pq.write_table(pa.table({f"f{j}": X[:, j] for j in range(D)}), tmp_path / "a.parquet")
+    elif kind == "npy":
+        np.save(tmp_path / "a.npy", X)
+    else:
+        write_zarr(tmp_path / "a.zarr", X, y)
+        shutil.rmtree(tmp_path / "a.zarr" / "y")
+    rows = open_rows(tmp_path / f"a.{kind}")
+    assert not rows.has_labels
+    np.testing.assert_array_equal(rows.read_rows(5, 50), X[5:50])
+    assert rows.fingerprint() == open_rows(tmp_path / f"a.{kind}").fingerprint()
+    with pytest.raises(InputError, match=r"label|array 'y'"):
+        open_dataset(tmp_path / f"a.{kind}")
+    with pytest.raises(InputError, match="kind"):
+        open_rows(tmp_path / f"a.{kind}", label="kind")
+    assert any_dataset(kind, tmp_path, X, y).has_labels
 
 
 @pytest.mark.parametrize("address", ["{path}", "file:{path}", "file://{path}", "{relative}", "{tilde}"])
