@@ -14,6 +14,10 @@ class InputError(MmpcaError, ValueError):
     """The data set, or an argument that describes it, cannot be used as it is."""
 
 
+class AccessError(InputError):
+    """Something cannot be reached, read or written at present: a disk, a network or a store fails."""
+
+
 class ConfigError(MmpcaError, ValueError):
     """A run's configuration is not valid."""
 

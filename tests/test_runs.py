@@ -1,5 +1,6 @@
 """A run through the library: stages, records, resume, models, projected rows, clusters, bits."""
 
+import errno
 import hashlib
 import pickle
 import shutil
@@ -13,7 +14,7 @@ import zarr
 
 from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import models
 from mmpca_dist.runs.arrays import load_statistics
@@ -162,6 +163,24 @@ def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     assert recorder.ended["reduce"] and recorder.ended["solve"] and not recorder.ended["project"]
     run(make_config(tmp_path / "whole", "bundled:iris", n_components=2))
     assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
+
+
+def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
+    """It is one sentence, as a refusal is; but what was refused is discarded, and this run goes on."""
+    from mmpca_dist.runs import projection
+
+    config = make_config(tmp_path / "out", "bundled:iris", n_components=2, project={"format": ["parquet"]})
+
+    def fail(*_args, **_kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(projection.pq, "write_table", fail)
+        with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
+            run(config)
+    recorder = Recorder()
+    run(config, [recorder])
+    assert recorder.ended["reduce"] and not recorder.ended["project"]
 
 
 @pytest.mark.parametrize(

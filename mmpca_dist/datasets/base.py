@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
 
 UNIT_BYTES = 64 << 20
 """Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call
@@ -53,6 +53,7 @@ class Finding:
 
     row: int
     message: str
+    kind: type[InputError] = InputError
 
 
 class Dataset(ABC):
@@ -127,7 +128,7 @@ def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
     except MmpcaError:
         raise
     except Exception as error:
-        raise InputError(
+        raise AccessError(
             f"Cannot read the labels of rows {start} to {stop - 1} of {where}: "
             f"{str(error).rstrip('.') or type(error).__name__}. They are damaged or out of reach: restore them from "
             "their source."

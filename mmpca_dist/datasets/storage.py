@@ -18,7 +18,7 @@ import zarr
 from fsspec.core import url_to_fs
 
 from mmpca_dist.datasets import faults
-from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
+from mmpca_dist.errors import AccessError, InputError, MmpcaError, did_you_mean
 
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
@@ -77,7 +77,7 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
             ) from error
         if reason is None:
             raise
-        raise InputError(f"Cannot {doing} {uri}: {reason}.") from error
+        raise AccessError(f"Cannot {doing} {uri}: {reason}.") from error
 
 
 def filesystem(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.planning import Plan, Request, Resources, make_plan
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_statistics, save_statistics
@@ -250,12 +250,17 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     try:
         with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
             yield Job(config, dataset, run, key, scheduler, callback)
-    except MmpcaError:
-        # What was refused leaves nothing half-written; a run that was taken up again keeps what it had.
-        if not begun_before:
-            with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-                run.discard()
+    except MmpcaError as error:
+        if not begun_before:  # a run that was taken up again keeps what it had
+            _discard_refused(run, error)
         raise
+
+
+def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
+    """Leave nothing of what was refused; but what a failing disk or network stopped keeps its pass over the rows."""
+    with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+        if not (isinstance(error, AccessError) and run.record("reduce") is not None):
+            run.discard()
 
 
 def preview(config: RunConfig) -> Plan:

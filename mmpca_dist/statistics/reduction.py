@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Finding, Span
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.statistics.buffers import release, rented
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ def reduce_spans(
     def on_done(status: SpanDone) -> None:
         nonlocal finished
         if status.finding is not None:
-            raise InputError(status.finding.message)
+            raise status.finding.kind(status.finding.message)
         finished += 1
         scheduler.peak_memory = max(scheduler.peak_memory, status.memory)
         if progress is not None:
@@ -155,7 +155,7 @@ def reduce_spans(
 
     result = scheduler.compute(level[0], done, on_done)
     if isinstance(result, Finding):
-        raise InputError(result.message)
+        raise result.kind(result.message)
     return result
 
 
@@ -166,7 +166,7 @@ def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
-        raise InputError(_damage(dataset, start, stop, error)) from error
+        raise AccessError(_damage(dataset, start, stop, error)) from error
 
 
 def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
@@ -205,7 +205,7 @@ def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
         with single_blas_thread():
             return task(span)
     except InputError as error:
-        return Finding(span.start, str(error))
+        return Finding(span.start, str(error), type(error))
 
 
 def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:
