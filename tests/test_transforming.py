@@ -108,6 +108,22 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
             assert labels is None and parquet.column_names == [f"{method}_0", f"{method}_1"]
 
 
+def test_missing_label_chunks_are_noted(fitted, tmp_path):
+    """Fitting refuses them, or knows their fill value as a class; here nothing depends on them."""
+    X, y = table()
+    uri = write_zarr(tmp_path / "a.zarr", X, y + 5)
+    shutil.rmtree(tmp_path / "a.zarr" / "y" / "c")
+    notes = []
+
+    class Notes(Callback):
+        def on_note(self, message):
+            notes.append(message)
+
+    transform(TransformConfig(fitted, uri, str(tmp_path / "dest")), Notes())
+    assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "fill value 0" in notes[0]
+    assert projected(tmp_path / "dest")[1].tolist() == [0] * N
+
+
 def test_some_of_the_methods_each_once(fitted, tmp_path):
     X, y = table()
     config = TransformConfig(fitted, write_npz(tmp_path / "a.npz", X, y), str(tmp_path / "dest"), ["m-pca0", "m-pca0"])

@@ -86,6 +86,12 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     if storage.exists(destination):
         raise OutputError(f"{destination} exists already. Choose another destination, or delete it.")
     dataset = _open(config, run, fitted)
+    missing = getattr(dataset, "missing_label_rows", 0)
+    if missing:
+        callback.on_note(
+            f"{dataset.uri} lacks label chunks of {missing} rows; their labels become the fill value "
+            f"{dataset.label_fill}."  # type: ignore[attr-defined]
+        )
     projectors = make_projectors(run, fitted, methods, destination)
     plan = plan_projection(
         dataset,
