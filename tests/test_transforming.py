@@ -220,7 +220,7 @@ def test_too_little_memory_is_told_before_the_pass(tmp_path):
     fitted = fit(tmp_path, uri)
     header = tmp_path / "fitted" / "run.json"
     header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
-    with pytest.raises(PlanError, match=r"needs .* MiB of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
+    with pytest.raises(PlanError, match=r"needs .* of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
         transform(TransformConfig(fitted, uri, str(tmp_path / "dest")))
     assert not (tmp_path / "dest").exists()
 
