@@ -21,8 +21,11 @@ from rich.console import Console
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.runs.config import load_config
+from pipelines.session import INTERRUPTED, flow_session
 
 EXIT_REFUSED = 2
+GOES_ON = "The same command goes on from the stages that are done."
+STARTS_AGAIN = "The same command starts again."
 console = Console()
 errors = Console(stderr=True)
 
@@ -66,12 +69,15 @@ def _config_options(command: Callable) -> Callable:
 def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
     """Fit every method of CONFIG, store models and projected rows, write the report."""
     loaded = load_config(config, _changes(settings, output))
-    from pipelines.console import ConsoleCallback
-    from pipelines.fit import fit_flow, watch
+    from mmpca_dist.runs.job import check_run
 
-    watch(ConsoleCallback(console))
+    check_run(loaded)
     console.print(f"Reading {loaded.dataset.uri} into {loaded.output}", highlight=False, markup=False)
-    _finished(fit_flow(loaded, return_state=True))
+    from pipelines.fit import fit_flow
+
+    with flow_session(console, errors, GOES_ON):
+        state = fit_flow(loaded, return_state=True)
+    _finished(state)
     _summary(loaded.output)
 
 
@@ -105,12 +111,10 @@ def show(output: str) -> None:
 def transform(**options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
     from mmpca_dist.runs.transforming import TransformConfig
-    from pipelines.console import ConsoleCallback
-    from pipelines.fit import watch
     from pipelines.transform import transform_flow
 
-    watch(ConsoleCallback(console))
-    state = transform_flow(TransformConfig(**options), return_state=True)
+    with flow_session(console, errors, STARTS_AGAIN):
+        state = transform_flow(TransformConfig(**options), return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
@@ -133,14 +137,12 @@ def ingest(
     overwrite: bool,
 ) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION."""
-    from pipelines.console import ConsoleCallback
-    from pipelines.fit import watch
-    from pipelines.ingest import ingest_flow
-
-    watch(ConsoleCallback(console))
     numbered = int(label) if label is not None and label.lstrip("-").isdigit() else label
     shape = _image_shape(image_shape)
-    state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, return_state=True)
+    from pipelines.ingest import ingest_flow
+
+    with flow_session(console, errors, STARTS_AGAIN):
+        state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
@@ -186,8 +188,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        errors.print("mmpca: stopped. The same command goes on from the stages that are done.")
-        sys.exit(130)
+        errors.print("mmpca: stopped.")
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ class ConsoleCallback(Callback):
         self._task: TaskID | None = None
 
     def on_plan(self, plan: Any) -> None:
-        self._close()
+        self.close()
         self.console.print(plan_table(plan.rows()))
 
     def on_stage_start(self, stage: str) -> None:
-        self._close()
+        self.close()
         if self.console.is_terminal:
             self._bars = Progress(
                 TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -42,14 +42,15 @@ class ConsoleCallback(Callback):
             self._bars.update(self._task, completed=done, total=total)
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
-        self._close()
+        self.close()
         note = "already done" if reused else f"{manifest.get('seconds', 0.0):.2f} s"
         self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
 
     def on_note(self, message: str) -> None:
         self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Take progress bars off the terminal."""
         if self._bars is not None:
             self._bars.stop()
             self._bars = self._task = None

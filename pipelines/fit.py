@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from prefect import flow, task
@@ -18,18 +21,22 @@ from pipelines.artifacts import ArtifactCallback, publish_report
 REFUSED = "Refused"
 """Name of the state of a run that ended by the user's mistake, in data or settings."""
 
-_watchers: list[Callback] = []
-"""Callbacks of the process that starts a flow: the command line's progress bars."""
+_watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
 
 
-def watch(callback: Callback) -> None:
-    """Let a callback of this process hear of the flows that run in it."""
-    _watchers[:] = [callback]
+@contextmanager
+def watching(callback: Callback) -> Iterator[None]:
+    """Let a callback of this process, such as a terminal's, hear of the flows that are started within."""
+    token = _watchers.set((callback,))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
 
 
-def watchers() -> list[Callback]:
-    """Return the callbacks of this process."""
-    return list(_watchers)
+def watchers() -> tuple[Callback, ...]:
+    """Return who watches the flows that this context starts."""
+    return _watchers.get()
 
 
 @flow(

@@ -11,6 +11,8 @@ from mmpca_dist.runs.config import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
 WAIT_SECONDS = 60
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""What workers of this computer run first: Ctrl-C reaches them too, but it is the parent that ends them."""
 
 
 def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> None:
@@ -43,6 +45,7 @@ def open_cluster(compute: ComputeConfig) -> Iterator[str | None]:
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         silence_logs=40,
+        preload=[DEAF],
     ) as cluster:
         yield cluster.scheduler_address
 

@@ -42,17 +42,34 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
+    def check(self, config: RunConfig, fingerprint: str) -> str:
+        """Return the run's key, where the folder is free or holds the same run; nothing is written.
+
+        Raises
+        ------
+        OutputError
+            Where the folder holds another run, or other files.
+        """
+        key = storage.digest(config.settings(), fingerprint, FORMAT)
+        if not self.exists:
+            self._refuse_foreign_content()
+            return key
+        stored = self.header()
+        if stored["key"] != key:
+            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config)}. "
+                              "Choose another output, or delete that folder.")  # fmt: skip
+        return key
+
     def begin(self, config: RunConfig, fingerprint: str) -> str:
         """Claim the folder for this run and return the run's key; take up the same run again.
 
         Raises
         ------
         OutputError
-            Where the folder holds another run.
+            As ``check`` does.
         """
-        key = storage.digest(config.settings(), fingerprint, FORMAT)
+        key = self.check(config, fingerprint)
         if not self.exists:
-            self._refuse_foreign_content()
             versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
             storage.write_json(
                 self.path("run.json"),
@@ -64,11 +81,6 @@ class RunDirectory:
                     "versions": versions,
                 },
             )
-            return key
-        stored = self.header()
-        if stored["key"] != key:
-            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config)}. "
-                              "Choose another output, or delete that folder.")  # fmt: skip
         return key
 
     def _refuse_foreign_content(self) -> None:

@@ -234,6 +234,16 @@ def open_run_dataset(config: RunConfig) -> Dataset:
     return dataset
 
 
+def check_run(config: RunConfig) -> None:
+    """Refuse what can be refused at once: a data set that does not open, an output that is taken.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    RunDirectory(config.output).check(config, open_run_dataset(config).fingerprint())
+
+
 @contextmanager
 def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     """Open everything a run needs; claims the output folder.
