@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class MmpcaError(Exception):
@@ -34,3 +34,13 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
     close = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+MOST_NAMES = 10
+"""So many names a message lists; tables may have thousands of columns."""
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return the first names, quoted, and how many there are where not all are listed."""
+    listed = ", ".join(repr(name) for name in names[:MOST_NAMES])
+    return listed if len(names) <= MOST_NAMES else f"{listed}, ... ({len(names)} in all)"

@@ -20,7 +20,7 @@ from rich.console import Console
 
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
-from mmpca_dist.runs.config import load_config
+from mmpca_dist.runs.config import RunConfig, load_config
 from pipelines.session import INTERRUPTED, flow_session
 
 EXIT_REFUSED = 2
@@ -30,15 +30,41 @@ console = Console()
 errors = Console(stderr=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
 @click.version_option(mmpca_dist.__version__, prog_name="mmpca")
 def cli() -> None:
-    """Supervised linear dimensionality reduction for labelled tables larger than memory."""
+    """Supervised linear dimensionality reduction for labelled tables larger than memory.
+
+    \b
+    Start with:
+      mmpca config > my.yaml                  write a configuration, and edit it
+      mmpca plan my.yaml                      see what a run would cost
+      mmpca run my.yaml                       run it
+      mmpca transform runs/mine new.parquet runs/mine-new
+    """
 
 
-def _changes(settings: tuple[str, ...], output: str | None) -> dict[str, Any]:
-    """Parse ``key=value`` words; values are YAML."""
+def _config_options(command: Callable) -> Callable:
+    command = click.option(
+        "--output", metavar="DIR", help="Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
+    )(command)
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. "
+        "For all of them: mmpca config.",
+    )(command)
+    return click.argument("config")(command)
+
+
+def _load(
+    config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
+) -> RunConfig:
+    """Read a configuration with the options of the command line; values are YAML."""
     changes: dict[str, Any] = {}
+    places: dict[str, str] = {}
     for word in settings:
         key, equals, text = word.partition("=")
         if not equals or not key:
@@ -47,28 +73,25 @@ def _changes(settings: tuple[str, ...], output: str | None) -> dict[str, Any]:
             changes[key] = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ConfigError(f"--set {word}: the value is not readable as YAML.") from error
+        places[key] = f"--set {word}"
     if output is not None:
-        changes["output"] = output
-    return changes
+        changes["output"], places["output"] = output, f"--output {output}"
+    return load_config(config, changes, places=places, defaults=defaults)
 
 
-def _config_options(command: Callable) -> Callable:
-    command = click.option("--output", metavar="DIR", help="Where results go; a path or fsspec URL.")(command)
-    command = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Replace a setting, such as compute.workers=4.",
-    )(command)
-    return click.argument("config")(command)
-
-
-@cli.command()
+@cli.command(short_help="Fit the methods of a configuration.")
 @_config_options
 def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
-    """Fit every method of CONFIG, store models and projected rows, write the report."""
-    loaded = load_config(config, _changes(settings, output))
+    """Fit every method of CONFIG, a YAML file; store models and projected rows, write the report.
+
+    The same command again goes on from the stages that are done.
+
+    \b
+    Examples:
+      mmpca run conf/quickstart.yaml
+      mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
+    """
+    loaded = _load(config, settings, output)
     from mmpca_dist.runs.job import check_run
 
     check_run(loaded)
@@ -81,11 +104,16 @@ def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
     _summary(loaded.output)
 
 
-@cli.command()
+@cli.command(short_help="Print what a run would cost.")
 @_config_options
 def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
-    """Print what a run of CONFIG would cost; only metadata and labels are read."""
-    loaded = load_config(config, _changes(settings, output))
+    """Print what a run of CONFIG would cost: only metadata and labels are read, nothing is written.
+
+    \b
+    Example:
+      mmpca plan my.yaml --set compute.memory_limit=8GiB
+    """
+    loaded = _load(config, settings, output, {"output": "."})
     from mmpca_dist.runs.job import preview
     from pipelines.console import plan_table
 
@@ -94,14 +122,37 @@ def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
     found.refuse_if_too_large()
 
 
-@cli.command()
+@cli.command(name="config", short_help="Print a configuration with all settings explained.")
+@click.option("--markdown", is_flag=True, help="Print the page of all settings instead.")
+def config_(markdown: bool) -> None:
+    """Print a configuration that holds every setting at its default, with explanations.
+
+    \b
+    Example:
+      mmpca config > my.yaml
+    """
+    from mmpca_dist.runs.settings import commented_yaml, page
+
+    click.echo(page() if markdown else commented_yaml(), nl=False)
+
+
+@cli.command(short_help="List the methods.")
+def methods() -> None:
+    """List the methods, what their components keep, and how many there are of n rows with d features."""
+    from mmpca_dist.runs.settings import methods_rows
+
+    for name, keeps, limit in methods_rows():
+        click.echo(f"{name:<9}{keeps}; at most {limit}")
+
+
+@cli.command(short_help="Print the summary of a run.")
 @click.argument("output")
 def show(output: str) -> None:
-    """Print the summary of the run in OUTPUT."""
+    """Print the summary of the run in OUTPUT: a table of its methods, and where its report is."""
     _summary(output)
 
 
-@cli.command()
+@cli.command(short_help="Project new rows with the model of a run.")
 @click.argument("output")
 @click.argument("dataset")
 @click.argument("destination")
@@ -119,12 +170,20 @@ def transform(**options: Any) -> None:
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
 
-@cli.command()
+@cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
 @click.argument("source")
 @click.argument("destination")
-@click.option("--features", help="Array or list column of the rows.")
-@click.option("--label", help="Array or column of the labels; for CSV also its number; for .npy the labels' file.")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Convert the rows.")
+@click.option("--features", help="Array or list column of the rows; by default X, or all columns beside the label.")
+@click.option(
+    "--label",
+    help="Array or column of the labels, by default y or label; for CSV also its number (by default the last column); "
+    "for .npy the labels' file.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
+)
 @click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
 @click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
 def ingest(
@@ -136,7 +195,13 @@ def ingest(
     image_shape: str | None,
     overwrite: bool,
 ) -> None:
-    """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION."""
+    """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
+
+    \b
+    Examples:
+      mmpca ingest table.csv table.zarr --label species
+      mmpca ingest images.npz images.zarr --image-shape 28x28
+    """
     numbered = int(label) if label is not None and label.lstrip("-").isdigit() else label
     shape = _image_shape(image_shape)
     from pipelines.ingest import ingest_flow

@@ -12,9 +12,19 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
+
+from mmpca_dist import load_config, open_dataset
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
+from mmpca_dist.runs.fields import settings_of
+from mmpca_dist.runs.settings import EXPLAINED, commented_yaml, page
 
 ROOT = Path(__file__).parents[1]
 MMPCA = [sys.executable, "-m", "pipelines.cli"]
@@ -136,3 +146,169 @@ def test_a_taken_output_is_refused_before_a_server_starts(long_config, tmp_path)
     assert ended.returncode == 2
     assert "holds other files ('mine.txt') and no run" in ended.stderr
     assert "Prefect" not in ended.stdout + ended.stderr
+
+
+def test_a_plan_needs_no_output(tmp_path):
+    (tmp_path / "my.yaml").write_text("{dataset: {uri: 'bundled:iris'}, methods: pca, n_components: 2}")
+    ended = mmpca("plan", tmp_path / "my.yaml")
+    assert ended.returncode == 0, ended.stderr
+    assert "passes over the rows" in ended.stdout
+    ended = mmpca("run", tmp_path / "my.yaml")
+    assert ended.returncode == 2
+    assert "The key 'output' is missing. Add it, such as 'output: runs/mine'." in ended.stderr
+
+
+SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("n_components", "abc", "n_components must be whole numbers of at least 1, such as 'n_components: [8, 16]'"),
+        ("n_components", 0, "whole numbers of at least 1, such as 'n_components: [8, 16]' (found 0)."),
+        ("n_components", [], "(found [])."),
+        ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
+        ("methods", [1], "methods must be names of methods"),
+        (
+            "precision",
+            "singel",
+            "precision must be single or double, such as 'precision: double' (found 'singel'). Did",
+        ),
+        ("standardize", "perhaps", "standardize must be true or false"),
+        ("shrinkage", 2, "shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2)."),
+        ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
+        ("compute.memory_limit", -1, "must be a size"),
+        ("compute.workers", 0, "compute.workers must be a whole number of at least 1, such as 'workers: 4' (found 0)."),
+        ("compute.cluster", "thread", "Did you mean 'threads'?"),
+        ("compute.cluster", 5, "or the address of a Dask scheduler"),
+        ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),
+        ("dataset", "x", "dataset must hold keys and values, such as 'dataset: {uri: bundled:digits}' (found 'x')."),
+        ("dataset.uri", None, "dataset.uri must be text"),
+        ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
+        ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
+        ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
+        ("project.methods", 5, "project.methods must be all, or some of the methods"),
+        ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
+        ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
+    ],
+)
+def test_a_mistaken_setting_is_named_with_its_place_and_an_example(tmp_path, key, value, expected):
+    """Plain words, each said once, and --set is named in place of the file that is right."""
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump(SOUND))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {key: value}, places={key: f"--set {key}"})
+    message = str(caught.value)
+    assert message.startswith(f"--set {key}: ")
+    assert expected in message
+    assert message.endswith((".", "?"))
+    assert "my.yaml" not in message
+    assert message.count("found") <= 1
+    assert not re.search("Input should|Could not|valid (string|integer|list)|validation error", message)
+
+
+def test_mistakes_in_a_file_and_in_a_change_are_told_apart(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump({**SOUND, "precision": "half"}))
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {"n_components": 0}, places={"n_components": "--set n_components=0"})
+    assert re.search(r"--set n_components=0: n_components must .*my\.yaml: precision must", str(caught.value))
+
+
+def test_set_is_named_on_the_command_line(long_config):
+    ended = mmpca("plan", long_config, "--set", "compute.workers=many")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("mmpca: --set compute.workers=many: compute.workers must be a whole number")
+
+
+def test_every_setting_is_explained_with_a_valid_example():
+    for setting in settings_of(RunConfig):
+        assert len(setting.description) > 10, setting.key
+        assert setting.values and setting.example is not None, setting.key
+        section, _, name = setting.key.rpartition(".")
+        sound = {**SOUND, "methods": ["pca", "m-pca0"]}
+        changed = {**sound, section: {**sound.get(section, {}), name: setting.example}} if section else {
+            **sound, name: setting.example
+        }  # fmt: skip
+        parse_config(changed, "the test")
+
+
+def test_the_printed_configuration_holds_all_settings_at_their_defaults():
+    loaded = yaml.safe_load(commented_yaml())
+    config = parse_config(loaded, "the printed configuration")
+    required = {key: loaded[key] for key in ("methods", "n_components", "output")}
+    assert config == parse_config({"dataset": {"uri": loaded["dataset"]["uri"]}, **required}, "the test")
+    stored = config.model_dump()
+    assert loaded.keys() == stored.keys()
+    assert all(loaded[section].keys() == stored[section].keys() for section in SECTIONS)
+    assert max(map(len, commented_yaml().splitlines())) <= 80
+
+
+def test_the_page_of_settings_is_what_the_code_says():
+    """Regenerate it with: mmpca config --markdown > docs/settings.md"""
+    assert (ROOT / "docs" / "settings.md").read_text() == page()
+
+
+def test_the_methods_are_those_that_run_and_as_in_the_readme():
+    assert list(EXPLAINED) == list(METHODS)
+    readme = (ROOT / "README.md").read_text().replace("**", "")
+    for name, (keeps, limit) in EXPLAINED.items():
+        assert re.search(re.escape(f"| `{name}` | {keeps}") + "(, [^|]*)? " + re.escape(f"| {limit} |"), readme)
+    listed = mmpca("methods").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(METHODS)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Return the path of a Parquet file with an identifier, a text, 20 features and a label."""
+    n = 30
+    columns = {"id": np.arange(n) * 1000, "name": [f"row {i}" for i in range(n)]}
+    columns |= {f"f{j}": np.random.default_rng(j).standard_normal(n) for j in range(20)}
+    pq.write_table(pa.table({**columns, "label": np.arange(n) % 3}), tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+def test_columns_that_are_no_features_are_left_out(table):
+    dataset = open_dataset(table, drop=["id", "name"])
+    assert dataset.feature_names == [f"f{j}" for j in range(20)]
+    expected = np.column_stack([np.random.default_rng(j).standard_normal(30) for j in range(20)])
+    np.testing.assert_array_equal(dataset.read_rows(0, 30), expected)
+    assert dataset.fingerprint() != open_dataset(table, drop=["name"]).fingerprint()
+
+
+def test_a_column_that_is_no_number_says_how_to_leave_it_out(table):
+    with pytest.raises(InputError, match=r"'name' of .* has type string; .*dataset\.drop: \[name\]"):
+        open_dataset(table)
+
+
+@pytest.mark.parametrize(
+    ("drop", "expected"),
+    [
+        (["nam"], "dataset.drop names 'nam', which is no column of .*Did you mean 'name'"),
+        (["label"], "'label', which is the label"),
+        (["zzzz"], r"Its columns are 'id', 'name', 'f0', .*'f7', \.\.\. \(23 in all\)\.$"),
+    ],
+)
+def test_columns_to_leave_out_must_be_there(table, drop, expected):
+    with pytest.raises(InputError, match=expected):
+        open_dataset(table, drop=drop)
+
+
+def test_only_parquet_has_columns_to_leave_out():
+    with pytest.raises(InputError, match=r"dataset\.drop is .*, but bundled:iris is not Parquet"):
+        open_dataset("bundled:iris", drop=["id"])
+
+
+def test_a_list_column_beside_others_may_be_all_that_is_left(tmp_path):
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12.0)), 4)
+    pq.write_table(pa.table({"id": [1, 2, 3], "X": rows, "label": [0, 1, 0]}), tmp_path / "lists.parquet")
+    dataset = open_dataset(tmp_path / "lists.parquet", drop=["id"])
+    np.testing.assert_array_equal(dataset.read_rows(0, 3), np.arange(12.0).reshape(3, 4))
+
+
+def test_a_missing_label_lists_few_columns(tmp_path):
+    pq.write_table(pa.table({f"gene_{i}": [1.0, 2.0] for i in range(3000)}), tmp_path / "wide.parquet")
+    with pytest.raises(InputError) as caught:
+        open_dataset(tmp_path / "wide.parquet")
+    assert "(3000 in all)" in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset
@@ -27,6 +28,7 @@ def open_dataset(
     *,
     features: str | None = None,
     label: str | None = None,
+    drop: Sequence[str] = (),
     missing_chunks: str = "refuse",
 ) -> Dataset:
     """Open a labelled data set; only metadata is read.
@@ -42,6 +44,8 @@ def open_dataset(
         columns beside the label).
     label : str, optional
         The array of labels (default ``"y"``); for Parquet a column (default ``"label"`` or ``"y"``).
+    drop : sequence of str
+        Columns of Parquet that are no features, such as an identifier.
     missing_chunks : {"refuse", "fill"}
         Whether Zarr chunks of rows that are not stored are an error or rows of fill values.
 
@@ -63,7 +67,12 @@ def open_dataset(
     """
     if missing_chunks not in ("refuse", "fill"):
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
-    return _open(os.fspath(uri), features, label, missing_chunks)
+    dataset = _open(os.fspath(uri), features, label, missing_chunks, drop=drop)
+    if drop and not isinstance(dataset, ParquetDataset):
+        raise InputError(
+            f"dataset.drop is {list(drop)}, but {dataset.uri} is not Parquet: only Parquet has columns to leave out."
+        )
+    return dataset
 
 
 def open_rows(
@@ -113,6 +122,7 @@ def _open(
     missing_chunks: str,
     label_required: bool = True,
     names: list[str] | None = None,
+    drop: Sequence[str] = (),
 ) -> Dataset:
     uri = storage.normalize(given)
     if uri.startswith("bundled:"):
@@ -128,7 +138,7 @@ def _open(
     if uri.endswith(TEXT):
         raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr")
     if uri.endswith((".parquet", ".pq")) or _holds_parquet(uri):
-        return ParquetDataset(uri, features, label, label_required, names)
+        return ParquetDataset(uri, features, label, label_required, names, drop)
     return ZarrDataset(uri, features or "X", label or "y", missing_chunks, label_required)
 
 

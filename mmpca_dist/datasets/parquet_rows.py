@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import MOST_NAMES, InputError, did_you_mean, some_names
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256
@@ -37,7 +37,7 @@ class ParquetDataset(Dataset):
     """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name.
 
     Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
-    where neither ``features`` nor a list column says what the rows are.
+    where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no features.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class ParquetDataset(Dataset):
         label: str | None = None,
         label_required: bool = True,
         names: list[str] | None = None,
+        drop: Sequence[str] = (),
     ) -> None:
         self.uri, self._token = uri, uuid.uuid4().hex
         self.kind = "local" if storage.is_local(uri) else "remote"
@@ -55,7 +56,7 @@ class ParquetDataset(Dataset):
         schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         self.label = _label_column(schema, label, uri, label_required, names or [])
         self.has_labels = self.label is not None
-        self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names)
+        self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names, drop)
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:
             self.feature_names = list(self._columns)
@@ -74,9 +75,10 @@ class ParquetDataset(Dataset):
 
     def _types(self, schema: pa.Schema) -> tuple[int, np.dtype]:
         fields = [schema.field(name) for name in self._columns]
+        _refuse_other_types(fields, self.uri)
         if self._is_list:
-            return fields[0].type.list_size, _numpy_type(fields[0].type.value_type, fields[0].name, self.uri)
-        return len(fields), np.result_type(*[_numpy_type(f.type, f.name, self.uri) for f in fields])
+            return fields[0].type.list_size, _numpy_type(fields[0].type.value_type)
+        return len(fields), np.result_type(*{_numpy_type(f.type) for f in fields})
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -181,14 +183,22 @@ def _label_column(
     if not required and label is None:
         return None
     wanted = " or ".join(repr(name) for name in names)
-    raise InputError(f"{uri} has no label column {wanted} (dataset.label).{did_you_mean(names[0], schema.names)}")
+    hint = did_you_mean(names[0], schema.names) or f" Its columns are {some_names(schema.names)}."
+    raise InputError(f"{uri} has no label column {wanted} (dataset.label).{hint}")
 
 
 def _feature_columns(
-    schema: pa.Schema, features: str | None, label: str | None, uri: str, wanted: list[str] | None
+    schema: pa.Schema,
+    features: str | None,
+    label: str | None,
+    uri: str,
+    wanted: list[str] | None,
+    drop: Sequence[str],
 ) -> tuple[tuple[str, ...], bool]:
     """Return the feature columns, and whether they are one fixed-size list."""
-    others = tuple(name for name in schema.names if name != label and not name.startswith("__index_level_"))
+    _refuse_unknown(drop, schema, label, uri)
+    left_out = {label, *drop}
+    others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
     if wanted and features is None and not any(pa.types.is_fixed_size_list(schema.field(n).type) for n in others):
         refuse_missing_names(uri, others, wanted)
         return tuple(wanted), False
@@ -198,10 +208,14 @@ def _feature_columns(
         )
     names = (features,) if features is not None else others
     if not names:
-        raise InputError(f"{uri} has no columns beside the label {label!r}." if label else f"{uri} has no columns.")
+        beside = [*([f"the label {label!r}"] if label else []), *(["those dropped"] if drop else [])]
+        raise InputError(f"{uri} has no columns" + (" beside " + " and ".join(beside) if beside else "") + ".")
     lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
     if lists and len(names) > 1:
-        raise InputError(f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features.")
+        raise InputError(
+            f"{uri} has a list column {lists[0]!r} and others; name the one to use with dataset.features, "
+            "or leave out the others with dataset.drop."
+        )
     return names, bool(lists)
 
 
@@ -216,20 +230,40 @@ def refuse_missing_names(uri: str, found: Collection[str], wanted: list[str]) ->
     known = set(found)
     missing = [name for name in wanted if name not in known]
     if missing:
-        some = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
         strangers = known.difference(wanted)
         raise InputError(
-            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: {some}."
+            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: {some_names(missing)}."
             f"{did_you_mean(missing[0], strangers)}"
         )
 
 
-def _numpy_type(kind: pa.DataType, name: str, uri: str) -> np.dtype:
-    if pa.types.is_boolean(kind):
-        return np.dtype(np.uint8)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
-    raise InputError(f"Column {name!r} of {uri} has type {kind}; features must be numbers. Encode it, or leave it out.")
+def _refuse_unknown(drop: Sequence[str], schema: pa.Schema, label: str | None, uri: str) -> None:
+    for name in drop:
+        if name == label:
+            raise InputError(f"dataset.drop names {name!r}, which is the label of {uri}.")
+        if name not in schema.names:
+            hint = did_you_mean(name, schema.names) or f" Its columns are {some_names(schema.names)}."
+            raise InputError(f"dataset.drop names {name!r}, which is no column of {uri}.{hint}")
+
+
+def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
+    """Refuse columns that hold no numbers."""
+    kinds = {f.name: f.type.value_type if pa.types.is_fixed_size_list(f.type) else f.type for f in fields}
+    bad = [name for name, kind in kinds.items() if not _is_number(kind)]
+    if bad:
+        others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
+        raise InputError(
+            f"Column {bad[0]!r} of {uri} has type {kinds[bad[0]]}{others}; features must be numbers. Encode it as "
+            f"numbers, leave it out with dataset.drop: [{', '.join(bad[:MOST_NAMES])}], or name it as dataset.label."
+        )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _numpy_type(kind: pa.DataType) -> np.dtype:
+    return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:

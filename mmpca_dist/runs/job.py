@@ -223,7 +223,11 @@ def open_run_dataset(config: RunConfig) -> Dataset:
     section = config.dataset
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
-        section.uri, features=section.features, label=section.label, missing_chunks=section.missing_chunks
+        section.uri,
+        features=section.features,
+        label=section.label,
+        drop=section.drop,
+        missing_chunks=section.missing_chunks,
     )
     if config.largest > dataset.n_features:
         raise InputError(

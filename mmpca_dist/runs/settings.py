@@ -1,0 +1,85 @@
+"""All settings of a run, and all methods, as a person reads them: a YAML file to fill in, a page, a table."""
+
+from __future__ import annotations
+
+import textwrap
+
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.config import SECTIONS, RunConfig, as_yaml
+from mmpca_dist.runs.fields import Setting, settings_of
+
+WIDTH = 80
+
+EXPLAINED = {
+    "pca": ("differences of rows from the mean", "min(d, n - 1)"),
+    "m-pca0": ("differences of all pairs of rows of different classes", "min(d, n - 1)"),
+    "m-pca1a": ("differences of rows from the mean of the other classes", "min(d, n - 1)"),
+    "m-pca1b": ("differences of rows from the coordinate-wise median of the other classes", "min(d, n)"),
+    "fisher": ("scatter between classes over scatter within", "classes - 1"),
+    "hsic": ("dependence on the class (supervised PCA)", "classes - 1"),
+    "lol": ("mean differences, then scatter within classes", "min(d, n - 1)"),
+}
+"""What the components of each method keep, and how many there are at most, of n rows and d features."""
+
+
+def methods_rows() -> list[tuple[str, str, str]]:
+    """Return (method, what its components keep, limit) for every method."""
+    return [(name, *EXPLAINED[name]) for name in METHODS]
+
+
+def commented_yaml() -> str:
+    """Return a configuration of all settings at their defaults, with what they mean; examples where none is."""
+    lines = [
+        "# All settings of a run. The four without a default (dataset.uri, methods,",
+        "# n_components, output) hold examples; any other may be left out.",
+    ]
+    for setting in settings_of(RunConfig):
+        section, dot, name = setting.key.rpartition(".")
+        if dot and f"{section}:" not in lines:
+            lines += ["", f"# {_section(section)}", f"{section}:"]
+        indent = "  " if dot else ""
+        if not dot:
+            lines.append("")
+        lines += [f"{indent}# {line}" for line in textwrap.wrap(_comment(setting), WIDTH - len(indent) - 2)]
+        lines.append(f"{indent}{name}: {as_yaml(setting.example if setting.required else setting.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """Return the page of all settings in Markdown."""
+    lines = [
+        "# Settings",
+        "",
+        "Every key that a configuration may hold, with dots for keys within a section. This page is printed by",
+        "`mmpca config --markdown`; `mmpca config > my.yaml` writes a file with all of them to start from, and",
+        "`--set KEY=VALUE` replaces one for a single command.",
+        "",
+    ]
+    sections = {"": "A run: which data, which methods, how many components, where to."}
+    sections |= {name: _section(name) for name in SECTIONS}
+    for section, title in sections.items():
+        lines += [f"## {section or 'The run'}", "", title, "", "| key | values | default | meaning |"]
+        lines.append("| --- | --- | --- | --- |")
+        for setting in settings_of(RunConfig):
+            if setting.key.rpartition(".")[0] == section:
+                default = "must be given" if setting.required else f"`{as_yaml(setting.default)}`"
+                lines.append(f"| `{setting.key}` | {_with_example(setting)} | {default} | {setting.description} |")
+        lines.append("")
+    lines += ["## Methods", "", "Of n rows with d features.", "", "| method | what its components keep | limit |"]
+    lines.append("| --- | --- | --- |")
+    lines += [f"| `{name}` | {keeps} | {limit} |" for name, keeps, limit in methods_rows()]
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str) -> str:
+    return (RunConfig.model_fields[name].annotation.__doc__ or "").strip()
+
+
+def _comment(setting: Setting) -> str:
+    stated = f"{setting.description}. Values: "
+    return f"{stated}{setting.values if setting.required else _with_example(setting)}."
+
+
+def _with_example(setting: Setting) -> str:
+    example = as_yaml(setting.example)
+    return setting.values if example in setting.values else f"{setting.values}, such as {example}"
