@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import time
 from typing import Any
 from uuid import UUID
@@ -19,6 +18,7 @@ from prefect.logging import get_run_logger
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.summary import LEGEND
 
 UPDATE_SECONDS = 1.0
 """Progress is told no more often: every update is a request to the server."""
@@ -64,7 +64,7 @@ def publish_report(report: dict[str, Any], plan: list[tuple[str, str, str]], spe
         key="plan-and-measured",
         description="The plan beside what was used",
     )
-    create_table_artifact(spectra, key="components", description="Leading eigenvalues by method")
+    create_table_artifact(spectra, key="components", description=LEGEND)
     for figure in report["figures"]:
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()
@@ -79,9 +79,3 @@ def publish_report(report: dict[str, Any], plan: list[tuple[str, str, str]], spe
         key="report",
         description="Report",
     )
-
-
-def log_quietly() -> None:
-    """Leave Prefect's console log to warnings; the run's own logs stay."""
-    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).setLevel(logging.WARNING)

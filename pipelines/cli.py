@@ -232,11 +232,12 @@ def _finished(state: Any) -> None:
 
 
 def _summary(output: str) -> None:
-    from mmpca_dist.runs.summary import components, headline, report_of
+    from mmpca_dist.runs.summary import LEGEND, components, headline, report_of
     from pipelines.console import components_table
 
     console.print(headline(output), highlight=False, markup=False)
     console.print(components_table(components(output)))
+    console.print(LEGEND, style="dim", highlight=False, markup=False)
     report = report_of(output)
     if report is not None:
         console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)

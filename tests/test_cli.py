@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mmpca_dist import load_config, open_dataset
+from mmpca_dist import load_config, load_model, open_dataset, run
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
 from mmpca_dist.runs.fields import settings_of
 from mmpca_dist.runs.settings import EXPLAINED, commented_yaml, page
+from mmpca_dist.runs.summary import components
 
 ROOT = Path(__file__).parents[1]
 MMPCA = [sys.executable, "-m", "pipelines.cli"]
@@ -312,3 +313,21 @@ def test_a_missing_label_lists_few_columns(tmp_path):
         open_dataset(tmp_path / "wide.parquet")
     assert "(3000 in all)" in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(tmp_path):
+    output = str(tmp_path / "out")
+    run({**SOUND, "methods": list(METHODS), "n_components": 16, "output": output})
+    shown = mmpca("show", output).stdout.splitlines()
+    assert shown[0] == "bundled:digits: 1797 rows, 64 features, 10 classes"
+    assert max(map(len, shown[:-1])) <= 80  # the last line is an address
+    assert shown[-1] == f"Report: {output}/report/index.html"
+    rows = {row["method"]: row for row in components(output)}
+    assert list(rows) == list(METHODS)
+    model = load_model(output, "hsic")
+    relative = model.residuals_.max() / model.eigenvalues_[0]
+    assert rows["hsic"]["residual"] == f"{relative:.0e}"
+    assert relative < 1e-12 < model.residuals_.max()
+    pca = load_model(output, "pca")
+    assert rows["pca"]["share"] == f"{100 * pca.eigenvalues_.sum() / pca.total_:.1f}%"
+    assert all(line.count("│") in (0, 6) for line in shown)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
 
@@ -29,20 +30,28 @@ def report_of(output: str) -> str | None:
     return record["html"] if record else None
 
 
+LEGEND = (
+    "share: of the scatter that the method is about (lol: scatter within classes), held by the components together. "
+    "residual: the largest |S v - l v|, divided by the leading eigenvalue l (lol has none: its components are no "
+    "eigenvectors)."
+)
+
+
 def components(output: str) -> list[dict[str, Any]]:
-    """Return a row a method: its components, their share of the scatter, residual and eigenvalues."""
+    """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
     run = RunDirectory(storage.normalize(output))
     rows = []
     for method in run.config.methods:
         model = load_model(run.uri, method)
-        share = f"{model.eigenvalues_.sum() / model.total_:.1%}" if METHODS[method].ordered else ""
+        eigenvalues, total = model.eigenvalues_, model.total_
+        residual = np.max(model.residuals_ / eigenvalues.max()) if len(eigenvalues) else np.nan
         rows.append(
             {
                 "method": method,
                 "components": str(len(model.components_)),
-                "share of scatter": share,
-                "largest residual": f"{model.residuals_.max():.1e}" if METHODS[method].ordered else "",
-                "leading eigenvalues": ", ".join(f"{value:.4g}" for value in model.eigenvalues_[:4]),
+                "share": f"{eigenvalues.sum() / total:.1%}" if total > 0 else "-",
+                "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
+                "leading eigenvalues": ", ".join(f"{value:.3g}" for value in eigenvalues[:3]),
             }
         )
     return rows
