@@ -17,8 +17,9 @@ import pytest
 from PIL import Image
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
-from mmpca_dist.runs.report import Figure, MethodResult, ReportContents, figures, render
+from mmpca_dist.runs.report import Figure, MethodResult, ReportContents, drawing, figures, render
 from mmpca_dist.runs.report.drawing import distinct, plain
+from mmpca_dist.runs.report.loadings import _rows_of_panels
 from mmpca_dist.runs.report.projections import _reach
 from mmpca_dist.runs.report.spectra import overlaps
 
@@ -258,6 +259,57 @@ def test_a_method_that_found_less_than_asked_says_why() -> None:
     text = Page(render(report_contents([short]), [])).text
     assert "asked for 8" in text
     assert "the number of classes less one, 2" in text
+
+
+def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
+    """Return the texts within each panel of a picture, and last those of its legend."""
+    sheets: list[Any] = []
+    make = drawing.sheet
+
+    def remember(*size: float) -> Any:
+        sheets.append(make(*size))
+        return sheets[-1]
+
+    monkeypatch.setattr(drawing, "sheet", remember)
+    place = [figure.name for figure in figures(contents)].index(name)
+    legends = [[text.get_text() for text in legend.get_texts()] for legend in sheets[place].legends]
+    return [[text.get_text() for text in panel.texts] for panel in sheets[place].axes] + legends
+
+
+def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = [str(i) for i in range(9)]
+    centres = np.array([[0, 0], [0.1, 0.1], *[[4.0 * i, 9.0 * (i % 2)] for i in range(1, 8)]])
+    codes = np.arange(90) % 9
+    rows = {"pca": np.hstack([centres[codes], np.zeros((90, 1))])}
+    contents = report_contents([method_result()], classes=classes, projected=rows, codes=codes)
+    names = drawn_texts(monkeypatch, contents, "projection")[0]
+    assert names == ["0", *classes[2:]]  # "1" would stand on "0"
+
+
+def test_a_legend_of_several_lines_reads_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = [f"class number {i:02d}" for i in range(14)]
+    *_, legend = drawn_texts(monkeypatch, report_contents(classes=classes), "projection")
+    # 5 columns in 3 lines: matplotlib fills the first columns first.
+    assert legend == [classes[i] for first in range(5) for i in range(first, 14, 5)]
+
+
+def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> None:
+    single = method_result("fisher", k=1, total=1.25)
+    drawn = {figure.name: figure for figure in figures(report_contents([method_result(), single]))}
+    assert "FISHER has one component, which holds 80%." in drawn["spectrum"].caption
+    alone = figures(report_contents([method_result()]))
+    assert [f.png for f in alone if f.name == "spectrum-by-method"] == [drawn["spectrum-by-method"].png]
+
+
+def test_panels_of_methods_with_one_component_stand_side_by_side() -> None:
+    methods = [method_result("pca"), *[method_result(f"one-{i}", k=1) for i in range(4)], method_result("lol", k=2)]
+    rows = [[(method.name, k) for method, k in row] for row in _rows_of_panels(methods, 3)]
+    assert rows == [
+        [("pca", 0), ("pca", 1), ("pca", 2)],
+        [("one-0", 0), ("one-1", 0), ("one-2", 0)],
+        [("one-3", 0)],
+        [("lol", 0), ("lol", 1)],
+    ]
 
 
 def test_report_of_fitted_estimators() -> None:

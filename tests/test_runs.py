@@ -213,7 +213,7 @@ def test_a_run_on_an_object_store_url():
 def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
-    assert any("fisher: 2 components of the 3 asked for" in note for note in recorder.notes)
+    assert any("fisher: 2 of the 3 components asked for" in note for note in recorder.notes)
 
 
 @pytest.mark.parametrize("standardize", [False, True])

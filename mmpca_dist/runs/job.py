@@ -139,7 +139,7 @@ def _solve(job: Job) -> dict[str, Any]:
         found = models[method]["n_components"]
         if found < config.largest:
             job.callback.on_note(
-                f"{method}: {found} components of the {config.largest} asked for; its limit is {reducer.limit_}."
+                f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
     return {

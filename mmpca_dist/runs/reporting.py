@@ -97,9 +97,15 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
     )
 
 
+def counted(number: int, what: str) -> str:
+    """Return "1 component", "2 components"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[str]:
     notes = [
-        f"{m.title} has {len(m.eigenvalues)} components where {largest} were asked for: its limit is {m.limit}."
+        f"{m.title} has {counted(len(m.eigenvalues), 'component')} where {largest} were asked for: its limit is "
+        f"{m.limit}."
         for m in methods
         if len(m.eigenvalues) < largest
     ]
@@ -107,8 +113,8 @@ def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[st
         marked = int(np.sum(method.relative_errors > IMPRECISE))
         if marked:
             notes.append(
-                f"{marked} components of {method.title} are within a hundredfold of the rounding floor of "
-                f"{precision} precision and are not reliable."
+                f"{counted(marked, 'component')} of {method.title} within a hundredfold of the rounding floor of "
+                f"{precision} precision: not reliable."
             )
     return notes
 

@@ -86,9 +86,9 @@ def sheet(width: float, height: float) -> Sheet:
     return made
 
 
-def panel_grid(n: int, height: float, most_columns: int = 3) -> tuple[Sheet, list[Axes]]:
-    """Return a sheet with ``n`` panels of this height in inches."""
-    columns = 2 if n == 4 else min(n, 3) if n <= 6 else most_columns
+def panel_grid(n: int, height: float) -> tuple[Sheet, list[Axes]]:
+    """Return a sheet with ``n`` panels of this height in inches, in columns that leave few places empty."""
+    columns = 2 if n == 4 else min(n, 3) if n <= 6 or n == 9 else 4
     rows = -(-n // columns)
     made = sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, rows * height)
     panels = list(made.subplots(rows, columns, squeeze=False).flat)

@@ -82,23 +82,36 @@ def _bars(methods: list[MethodResult], names: list[str] | None, n_features: int)
     else:
         draw, height = _largest_bars, 0.19 * LARGEST + 0.6
         caption = f"The {LARGEST} features of {n_features:,} with the largest weights in a component"
-    made = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(methods) * height + 0.25)
-    panels = made.subplots(len(methods), columns, squeeze=False)
-    for i, (method, row) in enumerate(zip(methods, panels, strict=True)):
-        directions = method.directions(columns)
-        for k, panel in enumerate(row):
-            if k >= len(method.components):
+    rows = _rows_of_panels(methods, columns)
+    made = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(rows) * height + 0.25)
+    panels = made.subplots(len(rows), columns, squeeze=False)
+    for row, cells in zip(panels, rows, strict=True):
+        for place, panel in enumerate(row):
+            if place >= len(cells):
                 panel.set_axis_off()
                 continue
-            draw(panel, directions[k], names, k == 0)
-            last = i == len(methods) - 1
-            below = draw is _bars_by_position and last
+            method, k = cells[place]
+            draw(panel, method.directions(columns)[k], names, place == 0)
+            below = draw is _bars_by_position and cells is rows[-1]
             drawing.dress(panel, f"{plain(method.title)}: {k + 1}", "column" if below else "")
     caption += (
         ", components scaled to length one: features with long bars are those that the component looks at; "
         "red adds, blue subtracts, and the sign of a whole component has no meaning."
     )
     return Figure("loadings", "What the first components look at", caption, drawing.png(made))
+
+
+def _rows_of_panels(methods: list[MethodResult], columns: int) -> list[list[tuple[MethodResult, int]]]:
+    """Return a row of (method, component) a method; methods with one component stand side by side."""
+    rows: list[list[tuple[MethodResult, int]]] = []
+    for method in methods:
+        cells = [(method, k) for k in range(min(columns, len(method.components)))]
+        singles = rows and all(len(other.components) == 1 for other, _ in rows[-1])
+        if len(cells) == 1 and singles and len(rows[-1]) < columns:
+            rows[-1] += cells
+        else:
+            rows.append(cells)
+    return rows
 
 
 def _colours(values: NDArray[np.float64]) -> list[str]:

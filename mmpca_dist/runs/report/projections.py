@@ -19,6 +19,8 @@ TAIL = 0.5
 STRETCH = 4.0
 """A panel is cut where rows in the tails stretch it by more than this."""
 BINS = 40
+NAME_WIDTH, NAME_HEIGHT = 0.06, 0.08
+"""Room for a letter of a class's name, and for a line, as shares of a panel."""
 
 
 def projections(contents: ReportContents) -> list[Figure]:
@@ -33,7 +35,7 @@ def projections(contents: ReportContents) -> list[Figure]:
         return []
     names = drawing.distinct(contents.dataset["classes"], 22)
     strips = [rows.shape[1] == 1 for _, rows in shown]
-    made, panels = drawing.panel_grid(len(shown), 3.1 if len(shown) > 1 else 4.2)
+    made, panels = drawing.panel_grid(len(shown), 4.2 if len(shown) == 1 else 3.1 if len(shown) <= 6 else 2.6)
     narrow = drawing.distinct(contents.dataset["classes"], 22 if len(shown) == 1 else 12)
     strip_label = "" if len(names) <= MOST_COLOURS else "classes, in sorted order"
     for panel, (method, rows) in zip(panels, shown, strict=True):
@@ -49,6 +51,8 @@ def projections(contents: ReportContents) -> list[Figure]:
     if not all(strips) and len(names) <= MOST_COLOURS:  # strips have their names beside them
         _legend(made, names)
     caption = _caption(contents.sample_note, len(names), strips)
+    if not all(strips) and _named(names):
+        caption += " Names stand at the medians of their classes, where there is room."
     which = "component" if all(strips) else "two components"
     return [Figure("projection", f"The rows along the first {which}", caption, drawing.png(made))]
 
@@ -96,15 +100,27 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=5))
     panel.ticklabel_format(scilimits=(-3, 4))
-    if 7 < len(names) <= MOST_COLOURS and max(map(len, names)) <= 4:
+    if _named(names):
         _name_centres(panel, rows, codes, names)
     return int(left_out.sum())
 
 
+def _named(names: list[str]) -> bool:
+    """Tell whether the names of classes stand in the picture: where colours alone are many, and names short."""
+    return 7 < len(names) <= MOST_COLOURS and max(map(len, names)) <= 4
+
+
 def _name_centres(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list[str]) -> None:
+    """Write the names at the medians of their classes, unless they would run into one another."""
     halo = [patheffects.withStroke(linewidth=2.5, foreground="white")]
+    scale = np.ptp([panel.get_xlim(), panel.get_ylim()], axis=1)
+    taken: list[NDArray[np.float64]] = []
     for position in np.unique(codes):
         x, y = np.median(rows[codes == position], axis=0)
+        place = np.array([x, y]) / scale
+        if any((np.abs(place - other) < (NAME_WIDTH * len(names[position]), NAME_HEIGHT)).all() for other in taken):
+            continue
+        taken.append(place)
         panel.text(
             x, y, names[position], fontsize=10, fontweight="bold", color=INK, ha="center", va="center",
             path_effects=halo, clip_on=True,
@@ -166,7 +182,12 @@ def _legend(made: Sheet, names: list[str]) -> None:
         for i in range(len(names))
     ]
     columns = max(1, min(len(names), int(110 / (max(map(len, names)) + 6))))
+    rows = -(-len(names) // columns)
+    columns = -(-len(names) // rows)
+    # Legends are filled column by column, and read row by row.
+    order = [i for first in range(columns) for i in range(first, len(names), columns)]
     made.legend(
-        handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=drawing.LABEL_SIZE,
+        [handles[i] for i in order], [names[i] for i in order], loc="outside lower center", ncols=columns,
+        frameon=False, fontsize=drawing.LABEL_SIZE,
         handletextpad=0.1, columnspacing=1.2,
     )  # fmt: skip

@@ -27,7 +27,17 @@ def spectra(methods: list[MethodResult]) -> list[Figure]:
         return []
     if max(len(m.eigenvalues) for m in methods) == 1:
         return [_single_components(methods)]
-    return [_compared(methods), _one_by_one(methods)]
+    several = [m for m in methods if len(m.eigenvalues) > 1]
+    return [_compared(several, _single_words(methods)), _one_by_one(several)]
+
+
+def _single_words(methods: list[MethodResult]) -> str:
+    """Return a sentence about each method with one component, which makes no curve."""
+    return "".join(
+        f" {m.title} has one component, which holds {drawing.percent(float(f'{m.shares[0]:.3g}'))}."
+        for m in methods
+        if len(m.eigenvalues) == 1
+    )
 
 
 def _single_components(methods: list[MethodResult]) -> Figure:
@@ -54,7 +64,7 @@ def _single_components(methods: list[MethodResult]) -> Figure:
     return Figure("spectrum", TITLE, caption, drawing.png(made))
 
 
-def _compared(methods: list[MethodResult]) -> Figure:
+def _compared(methods: list[MethodResult], about_others: str) -> Figure:
     made = drawing.sheet(PAGE_WIDTH, 3.6)
     each, summed = made.subplots(1, 2)
     most = max(len(m.eigenvalues) for m in methods)
@@ -87,16 +97,19 @@ def _compared(methods: list[MethodResult]) -> Figure:
     caption = (
         "An eigenvalue is how much of what a method looks for lies along a component; here it is divided "
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "
-        "own total, so the curves compare shapes, not merits."
+        "own total, so the curves compare shapes, not merits." + about_others
     )
     if not all(m.ordered for m in methods):
         unordered = ", ".join(m.title for m in methods if not m.ordered)
-        caption += f" Dotted: {unordered} does not sort its components by eigenvalue."
+        caption += (
+            f" Dotted: {unordered} does not sort its components by eigenvalue; its shares are of the scatter within "
+            "classes."
+        )
     return Figure("spectrum", TITLE, caption, drawing.png(made))
 
 
 def _one_by_one(methods: list[MethodResult]) -> Figure:
-    made, panels = drawing.panel_grid(len(methods), 2.3, 4)
+    made, panels = drawing.panel_grid(len(methods), 2.3)
     for panel, method in zip(panels, methods, strict=True):
         shares, errors = method.shares, np.asarray(method.relative_errors, dtype=np.float64)
         numbers = np.arange(1, len(shares) + 1)
@@ -209,9 +222,17 @@ def overlaps(directions: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 def _heat_map(panel: Axes, title: str, values: NDArray[np.float64], names: list[str], first: bool) -> None:
     panel.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     size = drawing.LABEL_SIZE if len(names) <= 8 else 6.5
+    digits = 3 if ((values >= 0.995) & (values < 0.9995)).any() else 2  # 1.00 means the same
     for (i, j), value in np.ndenumerate(values):
-        text = f"{value:.3f}" if 0.995 <= value < 0.9995 else f"{min(value, 1):.2f}"  # 1.00 means the same
-        panel.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if value > 0.6 else INK)
+        panel.text(
+            j,
+            i,
+            f"{min(value, 1):.{digits}f}",
+            ha="center",
+            va="center",
+            fontsize=size,
+            color="white" if value > 0.6 else INK,
+        )
     turned = len(names) * max(map(len, names)) > MOST_LETTERS
     panel.set_xticks(range(len(names)), names, rotation=35 if turned else 0, ha="right" if turned else "center")
     panel.set_yticks(range(len(names)), names if first else [""] * len(names))
