@@ -18,6 +18,8 @@ class Method:
     ----------
     title : str
         Its name in reports.
+    keeps, limit : str
+        In words: what its components keep, and how many there are at most of n rows with d features.
     estimator : type of MomentReducer
     options : dict
         Parameters that make the estimator this method.
@@ -28,6 +30,8 @@ class Method:
     """
 
     title: str
+    keeps: str
+    limit: str
     estimator: type[MomentReducer]
     options: dict[str, Any] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
@@ -45,16 +49,31 @@ class Method:
         return self.estimator(n_components=n_components, **self.options, **taken)
 
 
-def _margin(variant: str, title: str) -> Method:
-    return Method(title, MarginPCA, {"variant": variant}, ("pairing",))
+FULL_RANK, BETWEEN = "min(d, n - 1)", "classes - 1"
+
+
+def _margin(variant: str, title: str, keeps: str, limit: str = FULL_RANK) -> Method:
+    return Method(title, keeps, limit, MarginPCA, {"variant": variant}, ("pairing",))
 
 
 METHODS: dict[str, Method] = {
-    "pca": _margin("pca", "PCA"),
-    "m-pca0": _margin("m-pca0", "M-PCA0"),
-    "m-pca1a": _margin("m-pca1a", "M-PCA1a"),
-    "m-pca1b": _margin("m-pca1b", "M-PCA1b"),
-    "fisher": Method("Fisher discriminant", FisherDiscriminant, settings=("shrinkage",), orthonormal=False),
-    "hsic": Method("Supervised PCA (HSIC)", SupervisedPCA),
-    "lol": Method("LOL", LOL, ordered=False),
+    "pca": _margin("pca", "PCA", "differences of rows from the mean"),
+    "m-pca0": _margin("m-pca0", "M-PCA0", "differences of all pairs of rows of different classes"),
+    "m-pca1a": _margin("m-pca1a", "M-PCA1a", "differences of rows from the mean of the other classes"),
+    "m-pca1b": _margin(
+        "m-pca1b",
+        "M-PCA1b",
+        "differences of rows from the coordinate-wise median of the other classes",
+        "min(d, n)",
+    ),
+    "fisher": Method(
+        "Fisher discriminant",
+        "scatter between classes over scatter within",
+        BETWEEN,
+        FisherDiscriminant,
+        settings=("shrinkage",),
+        orthonormal=False,
+    ),
+    "hsic": Method("Supervised PCA (HSIC)", "dependence on the class (supervised PCA)", BETWEEN, SupervisedPCA),
+    "lol": Method("LOL", "mean differences, then scatter within classes", FULL_RANK, LOL, ordered=False),
 }

@@ -83,7 +83,9 @@ class ComputeConfig(_Section):
         example="tcp://host:8786",
         description="threads of this process, local worker processes, or workers of a Dask scheduler",
     )
-    workers: int = _setting(2, ge=1, example=4, description="Workers to start; threads and local only")
+    workers: int = _setting(
+        2, ge=1, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
+    )
     threads_per_worker: int = _setting(1, ge=1, example=2, description="Tasks that a worker runs at a time")
     memory_limit: str | int = _setting(
         "2GiB",

@@ -10,21 +10,10 @@ from mmpca_dist.runs.fields import Setting, settings_of
 
 WIDTH = 80
 
-EXPLAINED = {
-    "pca": ("differences of rows from the mean", "min(d, n - 1)"),
-    "m-pca0": ("differences of all pairs of rows of different classes", "min(d, n - 1)"),
-    "m-pca1a": ("differences of rows from the mean of the other classes", "min(d, n - 1)"),
-    "m-pca1b": ("differences of rows from the coordinate-wise median of the other classes", "min(d, n)"),
-    "fisher": ("scatter between classes over scatter within", "classes - 1"),
-    "hsic": ("dependence on the class (supervised PCA)", "classes - 1"),
-    "lol": ("mean differences, then scatter within classes", "min(d, n - 1)"),
-}
-"""What the components of each method keep, and how many there are at most, of n rows and d features."""
-
 
 def methods_rows() -> list[tuple[str, str, str]]:
     """Return (method, what its components keep, limit) for every method."""
-    return [(name, *EXPLAINED[name]) for name in METHODS]
+    return [(name, method.keeps, method.limit) for name, method in METHODS.items()]
 
 
 def commented_yaml() -> str:
