@@ -27,6 +27,7 @@ from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
 from mmpca_dist.runs.fields import settings_of
 from mmpca_dist.runs.settings import commented_yaml, page
 from mmpca_dist.runs.summary import components
+from mmpca_dist.runs.transforming import TransformConfig, transform
 from pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]
@@ -279,6 +280,15 @@ def test_columns_that_are_no_features_are_left_out(table):
     expected = np.column_stack([np.random.default_rng(j).standard_normal(30) for j in range(20)])
     np.testing.assert_array_equal(dataset.read_rows(0, 30), expected)
     assert dataset.fingerprint() != open_dataset(table, drop=["name"]).fingerprint()
+
+
+def test_new_rows_may_have_the_columns_that_were_left_out(table, tmp_path):
+    output = str(tmp_path / "out")
+    run({**SOUND, "dataset": {"uri": str(table), "drop": ["id", "name"]}, "output": output})
+    transform(TransformConfig(output=output, dataset=str(table), destination=str(tmp_path / "new")))
+    rows = open_dataset(table, drop=["id", "name"]).read_rows(0, 30)
+    projected = open_dataset(tmp_path / "new" / "pca.zarr").read_rows(0, 30)
+    np.testing.assert_allclose(projected, load_model(output, "pca").transform(rows), rtol=1e-5, atol=1e-5)
 
 
 def test_a_column_that_is_no_number_says_how_to_leave_it_out(table):

@@ -230,10 +230,9 @@ def refuse_missing_names(uri: str, found: Collection[str], wanted: list[str]) ->
     known = set(found)
     missing = [name for name in wanted if name not in known]
     if missing:
-        strangers = known.difference(wanted)
         raise InputError(
-            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: {some_names(missing)}."
-            f"{did_you_mean(missing[0], strangers)}"
+            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: "
+            f"{some_names(missing)}.{did_you_mean(missing[0], known.difference(wanted))}"
         )
 
 
