@@ -24,7 +24,9 @@ from mmpca_dist import load_config, load_model, open_dataset, run
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.fields import settings_of
+from mmpca_dist.runs.job import STAGES
 from mmpca_dist.runs.settings import commented_yaml, page
 from mmpca_dist.runs.summary import components
 from mmpca_dist.runs.transforming import TransformConfig, transform
@@ -371,3 +373,26 @@ def test_every_command_and_option_in_the_readme_exists():
         command = cli.commands[name]
         options = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options, name
+
+
+def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, tmp_path):
+    """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
+    from pipelines.fit import REFUSED, fit_flow, watchers, watching
+
+    heard = []
+
+    class Listener(Callback):
+        def on_stage_end(self, stage, manifest, reused):
+            heard.append(stage)
+
+    sound = parse_config({**SOUND, "dataset": {"uri": "bundled:iris"}, "output": str(tmp_path / "out")}, "the test")
+    with watching(Listener()):
+        assert fit_flow(sound, return_state=True).is_completed()
+    assert heard == [stage.name for stage in STAGES]
+    assert watchers() == ()
+    wrong = parse_config({**sound.model_dump(), "n_components": [5], "output": str(tmp_path / "other")}, "the test")
+    state = fit_flow(wrong, return_state=True)
+    assert state.name == REFUSED
+    assert state.message.startswith("n_components=5 is more than the 4 features")
+    assert len(heard) == len(STAGES)
+    assert not (tmp_path / "other").exists()
