@@ -255,3 +255,11 @@ def _join_samples(
     left: tuple[NDArray, NDArray[np.intp]], right: tuple[NDArray, NDArray[np.intp]]
 ) -> tuple[NDArray, NDArray[np.intp]]:
     return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])
+
+
+def draw_sample(dataset, census, rows, scheduler):
+    wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS))
+    units = _sample_units(census)
+    edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
+    task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
+    return reduce_spans(task, edges, _join_samples, scheduler=scheduler, name="sample")

@@ -1,0 +1,270 @@
+"""Rows laid out by cell and class: an external sort, first within each reading unit, then segment by segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.neighbors.cells import Cells
+from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.summary import Locate
+
+PIECE_ROWS = 4096
+"""Cells with more rows are worked on in pieces: it bounds the matrix products' results."""
+SEGMENT_BYTES = 32 << 20
+MIN_SEGMENTS = 32
+SMALLEST_SEGMENT = 512
+"""A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
+BLOCK_ROWS = 8192
+
+ARRAYS = ("x", "z", "halves", "tail", "rows")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything is: pieces of cells one after the other, in segments.
+
+    Attributes
+    ----------
+    cell : int array of shape (p,)
+        The cell each piece belongs to.
+    starts : int array of shape (p + 1,)
+        Positions where pieces begin.
+    classes : int array of shape (p, C + 1)
+        Positions where each class begins within a piece.
+    radii, tail_radii : arrays of shape (p,)
+        Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
+    segments : int array of shape (s + 1,)
+        Pieces where segments begin.
+    largest : float
+        Largest norm of any row's coordinates.
+    """
+
+    cells: Cells
+    cell: NDArray[np.intp]
+    starts: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    radii: NDArray[np.float64]
+    tail_radii: NDArray[np.float64]
+    segments: NDArray[np.int64]
+    largest: float
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def n_segments(self) -> int:
+        return len(self.segments) - 1
+
+    def positions(self, segment: int) -> tuple[int, int]:
+        """Return where a segment begins and ends."""
+        first, last = self.segments[segment], self.segments[segment + 1]
+        return int(self.starts[first]), int(self.starts[last])
+
+    def segment_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the segments that hold positions."""
+        return np.searchsorted(self.starts[self.segments], positions, side="right") - 1
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What sorted units hold: for every (unit, cell and class) the rows there, in one table each.
+
+    ``key`` is cell * C + class; ``start`` counts within the unit's table, called ``run-FIRSTROW``.
+    """
+
+    unit: NDArray[np.int64]
+    key: NDArray[np.int64]
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+    largest: float
+
+
+@dataclass(frozen=True)
+class _SortUnits:
+    """Give rows their coordinates and cells, and write each unit sorted by cell, class and row number."""
+
+    dataset: Dataset
+    labels: NDArray
+    cells: Cells
+    scratch: Scratch
+
+    def __call__(self, span: Span) -> _Runs:
+        found = [self._sort(start, X) for start, X in read_units(self.dataset, span)]
+        return _join_all(found)
+
+    def _sort(self, start: int, X: NDArray) -> _Runs:
+        codes = encode(self.dataset.read_labels(start, start + len(X)), self.labels, self.dataset.uri)
+        frame, n_classes = self.cells.frame, len(self.labels)
+        _refuse_bad_rows(X, self.dataset, start)
+        z = np.empty((len(X), frame.width), np.float32)
+        tail = np.empty((len(X), frame.tail_width), np.float32)
+        cell, largest = np.empty(len(X), np.intp), 0.0
+        for a in range(0, len(X), BLOCK_ROWS):
+            block = slice(a, a + BLOCK_ROWS)
+            along, along_tail = frame.coordinates(frame.rows(X[block]))
+            cell[block] = own = self.cells.assign(along)
+            z[block] = along - self.cells.centres[own]
+            if tail.size:
+                tail[block] = along_tail - self.cells.tail_centres[own]
+            largest = max(largest, float(np.sqrt(np.einsum("ij,ij->i", along, along).max())))
+        keys = cell * n_classes + codes
+        order = np.argsort(keys, kind="stable")
+        table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": start + order.astype(np.int64)}
+        self.scratch.put(f"run-{start}", table)
+        key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
+        return _Runs(np.full(len(key), start), key, first, count, largest)
+
+
+def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
+        row, column = np.argwhere(~np.isfinite(X))[0]
+        Locate(dataset, start).refuse(int(row), int(column), float(X[row, column]))
+
+
+def _join(left: _Runs, right: _Runs) -> _Runs:
+    return _join_all([left, right])
+
+
+def _join_all(parts: list[_Runs]) -> _Runs:
+    columns = (np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count"))
+    return _Runs(*columns, max(p.largest for p in parts))
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Stretches of sorted units in the order of the layout; ``position`` is where each goes."""
+
+    unit: NDArray[np.int64]
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+    position: NDArray[np.int64]
+
+    def within(self, start: int, stop: int) -> _Entries:
+        """Return what goes to positions ``start`` to ``stop``, clipped, relative to ``start``."""
+        first = int(np.searchsorted(self.position, start, side="right")) - 1
+        last = int(np.searchsorted(self.position, stop))
+        before = np.maximum(start - self.position[first:last], 0)
+        after = np.maximum(self.position[first:last] + self.count[first:last] - stop, 0)
+        return _Entries(
+            self.unit[first:last],
+            self.start[first:last] + before,
+            self.count[first:last] - before - after,
+            self.position[first:last] + before - start,
+        )
+
+
+@dataclass(frozen=True)
+class _FillSegment:
+    """Bring the rows of a segment together from the sorted units and write it whole."""
+
+    scratch: Scratch
+    entries: list[_Entries]
+    piece_starts: list[NDArray[np.int64]]
+
+    def __call__(self, span: Span) -> NDArray[np.float64]:
+        """Return the radii of the segment's pieces, shape (2, pieces)."""
+        entries, starts = self.entries[span.index], self.piece_starts[span.index]
+        n = int(starts[-1])
+        table: dict[str, NDArray] = {}
+        for unit in np.unique(entries.unit):
+            own = entries.unit == unit
+            first, count, position = entries.start[own], entries.count[own], entries.position[own]
+            low, high = int(first.min()), int((first + count).max())
+            source = _expand(first - low, count)
+            target = _expand(position, count)
+            names = ("x", "z", "tail", "rows")
+            for name, array in zip(names, self.scratch.get(f"run-{unit}", names, low, high), strict=True):
+                out = table.setdefault(name, np.empty((n, *array.shape[1:]), array.dtype))
+                out[target] = array[source]
+        squares = np.einsum("ij,ij->i", table["z"], table["z"], dtype=np.float64)
+        tails = np.einsum("ij,ij->i", table["tail"], table["tail"], dtype=np.float64)
+        table["halves"] = (0.5 * squares).astype(np.float32)
+        self.scratch.put(f"segment-{span.index}", table)
+        # Rounding of the coordinates is covered by raising the radii a little.
+        return np.sqrt(np.stack([np.maximum.reduceat(squares, starts[:-1]), np.maximum.reduceat(tails, starts[:-1])])) * (
+            1 + 1e-6
+        )
+
+
+def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of all stretches, one after the other."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
+
+
+def lay_out(
+    dataset: Dataset,
+    labels: NDArray,
+    cells: Cells,
+    spans: list[Span],
+    scratch: Scratch,
+    *,
+    scheduler: Scheduler,
+    task_scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> Layout:
+    """Write the rows of a data set into ``scratch``, by cell and class, as tables ``segment-0`` and so on.
+
+    One pass over the rows; what is written is read back once. ``scheduler`` runs what reads the data set,
+    ``task_scheduler`` the rest.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    task = _SortUnits(dataset, labels, cells, scratch)
+    runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress)
+    n_classes = len(labels)
+    order = np.lexsort((runs.unit, runs.key))
+    count = runs.count[order]
+    entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
+    sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
+    cell, starts, classes = _pieces(sizes.reshape(-1, n_classes))
+    row_bytes = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
+    segments = _segments(starts, row_bytes)
+    bounds = starts[segments]
+    fill = _FillSegment(
+        scratch,
+        [entries.within(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)],
+        [starts[a : b + 1] - starts[a] for a, b in zip(segments[:-1], segments[1:], strict=True)],
+    )
+    tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
+    radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
+    for unit in np.unique(runs.unit):
+        scratch.drop(f"run-{unit}")
+    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments, runs.largest)
+
+
+def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
+    return np.concatenate([left, right], axis=1)
+
+
+def _pieces(sizes: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+    """Cut cells, whose rows by class are given, into pieces; return their cells, starts and classes' starts."""
+    edges = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
+    counts = -(-np.diff(edges) // PIECE_ROWS)
+    cell = np.repeat(np.arange(len(sizes)), counts)
+    starts = _expand(np.zeros(len(sizes), np.int64), counts) * PIECE_ROWS + edges[cell]
+    starts = np.append(starts, edges[-1])
+    class_edges = edges[:-1, None] + np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], 1)
+    classes = np.clip(class_edges[cell], starts[:-1, None], starts[1:, None])
+    return cell, starts, classes
+
+
+def _segments(starts: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
+    """Return the pieces where segments begin."""
+    n = int(starts[-1])
+    rows = min(max(SEGMENT_BYTES // row_bytes, 1), max(n // MIN_SEGMENTS, SMALLEST_SEGMENT))
+    kept = [0]
+    while kept[-1] < len(starts) - 1:
+        fitting = int(np.searchsorted(starts, starts[kept[-1]] + rows, side="right")) - 1
+        kept.append(max(fitting, kept[-1] + 1))
+    return np.asarray(kept, np.int64)

@@ -1,0 +1,296 @@
+"""Nearest rows of other classes for a whole data set: exact, or approximate with its recall measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
+from mmpca_dist.neighbors.frame import train_frame
+from mmpca_dist.neighbors.layout import Layout, lay_out
+from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.neighbors.search import Searcher, Work
+from mmpca_dist.scatters import PAIRINGS
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
+from mmpca_dist.statistics.summary import draw_sample
+
+MODES = ("exact", "approximate")
+CALIBRATION = 2000
+"""Queries searched exactly to choose how far to look, and as many others to measure what that gave."""
+CONFIDENCE = 0.95
+MOST_ROUNDS = 5
+SEED = 841
+FRAME_SAMPLE = 8192
+SAMPLE_BYTES = 128 << 20
+"""The sample for axes and cells, as doubles."""
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Measured share of neighbours that are as near as the nearest, with its 95% confidence interval.
+
+    Attributes
+    ----------
+    found, sampled : int
+        Neighbours as near as the exact ones, of those compared.
+    """
+
+    found: int
+    sampled: int
+
+    @property
+    def share(self) -> float:
+        return self.found / self.sampled
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's interval."""
+        exact = scipy.stats.binomtest(self.found, self.sampled).proportion_ci(CONFIDENCE, method="exact")
+        return float(exact.low), float(exact.high)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to search.
+
+    Attributes
+    ----------
+    mode : {"exact", "approximate"}
+    recall : float
+        What an approximate search aims at: the lower end of the interval measured reaches it.
+    max_queries : int or None
+        Search for so many rows only, drawn with a fixed seed.
+    pairing : {"one-vs-rest", "one-vs-one"}
+        The nearest row of all other classes together, or of each of them.
+    """
+
+    mode: str = "exact"
+    recall: float = 0.98
+    max_queries: int | None = None
+    pairing: str = "one-vs-rest"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
+        if not 0 < self.recall < 1:
+            raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
+        if self.max_queries is not None and self.max_queries < 1:
+            raise InputError(f"max_queries={self.max_queries!r} must be a positive whole number, or None for all rows.")
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """What a search has found, in tables of ``scratch`` that are read piece by piece.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    searched : int array or None
+        Sorted numbers of the rows that were searched for; None for all.
+    work : Work
+        Of the final search, over all queries.
+    recall : Recall or None
+        None where every neighbour is proved.
+    shrink : float
+        The factor on the radii of cells that the search ended with.
+    """
+
+    layout: Layout
+    scratch: Scratch
+    searcher: Searcher
+    name: str
+    classes: NDArray
+    search: Search
+    searched: NDArray[np.int64] | None
+    work: Work
+    recall: Recall | None
+    shrink: float
+    scratch_bytes: int
+
+    @property
+    def tasks(self) -> list[Span]:
+        """The tables, as spans of segments."""
+        return self.searcher.tasks(self.searched)
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return row numbers of the queries, sorted, with the neighbours' row numbers and distances.
+
+        Returns
+        -------
+        queries : array of shape (q,)
+        neighbours : array of shape (q, slots)
+            -1 in the slot of a query's own class.
+        distances : array of shape (q, slots)
+            Infinite there.
+        """
+        queries, rows, squared = self.searcher.table(self.name, self.searched, ("queries", "rows", "squared"))
+        order = np.argsort(queries)
+        known = np.isfinite(squared)
+        return queries[order], np.where(known, rows, -1)[order], np.sqrt(squared)[order]
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what is proved and measured, as JSON-like values."""
+        recall = None
+        if self.recall is not None:
+            low, high = self.recall.interval
+            recall = {"share": self.recall.share, "low": low, "high": high, "sampled": self.recall.sampled}
+        work = self.work
+        return {
+            "mode": self.search.mode,
+            "queries": work.queries,
+            "proved_exact": work.proved / work.queries,
+            "recall": recall,
+            "compared_per_query": work.compared / work.queries,
+            "refined_per_query": work.refined / work.queries,
+            "bytes_read": self.searcher.work.read,
+            "scratch_bytes": self.scratch_bytes,
+            "cells": len(self.layout.cells.centres),
+            "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
+            "shrink": self.shrink,
+            "work": asdict(work),
+        }
+
+
+def find_nearest(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    search: Search,
+    scratch: Scratch,
+    *,
+    scheduler: Scheduler,
+    deviations: NDArray[np.float64] | None = None,
+    progress: Progress | None = None,
+    on_pass: Callable[[str], None] | None = None,
+) -> Neighbors:
+    """Find the nearest row of another class for the rows of a data set.
+
+    The distance is the float64 sum of squared differences in a fixed order (`kernels.squared_distance`); ties go to
+    the lowest row number.
+
+    Parameters
+    ----------
+    scratch : Scratch
+        Where rows are laid out by cell and class, and results kept.
+    deviations : array of shape (d,), optional
+        What columns are divided by first.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    say = on_pass or (lambda name: None)
+    task_scheduler = getattr(scheduler, "without_blocks", scheduler)
+    layout = _prepare(dataset, census, spans, scratch, scheduler, task_scheduler, deviations, progress, say)
+    searcher = Searcher(layout, scratch, task_scheduler, search.pairing == "one-vs-one", progress)
+    searched = _draw(layout.n_rows, search.max_queries)
+    scratch_bytes = layout.n_rows * layout_row_bytes(layout, scratch)
+    n_queries = layout.n_rows if searched is None else len(searched)
+    if search.mode == "exact" or n_queries <= 2 * CALIBRATION:
+        say("search")
+        work = searcher.run("nearest", 1.0, searched)
+        return Neighbors(layout, scratch, searcher, "nearest", census.classes, search, searched, work, None, 1.0,
+                         scratch_bytes)  # fmt: skip
+    say("calibrate")
+    tested = _sampled(n_queries, searched)
+    searcher.run("sample", 1.0, tested)
+    shrink = _calibrate(searcher, tested, search.recall)
+    earlier = None
+    for number in range(MOST_ROUNDS + 1):
+        say("search")
+        name = f"nearest-{number}"
+        work = searcher.run(name, shrink, searched, earlier)
+        recall = _measure(searcher, tested, name, searched)
+        if shrink >= 1 or recall.interval[0] >= search.recall:
+            break
+        shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
+        earlier = name
+    return Neighbors(layout, scratch, searcher, name, census.classes, search, searched, work,
+                     None if shrink >= 1 else recall, shrink, scratch_bytes)  # fmt: skip
+
+
+def _prepare(
+    dataset: Dataset, census: Census, spans: list[Span], scratch: Scratch, scheduler: Scheduler,
+    task_scheduler: Scheduler, deviations: NDArray | None, progress: Progress | None, say: Callable[[str], None],
+) -> Layout:  # fmt: skip
+    """Learn axes and cells from a sample, and lay the rows out."""
+    count = n_cells(dataset.n_rows)
+    wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
+    say("sample")
+    sample, _ = draw_sample(dataset, census, wanted, scheduler)
+    _refuse_bad_sample(sample, dataset)
+    cells = train_cells(train_frame(sample, deviations), sample, count)
+    say("cells")
+    return lay_out(
+        dataset, census.classes, cells, spans, scratch,
+        scheduler=scheduler, task_scheduler=task_scheduler, progress=progress,
+    )  # fmt: skip
+
+
+def _refuse_bad_sample(sample: NDArray, dataset: Dataset) -> None:
+    if not np.isfinite(sample).all():
+        raise InputError(f"{dataset.uri} holds values that are not finite: fill or drop them.")
+
+
+def layout_row_bytes(layout: Layout, scratch: Scratch) -> int:
+    """Return the bytes a row takes in the layout."""
+    return sum(array.nbytes for array in scratch.get("segment-0", ("x", "z", "halves", "tail", "rows"), 0, 1))
+
+
+def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
+    """Draw rows with a fixed seed, without replacement; None for all."""
+    if wanted is None or wanted >= n_rows:
+        return None
+    return np.sort(np.random.default_rng(SEED).choice(n_rows, wanted, replace=False, shuffle=False)).astype(np.int64)
+
+
+def _sampled(n_queries: int, searched: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Draw the queries that are searched exactly, from those that are searched at all."""
+    drawn = np.random.default_rng(SEED + 1).choice(n_queries, 2 * CALIBRATION, replace=False, shuffle=False)
+    return np.sort(drawn if searched is None else searched[drawn]).astype(np.int64)
+
+
+def _calibrate(searcher: Searcher, tested: NDArray[np.int64], recall: float) -> float:
+    """Choose the factor on the radii from what half of the sampled queries would have needed."""
+    queries, needed = searcher.table("sample", tested, ("queries", "needed"))
+    needed = np.sort(needed[_first_half(queries)])
+    # Two standard errors above the target for the interval measured to reach it, and half of one for the choice.
+    level = recall + 2.5 * np.sqrt(recall * (1 - recall) / len(needed))
+    shrink = needed[min(int(np.ceil(level * len(needed))), len(needed)) - 1]
+    return float(np.clip(shrink + 1e-6, 0.0, 1.0))
+
+
+def _measure(searcher: Searcher, tested: NDArray[np.int64], name: str, searched: NDArray[np.int64] | None) -> Recall:
+    """Compare the search with the exact one, on the queries that the factor was not chosen from."""
+    exact_queries, exact, codes = searcher.table("sample", tested, ("queries", "squared", "codes"))
+    kept = ~_first_half(exact_queries)
+    exact_queries, exact, codes = exact_queries[kept], exact[kept], codes[kept]
+    order = np.argsort(exact_queries)
+    exact_queries, exact, codes = exact_queries[order], exact[order], codes[order]
+    found = np.full(exact.shape, np.nan)
+    for span in searcher.tasks(searched):
+        queries, squared = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared"))
+        place = np.searchsorted(exact_queries, queries)
+        hit = (place < len(exact_queries)) & (exact_queries[np.minimum(place, len(exact_queries) - 1)] == queries)
+        found[place[hit]] = squared[hit]
+    counted = np.ones(exact.shape, bool)
+    if exact.shape[1] > 1:
+        counted[np.arange(len(codes)), codes] = False
+    return Recall(int(np.sum((found == exact) & counted)), int(counted.sum()))
+
+
+def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Split the sampled queries at random, but always in the same way."""
+    drawn = np.random.default_rng(SEED + 2).permutation(len(queries)) < len(queries) // 2
+    return drawn[np.argsort(np.argsort(queries))]
