@@ -22,7 +22,7 @@ from mmpca_dist.errors import PlanError
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.summary import SAMPLE_BYTES, evenly_chosen, sample_rows
+from mmpca_dist.statistics.sample import SAMPLE_BYTES, evenly_chosen, sample_rows
 
 WORKER_BASE = 260 << 20
 """Resident memory of a Dask worker with this library imported."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,10 +16,11 @@ from mmpca_dist.neighbors.frame import train_frame
 from mmpca_dist.neighbors.layout import Layout, lay_out
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
-from mmpca_dist.scatters import PAIRINGS
 from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.dask_rows import BlockScheduler
 from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
-from mmpca_dist.statistics.summary import draw_sample
+from mmpca_dist.statistics.sample import OnPass, draw_sample
+from mmpca_dist.statistics.summary import PAIRINGS
 
 MODES = ("exact", "approximate")
 CALIBRATION = 2000
@@ -138,6 +138,14 @@ class Neighbors:
         known = np.isfinite(squared)
         return queries[order], np.where(known, rows, -1)[order], np.sqrt(squared)[order]
 
+    def farthest(self) -> float:
+        """Return the largest distance found."""
+        largest = 0.0
+        for span in self.tasks:
+            (squared,) = self.scratch.get(f"{self.name}-{span.index}", ("squared",))
+            largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
+        return float(np.sqrt(largest))
+
     def certificate(self) -> dict[str, Any]:
         """Return what is proved and measured, as JSON-like values."""
         recall = None
@@ -171,7 +179,7 @@ def find_nearest(
     scheduler: Scheduler,
     deviations: NDArray[np.float64] | None = None,
     progress: Progress | None = None,
-    on_pass: Callable[[str], None] | None = None,
+    on_pass: OnPass | None = None,
 ) -> Neighbors:
     """Find the nearest row of another class for the rows of a data set.
 
@@ -190,25 +198,25 @@ def find_nearest(
     InputError
         For rows that are not finite.
     """
-    say = on_pass or (lambda name: None)
-    task_scheduler = getattr(scheduler, "without_blocks", scheduler)
+    say = on_pass or (lambda name, n_bytes: None)
+    task_scheduler = Configured() if isinstance(scheduler, BlockScheduler) else scheduler
     layout = _prepare(dataset, census, spans, scratch, scheduler, task_scheduler, deviations, progress, say)
     searcher = Searcher(layout, scratch, task_scheduler, search.pairing == "one-vs-one", progress)
     searched = _draw(layout.n_rows, search.max_queries)
     scratch_bytes = layout.n_rows * layout_row_bytes(layout, scratch)
     n_queries = layout.n_rows if searched is None else len(searched)
     if search.mode == "exact" or n_queries <= 2 * CALIBRATION:
-        say("search")
+        say("search", 0)
         work = searcher.run("nearest", 1.0, searched)
         return Neighbors(layout, scratch, searcher, "nearest", census.classes, search, searched, work, None, 1.0,
                          scratch_bytes)  # fmt: skip
-    say("calibrate")
+    say("calibrate", 0)
     tested = _sampled(n_queries, searched)
     searcher.run("sample", 1.0, tested)
     shrink = _calibrate(searcher, tested, search.recall)
     earlier = None
     for number in range(MOST_ROUNDS + 1):
-        say("search")
+        say("search", 0)
         name = f"nearest-{number}"
         work = searcher.run(name, shrink, searched, earlier)
         recall = _measure(searcher, tested, name, searched)
@@ -222,16 +230,15 @@ def find_nearest(
 
 def _prepare(
     dataset: Dataset, census: Census, spans: list[Span], scratch: Scratch, scheduler: Scheduler,
-    task_scheduler: Scheduler, deviations: NDArray | None, progress: Progress | None, say: Callable[[str], None],
+    task_scheduler: Scheduler, deviations: NDArray | None, progress: Progress | None, say: OnPass,
 ) -> Layout:  # fmt: skip
     """Learn axes and cells from a sample, and lay the rows out."""
     count = n_cells(dataset.n_rows)
     wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
-    say("sample")
-    sample, _ = draw_sample(dataset, census, wanted, scheduler)
+    sample, _ = draw_sample(dataset, census, wanted, scheduler, say)
     _refuse_bad_sample(sample, dataset)
     cells = train_cells(train_frame(sample, deviations), sample, count)
-    say("cells")
+    say("cells", dataset.n_bytes)
     return lay_out(
         dataset, census.classes, cells, spans, scratch,
         scheduler=scheduler, task_scheduler=task_scheduler, progress=progress,

@@ -22,7 +22,10 @@ NONE = np.iinfo(np.int64).max
 """Row number of a neighbour that is not known yet: higher than any."""
 
 TASK_QUERIES = 8192
-"""Where queries are drawn, a task takes segments together until it has about so many."""
+SMALLEST_TASK = 256
+FEWEST_TASKS = 8
+"""Where queries are drawn, a task takes segments together until it has about 8,192; fewer, so that there are eight
+tasks, but not fewer than 256."""
 
 
 @dataclass
@@ -212,7 +215,8 @@ class Searcher:
             return [Span(i, (i, i + 1)) for i in range(n)]
         share = len(chosen) / self.layout.n_rows
         sizes = np.diff(self.layout.starts[self.layout.segments]) * share
-        bins = np.floor(np.cumsum(sizes) / TASK_QUERIES + 1e-9).astype(np.int64)
+        size = min(max(len(chosen) / FEWEST_TASKS, SMALLEST_TASK), TASK_QUERIES)
+        bins = np.floor(np.cumsum(sizes) / size + 1e-9).astype(np.int64)
         edges = [0, *(np.flatnonzero(np.diff(bins)) + 1).tolist(), n]
         return [Span(i, (a, b)) for i, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)) if b > a]
 
