@@ -3,8 +3,8 @@
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.runs.config import RunConfig, load_config
-from mmpca_dist.runs.job import run
 from mmpca_dist.runs.models import load_model, load_moments
+from mmpca_dist.runs.stages import run
 from mmpca_dist.statistics.gather import class_moments
 from mmpca_dist.statistics.moments import ClassMoments
 

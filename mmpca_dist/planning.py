@@ -19,6 +19,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import PlanError
+from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
@@ -175,6 +176,13 @@ class Plan:
                 f"The plan writes {format_bytes(self.output)}, and {format_bytes(self.free)} are free at the output. "
                 "Free some, choose another output, or project fewer methods (project.methods)."
             )
+
+
+def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
+    """Tell whether a search may keep rows in the memory of this process, by the limit of the settings alone."""
+    return resources.in_process and fits_memory(
+        dataset.n_rows * row_bytes(dataset), resources.memory_limit * resources.workers
+    )
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
     """
     loaded = _load(config, settings, output, {"output": "."})
-    from mmpca_dist.runs.job import preview
+    from mmpca_dist.runs.stages import preview
     from pipelines.console import plan_table
 
     found = preview(loaded)

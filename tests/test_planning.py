@@ -11,7 +11,7 @@ from mmpca_dist import open_dataset, run
 from mmpca_dist.datasets import make_spans
 from mmpca_dist.errors import PlanError
 from mmpca_dist.planning import Resources, plan_projection
-from mmpca_dist.runs.job import preview
+from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}

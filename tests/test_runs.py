@@ -21,9 +21,9 @@ from mmpca_dist.runs.arrays import load_statistics
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import STAGES, preview
 from mmpca_dist.runs.report.page import _method_rows
 from mmpca_dist.runs.reporting import report_contents
+from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.summary import components
 from mmpca_dist.statistics import gather
 
@@ -75,7 +75,7 @@ def digits_run(tmp_path_factory):
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == [stage.name for stage in STAGES]
+    assert list(results) == ["count", "plan", "reduce", "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
@@ -149,13 +149,13 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
 def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     """A failure in a stage leaves the stages before it done, and the result is that of an undisturbed run."""
     config = make_config(tmp_path / "broken", "bundled:iris", n_components=2)
-    from mmpca_dist.runs import job
+    from mmpca_dist.runs import stages
 
     def fail(*_args, **_kwargs):
         raise OSError("the disk went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "project_rows", fail)
+        patch.setattr(stages, "project_rows", fail)
         with pytest.raises(OSError, match="went away"):
             run(config)
     recorder = Recorder()

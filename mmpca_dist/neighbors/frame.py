@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.neighbors.scratch import MOST_FIRST, MOST_SECOND
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 """Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""
@@ -17,7 +18,6 @@ FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 SMALL = 16
 """Rows of up to so many columns are only rotated: nothing is left over."""
 
-MOST_FIRST, MOST_SECOND = 63, 255
 LARGEST_EIGENPROBLEM = 1536
 """Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
 

@@ -6,12 +6,15 @@ of the frame, stored relative to the centre of their own cell):
 
 * storing coordinates and bringing q to the centre c leaves the difference w - z wrong by at most
   ``e = u (2 |w| + 2 r_q + r) + (error of the frame)`` in length;
-* the product form ``|w|^2 + |z|^2 - 2 w z`` of its square is wrong by at most ``(m + 8) u (|w| + r)^2``, in any order of
-  summation, with or without fused operations;
+* the product form ``|w|^2 + |z|^2 - 2 w z`` of its square is wrong by at most ``(m + 8) u (|w| + r)^2``, in any
+  order of summation, with or without fused operations;
 * the sum of squared differences is wrong by at most its ``(m + 8) u``-fold.
 
 Survivors are compared by the defined distance (`squared_distance`) alone.
 """
+
+# mypy: disable-error-code="assignment"
+# (compiled code gives its integers other types than mypy does)
 
 from __future__ import annotations
 
@@ -169,10 +172,11 @@ def search_cells(
 ) -> None:  # fmt: skip
     """Search the cells of one segment for a block of queries; what is found nearer replaces what was known.
 
-    Queries (``q_``) and candidates (``c_``) come with coordinates ``z`` (m), those of the second level ``tail`` (may be
-    none), rows ``x``, and for each of their cells where it starts, centre and radius. ``q_blocks`` (b, 4) are stretches of queries:
-    cell, start, stop, and their class, or -1 for several. ``c_classes`` (cells, C + 1) says where each class begins.
-    ``best``, ``best_rows``, ``best_positions`` have shape (n, slots): squared distances, row numbers, positions.
+    Queries (``q_``) and candidates (``c_``) come with coordinates ``z`` (m), those of the second level ``tail`` (may
+    be none), rows ``x``, and for each of their cells where it starts, centre and radius. ``q_blocks`` (b, 4) are
+    stretches of queries: cell, start, stop, and their class, or -1 for several. ``c_classes`` (cells, C + 1) says
+    where each class begins. ``best``, ``best_rows``, ``best_positions`` have shape (n, slots): squared distances, row
+    numbers, positions.
     """
     m, m_tail = q_z.shape[1], q_tail.shape[1]
     n_classes = c_classes.shape[1] - 1
@@ -242,7 +246,8 @@ def search_cells(
                     error = U * (2 * length + 2 * q_radii[g] + c_radii[c]) + frame_error
                     slack = (m + 8) * U * (length + c_radii[c]) * (length + c_radii[c]) + TINY
                     offset = a * width - x_start
-                    # Stretches of candidates by the slot they compete for: each class, or all on either side of one's own.
+                    # Stretches of candidates by the slot they compete for: each class, or what lies on either side of
+                    # one's own.
                     for part in range(n_classes if one_vs_one else 2):
                         own, slot = q_codes[i], 0
                         if one_vs_one:
@@ -295,8 +300,8 @@ def _lowest_row(rows: Any, classes: Any, c: int, first: int, last: int) -> int:
 
 @compiled
 def _refine(
-    hits: Any, n_hits: int, i: int, slot: int, q_tail: Any, shift_tail: Any, q_x: Any, c_tail: Any, c_x: Any, c_rows: Any,
-    error_tail: float, first_position: int,
+    hits: Any, n_hits: int, i: int, slot: int, q_tail: Any, shift_tail: Any, q_x: Any,
+    c_tail: Any, c_x: Any, c_rows: Any, error_tail: float, first_position: int,
     best: Any, best_rows: Any, best_positions: Any, counters: Any, buffer: Any, scale: float, relative: float,
 ) -> None:  # fmt: skip
     """Take candidates that the product did not discard through the second bound and the distance itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,8 +134,8 @@ def _join(left: _Runs, right: _Runs) -> _Runs:
 
 
 def _join_all(parts: list[_Runs]) -> _Runs:
-    columns = (np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count"))
-    return _Runs(*columns, max(p.largest for p in parts))
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count")}
+    return _Runs(**columns, largest=max(p.largest for p in parts))
 
 
 @dataclass(frozen=True)
@@ -187,10 +188,9 @@ class _FillSegment:
         tails = np.einsum("ij,ij->i", table["tail"], table["tail"], dtype=np.float64)
         table["halves"] = (0.5 * squares).astype(np.float32)
         self.scratch.put(f"segment-{span.index}", table)
-        # Rounding of the coordinates is covered by raising the radii a little.
-        return np.sqrt(np.stack([np.maximum.reduceat(squares, starts[:-1]), np.maximum.reduceat(tails, starts[:-1])])) * (
-            1 + 1e-6
-        )
+        # Raised a little, for they were rounded themselves.
+        largest = [np.maximum.reduceat(norms, starts[:-1]) for norms in (squares, tails)]
+        return np.sqrt(np.stack(largest)) * (1 + 1e-6)
 
 
 def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -228,13 +228,13 @@ def lay_out(
     entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
     sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
     cell, starts, classes = _pieces(sizes.reshape(-1, n_classes))
-    row_bytes = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
-    segments = _segments(starts, row_bytes)
+    size = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
+    segments = _segments(starts, size)
     bounds = starts[segments]
     fill = _FillSegment(
         scratch,
-        [entries.within(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)],
-        [starts[a : b + 1] - starts[a] for a, b in zip(segments[:-1], segments[1:], strict=True)],
+        [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)],
+        [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)],
     )
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)

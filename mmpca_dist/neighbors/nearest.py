@@ -10,19 +10,18 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
 from mmpca_dist.neighbors.frame import train_frame
 from mmpca_dist.neighbors.layout import Layout, lay_out
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.dask_rows import BlockScheduler
 from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
-from mmpca_dist.statistics.summary import PAIRINGS
 
-MODES = ("exact", "approximate")
 CALIBRATION = 2000
 """Queries searched exactly to choose how far to look, and as many others to measure what that gave."""
 CONFIDENCE = 0.95
@@ -58,37 +57,6 @@ class Recall:
 
 
 @dataclass(frozen=True)
-class Search:
-    """How to search.
-
-    Attributes
-    ----------
-    mode : {"exact", "approximate"}
-    recall : float
-        What an approximate search aims at: the lower end of the interval measured reaches it.
-    max_queries : int or None
-        Search for so many rows only, drawn with a fixed seed.
-    pairing : {"one-vs-rest", "one-vs-one"}
-        The nearest row of all other classes together, or of each of them.
-    """
-
-    mode: str = "exact"
-    recall: float = 0.98
-    max_queries: int | None = None
-    pairing: str = "one-vs-rest"
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
-        if not 0 < self.recall < 1:
-            raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
-        if self.max_queries is not None and self.max_queries < 1:
-            raise InputError(f"max_queries={self.max_queries!r} must be a positive whole number, or None for all rows.")
-
-
-@dataclass(frozen=True)
 class Neighbors:
     """What a search has found, in tables of ``scratch`` that are read piece by piece.
 
@@ -115,7 +83,6 @@ class Neighbors:
     work: Work
     recall: Recall | None
     shrink: float
-    scratch_bytes: int
 
     @property
     def tasks(self) -> list[Span]:
@@ -161,7 +128,7 @@ class Neighbors:
             "compared_per_query": work.compared / work.queries,
             "refined_per_query": work.refined / work.queries,
             "bytes_read": self.searcher.work.read,
-            "scratch_bytes": self.scratch_bytes,
+            "scratch_bytes": self.layout.n_rows * layout_row_bytes(self.layout, self.scratch),
             "cells": len(self.layout.cells.centres),
             "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
             "shrink": self.shrink,
@@ -170,79 +137,85 @@ class Neighbors:
 
 
 def find_nearest(
+    layout: Layout,
+    scratch: Scratch,
+    classes: NDArray,
+    search: Search,
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Neighbors:
+    """Find the nearest row of another class for the rows of a layout.
+
+    The distance is the float64 sum of squared differences in a fixed order (`kernels.squared_distance`); ties go to
+    the lowest row number.
+    """
+    say = on_pass or (lambda name, n_bytes: None)
+    searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
+    searched = _draw(layout.n_rows, search.max_queries)
+    n_queries = layout.n_rows if searched is None else len(searched)
+    name, shrink, recall = "nearest", 1.0, None
+    if search.mode == "exact" or n_queries <= 2 * CALIBRATION:
+        say("search", 0)
+        work = searcher.run(name, shrink, searched)
+    else:
+        say("calibrate", 0)
+        tested = _sampled(n_queries, searched)
+        searcher.run("sample", 1.0, tested)
+        shrink = _calibrate(searcher, tested, search.recall)
+        name, work, shrink, recall = _approach(searcher, searched, tested, shrink, search.recall, say)
+    return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, shrink)
+
+
+def _approach(
+    searcher: Searcher, searched: NDArray[np.int64] | None, tested: NDArray[np.int64], shrink: float, wanted: float,
+    say: OnPass,
+) -> tuple[str, Work, float, Recall | None]:  # fmt: skip
+    """Search, measure, and look further until the interval of the recall lies above what is wanted."""
+    earlier = None
+    for number in range(MOST_ROUNDS + 1):
+        say("search", 0)
+        name = f"nearest-{number}"
+        work = searcher.run(name, shrink, searched, earlier)
+        if shrink >= 1:
+            return name, work, shrink, None
+        recall = _measure(searcher, tested, name, searched)
+        if recall.interval[0] >= wanted:
+            return name, work, shrink, recall
+        shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
+        earlier = name
+    raise AssertionError("a search with shrink 1 is exact and ends the rounds")
+
+
+def make_layout(
     dataset: Dataset,
     census: Census,
     spans: list[Span],
-    search: Search,
     scratch: Scratch,
     *,
     scheduler: Scheduler,
     deviations: NDArray[np.float64] | None = None,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
-) -> Neighbors:
-    """Find the nearest row of another class for the rows of a data set.
-
-    The distance is the float64 sum of squared differences in a fixed order (`kernels.squared_distance`); ties go to
-    the lowest row number.
-
-    Parameters
-    ----------
-    scratch : Scratch
-        Where rows are laid out by cell and class, and results kept.
-    deviations : array of shape (d,), optional
-        What columns are divided by first.
-
-    Raises
-    ------
-    InputError
-        For rows that are not finite.
-    """
-    say = on_pass or (lambda name, n_bytes: None)
-    task_scheduler = Configured() if isinstance(scheduler, BlockScheduler) else scheduler
-    layout = _prepare(dataset, census, spans, scratch, scheduler, task_scheduler, deviations, progress, say)
-    searcher = Searcher(layout, scratch, task_scheduler, search.pairing == "one-vs-one", progress)
-    searched = _draw(layout.n_rows, search.max_queries)
-    scratch_bytes = layout.n_rows * layout_row_bytes(layout, scratch)
-    n_queries = layout.n_rows if searched is None else len(searched)
-    if search.mode == "exact" or n_queries <= 2 * CALIBRATION:
-        say("search", 0)
-        work = searcher.run("nearest", 1.0, searched)
-        return Neighbors(layout, scratch, searcher, "nearest", census.classes, search, searched, work, None, 1.0,
-                         scratch_bytes)  # fmt: skip
-    say("calibrate", 0)
-    tested = _sampled(n_queries, searched)
-    searcher.run("sample", 1.0, tested)
-    shrink = _calibrate(searcher, tested, search.recall)
-    earlier = None
-    for number in range(MOST_ROUNDS + 1):
-        say("search", 0)
-        name = f"nearest-{number}"
-        work = searcher.run(name, shrink, searched, earlier)
-        recall = _measure(searcher, tested, name, searched)
-        if shrink >= 1 or recall.interval[0] >= search.recall:
-            break
-        shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
-        earlier = name
-    return Neighbors(layout, scratch, searcher, name, census.classes, search, searched, work,
-                     None if shrink >= 1 else recall, shrink, scratch_bytes)  # fmt: skip
-
-
-def _prepare(
-    dataset: Dataset, census: Census, spans: list[Span], scratch: Scratch, scheduler: Scheduler,
-    task_scheduler: Scheduler, deviations: NDArray | None, progress: Progress | None, say: OnPass,
-) -> Layout:  # fmt: skip
-    """Learn axes and cells from a sample, and lay the rows out."""
+) -> Layout:
+    """Learn axes and cells from a sample, and lay the rows out by cell and class in ``scratch``."""
     count = n_cells(dataset.n_rows)
     wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
-    sample, _ = draw_sample(dataset, census, wanted, scheduler, say)
+    sample, _ = draw_sample(dataset, census, wanted, scheduler, on_pass)
     _refuse_bad_sample(sample, dataset)
     cells = train_cells(train_frame(sample, deviations), sample, count)
-    say("cells", dataset.n_bytes)
+    if on_pass is not None:
+        on_pass("cells", dataset.n_bytes)
     return lay_out(
         dataset, census.classes, cells, spans, scratch,
-        scheduler=scheduler, task_scheduler=task_scheduler, progress=progress,
+        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), progress=progress,
     )  # fmt: skip
+
+
+def task_scheduler(scheduler: Scheduler) -> Scheduler:
+    """Return the scheduler for tasks that do not need the blocks of a Dask array."""
+    return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
 
 
 def _refuse_bad_sample(sample: NDArray, dataset: Dataset) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.base import Span
+from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.neighbors.layout import Layout
-from mmpca_dist.neighbors.nearest import Neighbors
+from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
+from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.pairs import PairScatter
-from mmpca_dist.statistics.reduction import Progress, reduce_spans
+from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.working import Statistics
 
-MUTUAL = ("twice", "once")
 SAMPLE_PAIRS = 20_000
 SAMPLE_BYTES = 64 << 20
 """Differences that are kept for pictures and standard errors."""
@@ -57,7 +60,7 @@ class _PairRows:
 
     def __call__(self, span: Span) -> _Sums:
         queries = queries_of(self.layout, self.scratch, span.start, span.stop, self.chosen)
-        squared, rows, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "rows", "positions"))
+        squared, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "positions"))
         d = self.layout.cells.frame.centre.size
         r = d if self.basis is None else self.basis.shape[1]
         total, weight, kept = np.zeros((r, r)), 0.0, [np.empty((0, d))]
@@ -111,6 +114,34 @@ class _PairRows:
             (x,) = self.scratch.get(f"segment-{segment}", ("x",))
             found[own] = x[positions[own] - self.layout.positions(int(segment))[0]]
         return found
+
+
+def with_pairs(
+    statistics: Statistics,
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    wanted: PairSearch,
+    scratch: Scratch,
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Statistics:
+    """Return statistics with the scatter of pairs of nearest rows of different classes."""
+    layout = make_layout(
+        dataset, census, spans, scratch,
+        scheduler=scheduler, deviations=statistics.scale, progress=progress, on_pass=on_pass,
+    )  # fmt: skip
+    neighbors = find_nearest(
+        layout, scratch, census.classes, wanted.search, scheduler=scheduler, progress=progress, on_pass=on_pass
+    )
+    if on_pass is not None:
+        on_pass("pairs", 0)
+    found = pair_scatter(
+        neighbors, mutual=wanted.mutual, precision=statistics.precision, basis=statistics.basis, progress=progress
+    )
+    return replace(statistics, pairs=found)
 
 
 def pair_scatter(

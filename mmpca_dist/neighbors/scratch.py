@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+import psutil
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset
 
 CHUNK_BYTES = 4 << 20
 """Arrays that are read in part have chunks of this size, all in one shard."""
+
+MOST_FIRST, MOST_SECOND = 63, 255
+"""Most axes of the matrix products, and of the second bound."""
 
 
 class Scratch(Protocol):
@@ -105,6 +113,27 @@ def remove(uri: str) -> None:
             fs.rm(path, recursive=True)
 
 
-def table_bytes(arrays: dict[str, Any]) -> int:
-    """Return the size of a table."""
-    return int(sum(array.nbytes for array in arrays.values()))
+@contextmanager
+def open_scratch(in_memory: bool, where: str | None = None) -> Iterator[Scratch]:
+    """Yield a scratch that is gone afterwards: in memory, below ``where``, or in a temporary folder of this machine."""
+    if in_memory:
+        scratch = MemoryScratch()
+        yield scratch
+        scratch.tables.clear()
+        return
+    with ExitStack() as stack:
+        uri = where or stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-"))
+        uri = storage.join(storage.normalize(uri), f"search-{uuid.uuid4().hex[:8]}")
+        stack.callback(remove, uri)
+        yield ZarrScratch(uri)
+
+
+def fits_memory(n_bytes: int, limit: int | None = None) -> bool:
+    """Tell whether tables of so many bytes, twice while they are laid out, fit half of ``limit`` (of what is free)."""
+    return 2 * n_bytes <= (psutil.virtual_memory().available if limit is None else limit) // 2
+
+
+def row_bytes(dataset: Dataset) -> int:
+    """Return the most bytes a row can take in the layout, before axes are chosen."""
+    d = dataset.n_features
+    return d * 8 + 4 * (min(d, MOST_FIRST + 1) + min(d, MOST_SECOND + 1)) + 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from dataclasses import dataclass, field
 from typing import Any
@@ -218,7 +219,7 @@ class Searcher:
         size = min(max(len(chosen) / FEWEST_TASKS, SMALLEST_TASK), TASK_QUERIES)
         bins = np.floor(np.cumsum(sizes) / size + 1e-9).astype(np.int64)
         edges = [0, *(np.flatnonzero(np.diff(bins)) + 1).tolist(), n]
-        return [Span(i, (a, b)) for i, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)) if b > a]
+        return [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges)) if b > a]
 
     def table(self, name: str, chosen: NDArray[np.int64] | None, arrays: tuple[str, ...]) -> list[NDArray]:
         """Return arrays of all tables of a search, joined."""

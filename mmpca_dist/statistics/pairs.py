@@ -46,3 +46,35 @@ class PairScatter:
         Source: Luo & Durrant 2017, section 3, M-PCA2.
         """
         return self.scatter / self.weight
+
+    def sampling_error(
+        self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int
+    ) -> dict[str, Any]:
+        """Return what searching for a sample of the rows leaves uncertain, estimated from the sampled differences.
+
+        Parameters
+        ----------
+        vectors : array of shape (k, d)
+            Leading eigenvectors, in the columns that the differences are in: those wanted and some more.
+        eigenvalues : array of shape (k,)
+        wanted : int
+            How many span the subspace.
+
+        Returns
+        -------
+        dict
+            ``eigenvalues``: standard errors, (wanted,); ``angle``: root mean square, in degrees, of the largest angle
+            to the subspace of all rows, to first order; what lies beyond the k-th eigenvalue counts as if it were
+            equal to it. 90 where there is no gap, zero where all rows were searched for.
+        """
+        share = max(0.0, 1.0 - self.fraction) / self.weight
+        squares = (self.sample @ vectors.T) ** 2
+        errors = np.std(squares[:, :wanted], axis=0, ddof=1) * np.sqrt(share)
+        beyond = np.maximum(np.einsum("ij,ij->i", self.sample, self.sample) - squares.sum(axis=1), 0)
+        moments = squares[:, :wanted].T @ np.column_stack([squares[:, wanted:], beyond]) / len(self.sample)
+        others = np.append(eigenvalues[wanted:], eigenvalues[-1] if len(eigenvalues) > wanted else 0.0)
+        gaps = eigenvalues[:wanted, None] - others
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turned = np.where(moments > 0, share * moments / gaps**2, 0.0).sum()
+        sine = 0.0 if share == 0 else min(float(np.sqrt(turned)), 1.0)
+        return {"eigenvalues": errors.tolist(), "angle": float(np.degrees(np.arcsin(sine)))}
