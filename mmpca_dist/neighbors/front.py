@@ -26,7 +26,7 @@ from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row
 from mmpca_dist.neighbors.search import search_queries
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, reduce_spans
+from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler, Threads, reduce_spans
 
 BLOCK_QUERIES = 4096
 
@@ -56,7 +56,7 @@ class NearestOpposite(BaseEstimator):
 
     Notes
     -----
-    The distance is the float64 sum of squared differences in a fixed order; ties go to the lowest row number. Data
+    A ``Dataset`` is searched on the cluster of Dask's default client, where there is one. The distance is the float64 sum of squared differences in a fixed order; ties go to the lowest row number. Data
     laid out on disk is removed by ``close``, at the end of a ``with`` block, or with the estimator.
 
     References
@@ -183,7 +183,8 @@ class NearestOpposite(BaseEstimator):
 
     def _dataset(self, X: Any, y: Any) -> tuple[Dataset, Scheduler]:
         if isinstance(X, Dataset):
-            return X, Threads()
+            configured = Configured()
+            return X, Threads() if configured.in_process else configured
         if dask.is_dask_collection(X):
             return dask_rows(X, y)
         X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
