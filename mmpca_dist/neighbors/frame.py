@@ -18,6 +18,9 @@ FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 SMALL = 16
 """Rows of up to so many columns are only rotated: nothing is left over."""
 
+CANCELS = 0.01
+"""Share of a row's square that must be missed for it to be known from the difference of two squares."""
+
 LARGEST_EIGENPROBLEM = 1536
 """Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
 
@@ -76,14 +79,24 @@ class Frame:
             along = centred @ self.axes
             if self.complete:
                 return along, np.empty((len(rows), 0))
-            missed = np.zeros(len(rows))
-            if self.axes.shape[1] < len(self.centre):
-                # The squares' difference would cancel; the difference itself does not.
-                missed = np.linalg.norm(centred - along @ self.axes.T, axis=1)
+            missed = self._missed(centred, along)
         later = along[:, self.first :]
         beyond = np.sqrt(np.einsum("ij,ij->i", later, later) + missed**2)
         parts = [along, missed[:, None]] if self.axes.shape[1] < len(self.centre) else [along]
         return np.concatenate([along[:, : self.first], beyond[:, None]], axis=1), np.concatenate(parts, axis=1)
+
+    def _missed(self, centred: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the length of what the axes miss of every row."""
+        if self.axes.shape[1] == len(self.centre):
+            return np.zeros(len(centred))
+        squares = np.einsum("ij,ij->i", centred, centred)
+        missed = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0)
+        # Where little is missed the difference of squares would cancel; that of the rows does not.
+        little = missed < CANCELS * squares
+        if little.any():
+            rest = centred[little] - along[little] @ self.axes.T
+            missed[little] = np.einsum("ij,ij->i", rest, rest)
+        return np.sqrt(missed)
 
     def rounding(self, largest: float) -> float:
         """Return what double precision can add to the coordinates' distance of two rows.
