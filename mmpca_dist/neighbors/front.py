@@ -56,8 +56,9 @@ class NearestOpposite(BaseEstimator):
 
     Notes
     -----
-    A ``Dataset`` is searched on the cluster of Dask's default client, where there is one. The distance is the float64 sum of squared differences in a fixed order; ties go to the lowest row number. Data
-    laid out on disk is removed by ``close``, at the end of a ``with`` block, or with the estimator.
+    A ``Dataset`` is searched on the cluster of Dask's default client, where there is one. The distance is the float64
+    sum of squared differences in a fixed order; ties go to the lowest row number. Data laid out on disk is removed by
+    ``close``, at the end of a ``with`` block, or with the estimator.
 
     References
     ----------

@@ -15,6 +15,7 @@ from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
 from mmpca_dist.neighbors.frame import train_frame
 from mmpca_dist.neighbors.layout import Layout, lay_out
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
 from mmpca_dist.statistics.census import Census
@@ -40,10 +41,13 @@ class Recall:
     ----------
     found, sampled : int
         Neighbours as near as the exact ones, of those compared.
+    missed : int array of shape (k, 3)
+        Positions of the other queries, of what was found for them and of what is nearest.
     """
 
     found: int
     sampled: int
+    missed: NDArray[np.int64]
 
     @property
     def share(self) -> float:
@@ -253,21 +257,23 @@ def _calibrate(searcher: Searcher, tested: NDArray[np.int64], recall: float) -> 
 
 def _measure(searcher: Searcher, tested: NDArray[np.int64], name: str, searched: NDArray[np.int64] | None) -> Recall:
     """Compare the search with the exact one, on the queries that the factor was not chosen from."""
-    exact_queries, exact, codes = searcher.table("sample", tested, ("queries", "squared", "codes"))
-    kept = ~_first_half(exact_queries)
-    exact_queries, exact, codes = exact_queries[kept], exact[kept], codes[kept]
-    order = np.argsort(exact_queries)
-    exact_queries, exact, codes = exact_queries[order], exact[order], codes[order]
-    found = np.full(exact.shape, np.nan)
+    columns = searcher.table("sample", tested, ("queries", "own", "codes", "squared", "positions"))
+    kept = np.flatnonzero(~_first_half(columns[0]))
+    kept = kept[np.argsort(columns[0][kept])]
+    sampled, own, codes, exact, nearest = (column[kept] for column in columns)
+    squared, positions = np.full(exact.shape, np.nan), np.full(exact.shape, -1)
     for span in searcher.tasks(searched):
-        queries, squared = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared"))
-        place = np.searchsorted(exact_queries, queries)
-        hit = (place < len(exact_queries)) & (exact_queries[np.minimum(place, len(exact_queries) - 1)] == queries)
-        found[place[hit]] = squared[hit]
+        tables = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared", "positions"))
+        hit = is_among(tables[0], sampled)
+        place = np.searchsorted(sampled, tables[0][hit])
+        squared[place], positions[place] = tables[1][hit], tables[2][hit]
     counted = np.ones(exact.shape, bool)
     if exact.shape[1] > 1:
         counted[np.arange(len(codes)), codes] = False
-    return Recall(int(np.sum((found == exact) & counted)), int(counted.sum()))
+    missed = counted & (squared != exact)
+    query, slot = np.nonzero(missed)
+    positions_missed = np.stack([own[query], positions[query, slot], nearest[query, slot]], axis=1)
+    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), positions_missed)
 
 
 def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -70,7 +70,7 @@ class _PairRows:
             weights = self._weights(queries.rows, queries.codes, positions[:, slot], known)
             counts += np.histogram(np.sqrt(squared[known, slot]), self.edges)[0]
             picked = np.linspace(0, len(known) - 1, int(np.ceil(len(known) * self.sampled))).astype(np.intp)
-            partners = self._rows_at(positions[known, slot], queries.x)
+            partners = rows_at(self.layout, self.scratch, positions[known, slot])
             for start in range(0, len(known), BLOCK_ROWS):
                 block = slice(start, start + BLOCK_ROWS)
                 differences = queries.x[known[block]].astype(np.float64) - partners[block]
@@ -106,14 +106,21 @@ class _PairRows:
             weights[own[partners[place, slot] == rows[known[own]]]] = 0.5
         return weights
 
-    def _rows_at(self, positions: NDArray[np.int64], like: NDArray) -> NDArray:
-        found = np.empty((len(positions), like.shape[1]), like.dtype)
-        segments = self.layout.segment_of(positions)
-        for segment in np.unique(segments):
-            own = segments == segment
-            (x,) = self.scratch.get(f"segment-{segment}", ("x",))
-            found[own] = x[positions[own] - self.layout.positions(int(segment))[0]]
-        return found
+
+def rows_at(layout: Layout, scratch: Scratch, positions: NDArray[np.int64]) -> NDArray:
+    """Return the rows at positions of the layout, shape (n, d)."""
+    segments = layout.segment_of(positions)
+    parts, places = [], []
+    for segment in np.unique(segments):
+        own = np.flatnonzero(segments == segment)
+        (x,) = scratch.get(f"segment-{segment}", ("x",))
+        parts.append(x[positions[own] - layout.positions(int(segment))[0]])
+        places.append(own)
+    if not parts:
+        return np.empty((0, layout.cells.frame.centre.size))
+    found = np.empty((len(positions), parts[0].shape[1]), parts[0].dtype)
+    found[np.concatenate(places)] = np.concatenate(parts)
+    return found
 
 
 def with_pairs(
@@ -178,5 +185,16 @@ def pair_scatter(
         )
     return PairScatter(
         found.scatter, found.weight, found.sample, n_queries, n_queries / layout.n_rows, edges, found.counts,
-        neighbors.certificate(),
+        neighbors.certificate(), _missed(neighbors),
     )  # fmt: skip
+
+
+def _missed(neighbors: Neighbors) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the differences to what was found and to what is nearest, where the recall's sample missed it."""
+    if neighbors.recall is None or not len(neighbors.recall.missed):
+        return None
+    query, found, nearest = (
+        rows_at(neighbors.layout, neighbors.scratch, positions).astype(np.float64)
+        for positions in neighbors.recall.missed.T
+    )
+    return query - found, query - nearest

@@ -22,8 +22,9 @@ class Queries:
 
     Attributes
     ----------
-    x, z, tail, codes, rows
-        Rows, coordinates relative to the centres of their cells, class codes and row numbers, one a query.
+    x, z, tail, codes, rows, positions
+        Rows, coordinates relative to the centres of their cells, class codes, row numbers, and positions in the
+        layout (-1 for rows from elsewhere), one a query.
     starts : int array of shape (g + 1,)
         Where groups begin.
     cell : int array of shape (g,)
@@ -36,6 +37,7 @@ class Queries:
     tail: NDArray[np.float32]
     codes: NDArray[np.int64]
     rows: NDArray[np.int64]
+    positions: NDArray[np.int64]
     starts: NDArray[np.int64]
     cell: NDArray[np.intp]
     radii: NDArray[np.float64]
@@ -57,10 +59,10 @@ class Queries:
 def queries_of(layout: Layout, scratch: Scratch, first: int, last: int, chosen: NDArray[np.int64] | None) -> Queries:
     """Return the rows of segments ``first`` to ``last``, or those whose numbers are in ``chosen`` (sorted)."""
     parts = [_rows_of(layout, scratch, segment, chosen) for segment in range(first, last)]
-    x, z, tail, rows, piece, codes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    x, z, tail, rows, positions, piece, codes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     pieces, starts = np.unique(piece, return_index=True)
     return Queries(
-        x, z, tail, codes, rows, np.append(starts, len(rows)).astype(np.int64),
+        x, z, tail, codes, rows, positions, np.append(starts, len(rows)).astype(np.int64),
         layout.cell[pieces], layout.radii[pieces], layout.tail_radii[pieces],
     )  # fmt: skip
 
@@ -68,12 +70,13 @@ def queries_of(layout: Layout, scratch: Scratch, first: int, last: int, chosen: 
 def _rows_of(layout: Layout, scratch: Scratch, segment: int, chosen: NDArray[np.int64] | None) -> tuple[NDArray, ...]:
     piece, codes = membership(layout, segment)
     names = ("x", "z", "tail", "rows")
+    positions = np.arange(*layout.positions(segment))
     if chosen is None:
-        return (*scratch.get(f"segment-{segment}", names), piece, codes)
+        return (*scratch.get(f"segment-{segment}", names), positions, piece, codes)
     (rows,) = scratch.get(f"segment-{segment}", ("rows",))
     wanted = is_among(rows, chosen)
     x, z, tail, rows = (array[wanted] for array in scratch.get(f"segment-{segment}", names))
-    return x, z, tail, rows, piece[wanted], codes[wanted]
+    return x, z, tail, rows, positions[wanted], piece[wanted], codes[wanted]
 
 
 def membership(layout: Layout, segment: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -108,4 +111,5 @@ def queries_from(cells: Cells, X: NDArray, codes: NDArray[np.int64]) -> Queries:
         for a in (z, tail)
     ]
     ends = np.append(starts, len(x)).astype(np.int64)
-    return Queries(x[order], z, tail, codes[order], order.astype(np.int64), ends, groups, *radii)
+    nowhere = np.full(len(x), -1)
+    return Queries(x[order], z, tail, codes[order], order.astype(np.int64), nowhere, ends, groups, *radii)

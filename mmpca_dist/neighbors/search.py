@@ -158,7 +158,7 @@ class SearchSegments:
             found, work = search_queries(
                 queries, self.layout, self.scratch, one_vs_one=self.one_vs_one, shrink=self.shrink, found=known
             )
-        table = {"queries": queries.rows, "codes": queries.codes, **vars(found)}
+        table = {"queries": queries.rows, "own": queries.positions, "codes": queries.codes, **vars(found)}
         if self.shrink >= 1:
             table["needed"] = needed_shrink(queries, found, self.layout)
         self.scratch.put(f"{self.name}-{span.index}", table)

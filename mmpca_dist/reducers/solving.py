@@ -89,8 +89,9 @@ def solve_pairs(statistics: Statistics, n_components: int | None) -> Solution:
     found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.epsilon)
     limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
     solution = _solution(statistics, found.leading(wanted), limit)
-    error = pairs.sampling_error(statistics.loadings(found.vectors), found.values, len(solution.eigenvalues))
-    return replace(solution, certificate={**pairs.certificate, "sampling_error": error})
+    spectrum = (statistics.loadings(found.vectors), found.values, len(solution.eigenvalues))
+    errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
+    return replace(solution, certificate={**pairs.certificate, **errors})
 
 
 def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:

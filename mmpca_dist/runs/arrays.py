@@ -73,7 +73,8 @@ def save_pairs(uri: str, pairs: PairScatter) -> None:
     """Store the scatter of pairs; its certificate belongs into the stage's record."""
     numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
     arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
-    save_arrays(uri, {**arrays, "numbers": numbers})
+    missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
+    save_arrays(uri, {**arrays, **missed, "numbers": numbers})
 
 
 def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
@@ -83,4 +84,5 @@ def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
     return PairScatter(
         found["scatter"], weight, found["sample"], int(queries), fraction,
         found["edges"], found["counts"].astype(np.int64), certificate,
+        (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
     )  # fmt: skip

@@ -29,6 +29,9 @@ class PairScatter:
         Histogram of all distances.
     certificate : dict
         What is proved and measured of the search.
+    missed : pair of arrays of shape (k, d), or None
+        Where neighbours are approximate: differences to what was found and to what is nearest, for the queries of
+        the recall's sample that missed it.
     """
 
     scatter: NDArray[np.float64]
@@ -39,6 +42,7 @@ class PairScatter:
     edges: NDArray[np.float64]
     counts: NDArray[np.int64]
     certificate: dict[str, Any] = field(default_factory=dict)
+    missed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def mean_outer_product(self) -> NDArray[np.float64]:
         """Return S of M-PCA2, shape (r, r).
@@ -78,3 +82,27 @@ class PairScatter:
             turned = np.where(moments > 0, share * moments / gaps**2, 0.0).sum()
         sine = 0.0 if share == 0 else min(float(np.sqrt(turned)), 1.0)
         return {"eigenvalues": errors.tolist(), "angle": float(np.degrees(np.arcsin(sine)))}
+
+    def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int) -> float:
+        """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
+
+        It is rather too large: the few queries that missed stand for all, and their scatter adds to it.
+
+        Parameters
+        ----------
+        vectors, eigenvalues, wanted
+            As for ``sampling_error``.
+        """
+        if self.missed is None:
+            return 0.0
+        found, nearest = self.missed
+        leading = vectors[:wanted].T
+        change = (found.T @ (found @ leading) - nearest.T @ (nearest @ leading)) / self.certificate["recall"]["sampled"]
+        inside = vectors @ change
+        beyond = change - vectors.T @ inside
+        last = eigenvalues[-1] if len(eigenvalues) > wanted else 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turned = np.nan_to_num(inside[wanted:] / (eigenvalues[:wanted] - eigenvalues[wanted:, None]))
+            rest = np.nan_to_num(beyond / (eigenvalues[:wanted] - last))
+        sine = float(np.linalg.norm(np.concatenate([turned, rest]), 2))
+        return float(np.degrees(np.arcsin(min(sine, 1.0))))
