@@ -242,7 +242,8 @@ def search_cells(
                 for a in range(n_active):
                     i = active[a]
                     length = np.float64(distances[i, c]) * (1 + (m + 4) * U)
-                    squared = length * length
+                    nearer = np.float64(distances[i, c]) * (1 - (m + 4) * U)
+                    squared = nearer * nearer  # it is taken off a threshold: never more than the true one
                     error = U * (2 * length + 2 * q_radii[g] + c_radii[c]) + frame_error
                     slack = (m + 8) * U * (length + c_radii[c]) * (length + c_radii[c]) + TINY
                     offset = a * width - x_start
