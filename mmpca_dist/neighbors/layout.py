@@ -42,8 +42,6 @@ class Layout:
         Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
     segments : int array of shape (s + 1,)
         Pieces where segments begin.
-    largest : float
-        Largest norm of any row's coordinates.
     """
 
     cells: Cells
@@ -53,7 +51,6 @@ class Layout:
     radii: NDArray[np.float64]
     tail_radii: NDArray[np.float64]
     segments: NDArray[np.int64]
-    largest: float
 
     @property
     def n_rows(self) -> int:
@@ -84,7 +81,6 @@ class _Runs:
     key: NDArray[np.int64]
     start: NDArray[np.int64]
     count: NDArray[np.int64]
-    largest: float
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class _SortUnits:
         _refuse_bad_rows(X, self.dataset, start)
         z = np.empty((len(X), frame.width), np.float32)
         tail = np.empty((len(X), frame.tail_width), np.float32)
-        cell, largest = np.empty(len(X), np.intp), 0.0
+        cell = np.empty(len(X), np.intp)
         for a in range(0, len(X), BLOCK_ROWS):
             block = slice(a, a + BLOCK_ROWS)
             along, along_tail = frame.coordinates(frame.rows(X[block]))
@@ -114,13 +110,12 @@ class _SortUnits:
             z[block] = along - self.cells.centres[own]
             if tail.size:
                 tail[block] = along_tail - self.cells.tail_centres[own]
-            largest = max(largest, float(np.sqrt(np.einsum("ij,ij->i", along, along).max())))
         keys = cell * n_classes + codes
         order = np.argsort(keys, kind="stable")
         table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": start + order.astype(np.int64)}
         self.scratch.put(f"run-{start}", table)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
-        return _Runs(np.full(len(key), start), key, first, count, largest)
+        return _Runs(np.full(len(key), start), key, first, count)
 
 
 def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
@@ -135,7 +130,7 @@ def _join(left: _Runs, right: _Runs) -> _Runs:
 
 def _join_all(parts: list[_Runs]) -> _Runs:
     columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count")}
-    return _Runs(**columns, largest=max(p.largest for p in parts))
+    return _Runs(**columns)
 
 
 @dataclass(frozen=True)
@@ -240,7 +235,7 @@ def lay_out(
     radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
-    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments, runs.largest)
+    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments)
 
 
 def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
