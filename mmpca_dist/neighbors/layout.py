@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import Cells
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
@@ -22,6 +23,9 @@ MIN_SEGMENTS = 32
 SMALLEST_SEGMENT = 512
 """A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
 BLOCK_ROWS = 8192
+
+LARGEST_VALUE = 1e150
+"""Squares of differences of larger values overflow."""
 
 ARRAYS = ("x", "z", "halves", "tail", "rows")
 
@@ -118,10 +122,24 @@ class _SortUnits:
         return _Runs(np.full(len(key), start), key, first, count)
 
 
+def is_usable(X: NDArray) -> NDArray[np.bool_]:
+    """Tell which values are finite and have squares that are."""
+    if X.dtype.itemsize < 8:
+        return np.isfinite(X)
+    return np.abs(X) < LARGEST_VALUE
+
+
 def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
-    if X.dtype.kind == "f" and not np.isfinite(X).all():
-        row, column = np.argwhere(~np.isfinite(X))[0]
-        Locate(dataset, start).refuse(int(row), int(column), float(X[row, column]))
+    usable = is_usable(X)
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        value, place = float(X[row, column]), dataset.describe_chunk(start + int(row))
+        if np.isfinite(value):
+            raise InputError(
+                f"Found {value} in row {start + row}, column {column}, in {place}: squared distances to it overflow. "
+                "Scale the rows down."
+            )
+        Locate(dataset, start).refuse(int(row), int(column), value)
 
 
 def _join(left: _Runs, right: _Runs) -> _Runs:
