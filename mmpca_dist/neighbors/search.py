@@ -59,7 +59,7 @@ class Found:
         if squared.shape[1] > 1:
             squared = squared.copy()
             squared[np.arange(len(codes)), codes] = 0
-        return np.sqrt(squared.max(axis=1)) * scale * (1 + relative_rounding(n_features))
+        return np.sqrt(squared.max(axis=1) + kernels.LOST) * scale * (1 + relative_rounding(n_features))
 
 
 @dataclass(frozen=True)
