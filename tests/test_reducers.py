@@ -17,8 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.scatters import PAIRINGS, SCATTERS
+from mmpca_dist.scatters import SCATTERS
 from mmpca_dist.statistics import gather
+from mmpca_dist.statistics.summary import PAIRINGS
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 ALL = {

@@ -12,9 +12,9 @@ from samples import angle_bound, even_edges, labelled, largest_angle, take
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.solving import solve_fisher, solve_margin
-from mmpca_dist.scatters import PAIRINGS, SCATTERS, margin_scatter
+from mmpca_dist.scatters import SCATTERS, margin_scatter
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import tall_statistics, wide_statistics
 
 EPS = np.finfo(np.float64).eps

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist.neighbors.frame import Frame
@@ -51,7 +53,9 @@ def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:
     single = z.astype(np.float32)
     distinct = len(np.unique(single, axis=0)) if len(single) < 10 * count else len(single)
     count = max(1, min(count, len(single), distinct))
-    with threadpool_limits(1):  # so that sums do not depend on the number of threads
+    # One thread, so that sums do not depend on their number; cells that stay empty, after many equal rows, do no harm.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(count, n_init=1, init="random", max_iter=ITERATIONS, random_state=0).fit(single)
     order = _along_the_tree(means.cluster_centers_)
     owner = np.argsort(order)[means.labels_]

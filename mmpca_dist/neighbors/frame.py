@@ -18,8 +18,17 @@ FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 SMALL = 16
 """Rows of up to so many columns are only rotated: nothing is left over."""
 
+<<<<<<< HEAD
 CANCELS = 0.01
 """Share of a row's square that must be missed for it to be known from the difference of two squares."""
+=======
+BALL = 256.0
+"""Coordinates are brought into a ball of this radius, which lengthens no distance: rows far from all that was sampled
+neither overflow single precision nor spoil the bounds of the others."""
+
+TYPICAL = 0.9
+"""Share of the sample that is to lie in the unit ball."""
+>>>>>>> h-nntest
 
 LARGEST_EIGENPROBLEM = 1536
 """Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
@@ -37,7 +46,7 @@ class Frame:
     first : int
         How many axes the matrix products use.
     scale : float
-        A power of two that brings the sample's rows into the unit ball: no overflow in single precision.
+        A power of two that brings most of the sample's rows into the unit ball.
     deviations : array of shape (d,) or None
         What columns are divided by before anything else.
     """
@@ -72,18 +81,20 @@ class Frame:
     def coordinates(self, rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return coordinates for the products, (n, width), and for the second bound, (n, tail_width).
 
-        The last of each is the length of what the axes before it miss, unless they miss nothing.
+        The last of each is the length of what the axes before it miss, unless they miss nothing. What lies outside
+        the ball of radius `BALL` is brought to its surface.
         """
         centred = (rows - self.centre) * self.scale
         with single_blas_thread():
             along = centred @ self.axes
             if self.complete:
-                return along, np.empty((len(rows), 0))
+                return _into_ball(along), np.empty((len(rows), 0))
             missed = self._missed(centred, along)
         later = along[:, self.first :]
         beyond = np.sqrt(np.einsum("ij,ij->i", later, later) + missed**2)
         parts = [along, missed[:, None]] if self.axes.shape[1] < len(self.centre) else [along]
-        return np.concatenate([along[:, : self.first], beyond[:, None]], axis=1), np.concatenate(parts, axis=1)
+        first = np.concatenate([along[:, : self.first], beyond[:, None]], axis=1)
+        return _into_ball(first), _into_ball(np.concatenate(parts, axis=1))
 
     def _missed(self, centred: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the length of what the axes miss of every row."""
@@ -98,16 +109,19 @@ class Frame:
             missed[little] = np.einsum("ij,ij->i", rest, rest)
         return np.sqrt(missed)
 
-    def rounding(self, largest: float) -> float:
-        """Return what double precision can add to the coordinates' distance of two rows.
+    @property
+    def rounding(self) -> float:
+        """What double precision can add to the coordinates' distance of two rows."""
+        return 64 * len(self.centre) * np.sqrt(self.axes.shape[1] + 1) * np.finfo(np.float64).eps * BALL
 
-        Parameters
-        ----------
-        largest : float
-            Largest norm of a row's coordinates.
-        """
-        d = len(self.centre)
-        return 16 * d * np.sqrt(self.axes.shape[1] + 1) * np.finfo(np.float64).eps * largest
+
+def _into_ball(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move points outside the ball to its nearest ones; as for any convex set, no two end up farther apart."""
+    norms = np.sqrt(np.einsum("ij,ij->i", points, points))
+    outside = norms > BALL
+    if outside.any():
+        points[outside] *= (BALL / norms[outside])[:, None]
+    return points
 
 
 def row_type(dtype: np.dtype) -> np.dtype:
@@ -133,14 +147,15 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
     rows = np.asarray(sample, np.float64) if deviations is None else sample / deviations
     centre = rows.mean(axis=0)
     rows = rows - centre
-    largest = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max(initial=0.0)))
-    scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    typical = float(np.quantile(norms, TYPICAL, method="higher")) or float(norms.max())
+    scale = 2.0 ** -np.ceil(np.log2(typical)) if typical > 0 else 1.0
     variances, axes = _principal_axes(rows)
     total = float(np.einsum("ij,ij->", rows, rows))
     d = len(centre)
     if d <= SMALL or total == 0:
-        first = min(d, SMALL)
-        return Frame(centre, axes[:, :d] if d <= SMALL else axes[:, :first], first, scale, deviations)
+        first = min(SMALL, axes.shape[1])
+        return Frame(centre, np.ascontiguousarray(axes[:, :first]), first, scale, deviations)
     explained = np.cumsum(variances) / total
     first = 1 + int(np.searchsorted(explained, FIRST_SHARE))
     first = min(max(-(-(first + 1) // 8) * 8 - 1, SMALL - 1), MOST_FIRST, d, axes.shape[1])

@@ -26,6 +26,8 @@ import numpy as np
 U = 2.0**-24
 TINY = 1e-36
 """Added to squared bounds: products of coordinates below 1e-18 may vanish in single precision."""
+LOST = 1e-300
+"""Added to squared distances before roots are taken: small squares lose digits, or vanish."""
 SWEEP = 32
 """Entries of a product that are compared at once; a constant trip count is what makes the loop vectorise."""
 LEVEL = 32
@@ -213,7 +215,7 @@ def search_cells(
                 for s in range(best.shape[1]):
                     if not one_vs_one or s != q_codes[i]:
                         worst = max(worst, best[i, s])
-                reach = np.sqrt(worst) * scale * (1 + relative)
+                reach = np.sqrt(worst + LOST) * scale * (1 + relative)
                 distance = np.float64(distances[i, c])
                 if _cell_bound(distance, c_radii[c], q_radii[g], m, frame_error, shrink) > reach:
                     if shrink < 1:
@@ -242,7 +244,8 @@ def search_cells(
                 for a in range(n_active):
                     i = active[a]
                     length = np.float64(distances[i, c]) * (1 + (m + 4) * U)
-                    squared = length * length
+                    nearer = np.float64(distances[i, c]) * (1 - (m + 4) * U)
+                    squared = nearer * nearer  # it is taken off a threshold: never more than the true one
                     error = U * (2 * length + 2 * q_radii[g] + c_radii[c]) + frame_error
                     slack = (m + 8) * U * (length + c_radii[c]) * (length + c_radii[c]) + TINY
                     offset = a * width - x_start
@@ -332,7 +335,7 @@ def _refine(
 @compiled
 def _threshold(best: float, scale: float, relative: float, error: float, slack: float, squared: float) -> Any:
     """Return what half the squared norm of a candidate less its product may not exceed."""
-    reach = np.sqrt(best) * scale * (1 + relative) + error
+    reach = np.sqrt(best + LOST) * scale * (1 + relative) + error
     half = 0.5 * (reach * reach + slack - squared)
     return np.float32(half + abs(half) * 4 * U)
 
@@ -340,5 +343,5 @@ def _threshold(best: float, scale: float, relative: float, error: float, slack: 
 @compiled
 def _limit(best: float, scale: float, relative: float, error: float, m: int) -> Any:
     """Return what the partial sums of the second bound may not exceed."""
-    reach = (np.sqrt(best) * scale * (1 + relative) + error) * (1 + (m + 8) * U)
+    reach = (np.sqrt(best + LOST) * scale * (1 + relative) + error) * (1 + (m + 8) * U)
     return np.float32(reach * reach * (1 + 4 * U) + TINY)

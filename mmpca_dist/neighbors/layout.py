@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import Cells
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
@@ -22,6 +23,9 @@ MIN_SEGMENTS = 32
 SMALLEST_SEGMENT = 512
 """A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
 BLOCK_ROWS = 8192
+
+LARGEST_VALUE = 1e150
+"""Squares of differences of larger values overflow."""
 
 ARRAYS = ("x", "z", "halves", "tail", "rows")
 
@@ -42,8 +46,6 @@ class Layout:
         Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
     segments : int array of shape (s + 1,)
         Pieces where segments begin.
-    largest : float
-        Largest norm of any row's coordinates.
     """
 
     cells: Cells
@@ -53,7 +55,6 @@ class Layout:
     radii: NDArray[np.float64]
     tail_radii: NDArray[np.float64]
     segments: NDArray[np.int64]
-    largest: float
 
     @property
     def n_rows(self) -> int:
@@ -84,7 +85,6 @@ class _Runs:
     key: NDArray[np.int64]
     start: NDArray[np.int64]
     count: NDArray[np.int64]
-    largest: float
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _SortUnits:
         _refuse_bad_rows(X, self.dataset, start)
         z = np.empty((len(X), frame.width), np.float32)
         tail = np.empty((len(X), frame.tail_width), np.float32)
-        cell, largest = np.empty(len(X), np.intp), 0.0
+        cell = np.empty(len(X), np.intp)
         for a in range(0, len(X), BLOCK_ROWS):
             block = slice(a, a + BLOCK_ROWS)
             along, along_tail = frame.coordinates(frame.rows(X[block]))
@@ -114,19 +114,32 @@ class _SortUnits:
             z[block] = along - self.cells.centres[own]
             if tail.size:
                 tail[block] = along_tail - self.cells.tail_centres[own]
-            largest = max(largest, float(np.sqrt(np.einsum("ij,ij->i", along, along).max())))
         keys = cell * n_classes + codes
         order = np.argsort(keys, kind="stable")
         table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": start + order.astype(np.int64)}
         self.scratch.put(f"run-{start}", table)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
-        return _Runs(np.full(len(key), start), key, first, count, largest)
+        return _Runs(np.full(len(key), start), key, first, count)
+
+
+def is_usable(X: NDArray) -> NDArray[np.bool_]:
+    """Tell which values are finite and have squares that are."""
+    if X.dtype.itemsize < 8:
+        return np.isfinite(X)
+    return np.abs(X) < LARGEST_VALUE
 
 
 def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
-    if X.dtype.kind == "f" and not np.isfinite(X).all():
-        row, column = np.argwhere(~np.isfinite(X))[0]
-        Locate(dataset, start).refuse(int(row), int(column), float(X[row, column]))
+    usable = is_usable(X)
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        value, place = float(X[row, column]), dataset.describe_chunk(start + int(row))
+        if np.isfinite(value):
+            raise InputError(
+                f"Found {value} in row {start + row}, column {column}, in {place}: squared distances to it overflow. "
+                "Scale the rows down."
+            )
+        Locate(dataset, start).refuse(int(row), int(column), value)
 
 
 def _join(left: _Runs, right: _Runs) -> _Runs:
@@ -135,7 +148,7 @@ def _join(left: _Runs, right: _Runs) -> _Runs:
 
 def _join_all(parts: list[_Runs]) -> _Runs:
     columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count")}
-    return _Runs(**columns, largest=max(p.largest for p in parts))
+    return _Runs(**columns)
 
 
 @dataclass(frozen=True)
@@ -240,7 +253,7 @@ def lay_out(
     radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
-    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments, runs.largest)
+    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments)
 
 
 def _side_by_side(left: NDArray, right: NDArray) -> NDArray:

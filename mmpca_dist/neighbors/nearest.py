@@ -10,10 +10,9 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
 from mmpca_dist.neighbors.frame import train_frame
-from mmpca_dist.neighbors.layout import Layout, lay_out
+from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
@@ -207,7 +206,8 @@ def make_layout(
     count = n_cells(dataset.n_rows)
     wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
     sample, _ = draw_sample(dataset, census, wanted, scheduler, on_pass)
-    _refuse_bad_sample(sample, dataset)
+    usable = is_usable(sample).all(axis=1)  # the layout names rows that are not
+    sample = sample[usable] if usable.any() else np.zeros_like(sample[:1])
     cells = train_cells(train_frame(sample, deviations), sample, count)
     if on_pass is not None:
         on_pass("cells", dataset.n_bytes)
@@ -220,11 +220,6 @@ def make_layout(
 def task_scheduler(scheduler: Scheduler) -> Scheduler:
     """Return the scheduler for tasks that do not need the blocks of a Dask array."""
     return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
-
-
-def _refuse_bad_sample(sample: NDArray, dataset: Dataset) -> None:
-    if not np.isfinite(sample).all():
-        raise InputError(f"{dataset.uri} holds values that are not finite: fill or drop them.")
 
 
 def layout_row_bytes(layout: Layout, scratch: Scratch) -> int:

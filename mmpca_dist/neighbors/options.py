@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 from mmpca_dist.errors import InputError, did_you_mean
@@ -36,9 +37,10 @@ class Search:
             value = getattr(self, name)
             if value not in allowed:
                 raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
-        if not 0 < self.recall < 1:
+        if not isinstance(self.recall, numbers.Real) or not 0 < self.recall < 1:
             raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
-        if self.max_queries is not None and self.max_queries < 1:
+        n = self.max_queries
+        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1):
             raise InputError(f"max_queries={self.max_queries!r} must be a positive whole number, or None for all rows.")
 
 

@@ -59,7 +59,7 @@ class Found:
         if squared.shape[1] > 1:
             squared = squared.copy()
             squared[np.arange(len(codes)), codes] = 0
-        return np.sqrt(squared.max(axis=1)) * scale * (1 + relative_rounding(n_features))
+        return np.sqrt(squared.max(axis=1) + kernels.LOST) * scale * (1 + relative_rounding(n_features))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def search_queries(
     """
     frame, n_classes = layout.cells.frame, layout.classes.shape[1] - 1
     found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1)
-    d, error = queries.x.shape[1], frame.rounding(layout.largest)
+    d, error = queries.x.shape[1], frame.rounding
     centres, tail_centres = layout.cells.centres, layout.cells.tail_centres
     own, own_tail = centres[queries.cell], tail_centres[queries.cell]
     between = cdist(own, centres).astype(np.float32)
