@@ -18,17 +18,14 @@ FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 SMALL = 16
 """Rows of up to so many columns are only rotated: nothing is left over."""
 
-<<<<<<< HEAD
 CANCELS = 0.01
 """Share of a row's square that must be missed for it to be known from the difference of two squares."""
-=======
 BALL = 256.0
 """Coordinates are brought into a ball of this radius, which lengthens no distance: rows far from all that was sampled
 neither overflow single precision nor spoil the bounds of the others."""
 
 TYPICAL = 0.9
 """Share of the sample that is to lie in the unit ball."""
->>>>>>> h-nntest
 
 LARGEST_EIGENPROBLEM = 1536
 """Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
