@@ -134,9 +134,9 @@ def _cell_bound(distance: float, radius: float, own_radius: float, m: int, frame
 
 
 @compiled
-def wanted_visits(distances: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any, reach: Any,
-                  open_bounds: Any, m: int, frame_error: float, shrink: float, leave: bool) -> int:  # fmt: skip
-    """Count the (query, cell) visits still wanted; with ``leave``, note instead what not making them leaves open.
+def wanted_cells(distances: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any, reach: Any,
+                 m: int, frame_error: float, shrink: float) -> Any:  # fmt: skip
+    """Tell which cells some query still wants to visit, bool array of shape (cells,).
 
     Parameters
     ----------
@@ -145,21 +145,28 @@ def wanted_visits(distances: Any, radii: Any, others: Any, starts: Any, own_radi
         Whether a cell holds rows of other classes than each.
     reach : float array of shape (n,)
         Largest distance of interest, in units of the frame.
-    open_bounds : float array of shape (n,)
-        Lowest proved bound of what was left out without proof; changed where ``leave``.
     """
-    count = 0
+    wanted = np.zeros(distances.shape[1], np.bool_)
     for g in range(len(starts) - 1):
         for i in range(starts[g], starts[g + 1]):
             for c in range(distances.shape[1]):
                 if not others[c, codes[i]]:
                     continue
-                if leave:
+                if _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, shrink) <= reach[i]:
+                    wanted[c] = True
+    return wanted
+
+
+@compiled
+def leave_open(distances: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any, left: Any,
+               open_bounds: Any, m: int, frame_error: float) -> None:  # fmt: skip
+    """Note what leaving out the cells of ``left`` (bool) leaves open: the lowest proved bound of each query."""
+    for g in range(len(starts) - 1):
+        for i in range(starts[g], starts[g + 1]):
+            for c in range(distances.shape[1]):
+                if left[c] and others[c, codes[i]]:
                     bound = _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, 1.0)
                     open_bounds[i] = min(open_bounds[i], max(bound, 0.0))
-                elif _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, shrink) <= reach[i]:
-                    count += 1
-    return count
 
 
 @compiled

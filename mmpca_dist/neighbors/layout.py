@@ -31,6 +31,23 @@ ARRAYS = ("x", "z", "halves", "tail", "rows")
 
 
 @dataclass(frozen=True)
+class SegmentCells:
+    """The pieces of a segment, as in `Layout`; positions count from the beginning of all rows."""
+
+    table: str
+    cell: NDArray[np.intp]
+    starts: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    radii: NDArray[np.float64]
+    tail_radii: NDArray[np.float64]
+
+    @property
+    def others(self) -> NDArray[np.bool_]:
+        """Whether each piece holds rows of other classes than each class, shape (p, C)."""
+        return np.diff(self.classes, axis=1) < np.diff(self.starts)[:, None]
+
+
+@dataclass(frozen=True)
 class Layout:
     """Where everything is: pieces of cells one after the other, in segments.
 
@@ -68,6 +85,15 @@ class Layout:
         """Return where a segment begins and ends."""
         first, last = self.segments[segment], self.segments[segment + 1]
         return int(self.starts[first]), int(self.starts[last])
+
+    def segment(self, number: int) -> SegmentCells:
+        """Return the pieces of a segment."""
+        first, last = int(self.segments[number]), int(self.segments[number + 1])
+        pieces = slice(first, last)
+        return SegmentCells(
+            f"segment-{number}", self.cell[pieces], self.starts[first : last + 1], self.classes[pieces],
+            self.radii[pieces], self.tail_radii[pieces],
+        )  # fmt: skip
 
     def segment_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the segments that hold positions."""

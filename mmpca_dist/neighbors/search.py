@@ -14,13 +14,16 @@ from scipy.spatial.distance import cdist
 from mmpca_dist.datasets.base import Span
 from mmpca_dist.neighbors import kernels
 from mmpca_dist.neighbors.frame import relative_rounding
-from mmpca_dist.neighbors.layout import ARRAYS, Layout
+from mmpca_dist.neighbors.layout import ARRAYS, Layout, SegmentCells
 from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 
 NONE = np.iinfo(np.int64).max
 """Row number of a neighbour that is not known yet: higher than any."""
+
+LARGEST_GAP = 3
+"""Cells that are read though nobody wants them, for the sake of fewer and longer reads."""
 
 TASK_QUERIES = 8192
 SMALLEST_TASK = 256
@@ -92,40 +95,76 @@ def search_queries(
     """
     frame, n_classes = layout.cells.frame, layout.classes.shape[1] - 1
     found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1)
-    d, error = queries.x.shape[1], frame.rounding
-    centres, tail_centres = layout.cells.centres, layout.cells.tail_centres
-    own, own_tail = centres[queries.cell], tail_centres[queries.cell]
-    between = cdist(own, centres).astype(np.float32)
-    blocks, counters, read = queries.blocks(n_classes), np.zeros(4, np.int64), 0
-    for segment in _nearest_first(between, layout):
-        pieces = slice(int(layout.segments[segment]), int(layout.segments[segment + 1]))
-        cell, radii = layout.cell[pieces], layout.radii[pieces]
-        distances = kernels.centre_distances(queries.z, queries.starts, own, centres[cell])
-        classes = layout.classes[pieces]
-        others = np.diff(classes, axis=1) < (classes[:, -1:] - classes[:, :1])
-        bounds = (distances, radii, others, queries.starts, queries.radii, queries.codes)
-        reach = found.reach(queries.codes, frame.scale, d)
-        limits = (reach, found.open_bounds, frame.width, error, shrink)
-        if not kernels.wanted_visits(*bounds, *limits, False):
-            if shrink < 1:
-                kernels.wanted_visits(*bounds, *limits, True)
-            continue
-        x, z, halves, tail, rows = scratch.get(f"segment-{segment}", ARRAYS)
-        read += x.nbytes + z.nbytes + halves.nbytes + tail.nbytes + rows.nbytes
-        start, _ = layout.positions(segment)
-        order = np.argsort(between[:, cell], axis=1, kind="stable")
+    visit = _Visit(queries, layout, scratch, found, one_vs_one, shrink, queries.blocks(n_classes))
+    for number in _nearest_first(visit.between, layout):
+        visit.segment(layout.segment(int(number)))
+    proved = int(np.sum(found.open_bounds > found.reach(queries.codes, frame.scale, queries.x.shape[1])))
+    cells, compared, bounded, refined = visit.counters.tolist()
+    return found, Work(len(queries), proved, cells, compared, bounded, refined, visit.read)
+
+
+@dataclass
+class _Visit:
+    """Queries on their way through the segments."""
+
+    queries: Queries
+    layout: Layout
+    scratch: Scratch
+    found: Found
+    one_vs_one: bool
+    shrink: float
+    blocks: NDArray[np.int64]
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        cells = self.layout.cells
+        self.own, self.own_tail = cells.centres[self.queries.cell], cells.tail_centres[self.queries.cell]
+        self.between = cdist(self.own, cells.centres).astype(np.float32)
+        self.counters = np.zeros(4, np.int64)
+
+    def segment(self, cells: SegmentCells) -> None:
+        """Search the cells of a segment that may hold something nearer, and note what is left out without proof."""
+        queries, frame = self.queries, self.layout.cells.frame
+        centres = self.layout.cells.centres[cells.cell]
+        distances = kernels.centre_distances(queries.z, queries.starts, self.own, centres)
+        bounds = (distances, cells.radii, cells.others, queries.starts, queries.radii, queries.codes)
+        reach = self.found.reach(queries.codes, frame.scale, queries.x.shape[1])
+        stretches = _stretches(kernels.wanted_cells(*bounds, reach, frame.width, frame.rounding, self.shrink))
+        if self.shrink < 1:
+            left = np.ones(len(centres), bool)
+            for first, last in stretches:
+                left[first:last] = False
+            kernels.leave_open(*bounds, left, self.found.open_bounds, frame.width, frame.rounding)
+        for first, last in stretches:
+            self._search(cells, first, last, distances)
+
+    def _search(self, cells: SegmentCells, first: int, last: int, distances: NDArray[np.float32]) -> None:
+        """Read a stretch of a segment's cells and search it, the nearest cells first."""
+        queries, found, frame = self.queries, self.found, self.layout.cells.frame
+        start, low, high = int(cells.starts[0]), int(cells.starts[first]), int(cells.starts[last])
+        x, z, halves, tail, rows = self.scratch.get(cells.table, ARRAYS, low - start, high - start)
+        self.read += sum(array.nbytes for array in (x, z, halves, tail, rows))
+        order = first + np.argsort(self.between[:, cells.cell[first:last]], axis=1, kind="stable")
         kernels.search_cells(
-            queries.z, queries.tail, queries.x, queries.codes, queries.starts, blocks,
-            own, own_tail, queries.radii, queries.tail_radii,
-            z, halves, tail, x, rows, layout.starts[pieces.start : pieces.stop + 1] - start, classes - start,
-            centres[cell], tail_centres[cell], radii, layout.tail_radii[pieces],
-            distances, order, start,
-            found.squared, found.rows, found.positions, found.open_bounds, counters,
-            one_vs_one, shrink, frame.scale, relative_rounding(d), error,
+            queries.z, queries.tail, queries.x, queries.codes, queries.starts, self.blocks,
+            self.own, self.own_tail, queries.radii, queries.tail_radii,
+            z, halves, tail, x, rows, cells.starts - low, cells.classes - low,
+            self.layout.cells.centres[cells.cell], self.layout.cells.tail_centres[cells.cell],
+            cells.radii, cells.tail_radii, distances, order, low,
+            found.squared, found.rows, found.positions, found.open_bounds, self.counters,
+            self.one_vs_one, self.shrink, frame.scale, relative_rounding(x.shape[1]), frame.rounding,
         )  # fmt: skip
-    proved = int(np.sum(found.open_bounds > found.reach(queries.codes, frame.scale, d)))
-    cells, compared, bounded, refined = counters.tolist()
-    return found, Work(len(queries), proved, cells, compared, bounded, refined, read)
+
+
+def _stretches(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return stretches of cells that hold all wanted ones, and no gap of more than a few between them."""
+    cells = np.flatnonzero(wanted)
+    if not len(cells):
+        return []
+    breaks = np.flatnonzero(np.diff(cells) > LARGEST_GAP)
+    firsts = cells[np.concatenate([[0], breaks + 1])]
+    lasts = cells[np.concatenate([breaks, [len(cells) - 1]])] + 1
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def _nearest_first(between: NDArray[np.float32], layout: Layout) -> NDArray[np.intp]:
