@@ -83,10 +83,11 @@ def squared_distance(a: Any, i: int, b: Any, x: int, limit: float, buffer: Any) 
 
 
 @reordered
-def _square(w: Any, i: int) -> Any:
+def _square_of_sum(w: Any, i: int, shift: Any) -> Any:
     total = np.float32(0)
     for k in range(N(w.shape[1])):
-        total += w[N(i), k] * w[N(i), k]
+        value = w[N(i), k] + shift[k]
+        total += value * value
     return total
 
 
@@ -100,8 +101,42 @@ def _squared_difference(q: Any, i: int, shift: Any, z: Any, x: int, start: int, 
 
 
 @compiled
-def centre_distances(z: Any, starts: Any, own_centres: Any, centres: Any) -> Any:
-    """Return distances of queries to the centres of cells, shape (n, cells), single precision.
+def _cell_bound(distance: float, radius: float, own_radius: float, m: int, frame_error: float, shrink: float) -> float:
+    """Return a lower bound on the distance to any row of a cell; only proved with ``shrink`` = 1."""
+    error = U * (2 * distance + 2 * own_radius + radius) + frame_error
+    return distance * (1 - (m + 4) * U) - shrink * radius * (1 + 1e-6) - error
+
+
+@compiled
+def near_cells(
+    between: Any, radii: Any, own_radii: Any, starts: Any, reach: Any, m: int, frame_error: float, shrink: float
+) -> Any:
+    """Tell which cells some query of a group may want, from the distances of centres alone: bool, shape (g, cells).
+
+    Parameters
+    ----------
+    between : array of shape (g, cells)
+        Distances of the centres of the groups' cells to those of the cells.
+    radii, own_radii : arrays of shape (cells,) and (g,)
+    starts : int array of shape (g + 1,)
+        Where the queries of each group begin.
+    reach : float array of shape (n,)
+        Largest distance of interest of every query, in units of the frame.
+    """
+    near = np.zeros(between.shape, np.bool_)
+    for g in range(between.shape[0]):
+        farthest = 0.0
+        for i in range(starts[g], starts[g + 1]):
+            farthest = max(farthest, reach[i])
+        for c in range(between.shape[1]):
+            nearest = max(between[g, c] * (1 - 2 * U) - own_radii[g] * (1 + 1e-6), 0.0)
+            near[g, c] = _cell_bound(nearest, radii[c], own_radii[g], m, frame_error, shrink) <= farthest
+    return near
+
+
+@compiled
+def centre_distances(z: Any, starts: Any, own_centres: Any, centres: Any, near: Any) -> Any:
+    """Return distances of queries to the centres of cells, shape (n, cells), single precision; infinite where not near.
 
     Parameters
     ----------
@@ -111,31 +146,23 @@ def centre_distances(z: Any, starts: Any, own_centres: Any, centres: Any) -> Any
         Where the queries of each of g cells begin.
     own_centres : array of shape (g, m)
     centres : array of shape (cells, m)
+    near : bool array of shape (g, cells)
     """
-    found = np.empty((z.shape[0], centres.shape[0]), np.float32)
+    found = np.full((z.shape[0], centres.shape[0]), np.float32(np.inf))
     shift = np.empty(z.shape[1], np.float32)
-    moved = np.empty((1, z.shape[1]), np.float32)
     for g in range(len(starts) - 1):
         for c in range(centres.shape[0]):
-            for k in range(z.shape[1]):
-                shift[k] = own_centres[g, k] - centres[c, k]
-            for i in range(starts[g], starts[g + 1]):
+            if near[g, c]:
                 for k in range(z.shape[1]):
-                    moved[0, k] = z[i, k] + shift[k]
-                found[i, c] = np.sqrt(_square(moved, 0))
+                    shift[k] = own_centres[g, k] - centres[c, k]
+                for i in range(starts[g], starts[g + 1]):
+                    found[i, c] = np.sqrt(_square_of_sum(z, i, shift))
     return found
 
 
 @compiled
-def _cell_bound(distance: float, radius: float, own_radius: float, m: int, frame_error: float, shrink: float) -> float:
-    """Return a lower bound on the distance to any row of a cell; only proved with ``shrink`` = 1."""
-    error = U * (2 * distance + 2 * own_radius + radius) + frame_error
-    return distance * (1 - (m + 4) * U) - shrink * radius * (1 + 1e-6) - error
-
-
-@compiled
-def wanted_cells(distances: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any, reach: Any,
-                 m: int, frame_error: float, shrink: float) -> Any:  # fmt: skip
+def wanted_cells(distances: Any, near: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any,
+                 reach: Any, m: int, frame_error: float, shrink: float) -> Any:  # fmt: skip
     """Tell which cells some query still wants to visit, bool array of shape (cells,).
 
     Parameters
@@ -148,23 +175,32 @@ def wanted_cells(distances: Any, radii: Any, others: Any, starts: Any, own_radii
     """
     wanted = np.zeros(distances.shape[1], np.bool_)
     for g in range(len(starts) - 1):
-        for i in range(starts[g], starts[g + 1]):
-            for c in range(distances.shape[1]):
-                if not others[c, codes[i]]:
-                    continue
-                if _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, shrink) <= reach[i]:
+        for c in range(distances.shape[1]):
+            if wanted[c] or not near[g, c]:
+                continue
+            for i in range(starts[g], starts[g + 1]):
+                bound = _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, shrink)
+                if bound <= reach[i] and others[c, codes[i]]:
                     wanted[c] = True
+                    break
     return wanted
 
 
 @compiled
-def leave_open(distances: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any, left: Any,
-               open_bounds: Any, m: int, frame_error: float) -> None:  # fmt: skip
-    """Note what leaving out the cells of ``left`` (bool) leaves open: the lowest proved bound of each query."""
+def leave_open(distances: Any, near: Any, radii: Any, others: Any, starts: Any, own_radii: Any, codes: Any,
+               between: Any, left: Any, open_bounds: Any, m: int, frame_error: float) -> None:  # fmt: skip
+    """Note the lowest bound of each query on what is left out: cells of ``left`` (bool), and those not near."""
     for g in range(len(starts) - 1):
+        lowest = np.inf
+        for c in range(distances.shape[1]):
+            if not near[g, c]:
+                nearest = max(between[g, c] * (1 - 2 * U) - own_radii[g] * (1 + 1e-6), 0.0)
+                lowest = min(lowest, _cell_bound(nearest, radii[c], own_radii[g], m, frame_error, 1.0))
+        lowest = max(lowest, 0.0)
         for i in range(starts[g], starts[g + 1]):
+            open_bounds[i] = min(open_bounds[i], lowest)
             for c in range(distances.shape[1]):
-                if left[c] and others[c, codes[i]]:
+                if left[c] and near[g, c] and others[c, codes[i]]:
                     bound = _cell_bound(distances[i, c], radii[c], own_radii[g], m, frame_error, 1.0)
                     open_bounds[i] = min(open_bounds[i], max(bound, 0.0))
 
@@ -224,6 +260,8 @@ def search_cells(
                         worst = max(worst, best[i, s])
                 reach = np.sqrt(worst + LOST) * scale * (1 + relative)
                 distance = np.float64(distances[i, c])
+                if distance == np.inf:
+                    continue  # not near: see `near_cells`
                 if _cell_bound(distance, c_radii[c], q_radii[g], m, frame_error, shrink) > reach:
                     if shrink < 1:
                         bound = _cell_bound(distance, c_radii[c], q_radii[g], m, frame_error, 1.0)

@@ -125,16 +125,18 @@ class _Visit:
     def segment(self, cells: SegmentCells) -> None:
         """Search the cells of a segment that may hold something nearer, and note what is left out without proof."""
         queries, frame = self.queries, self.layout.cells.frame
-        centres = self.layout.cells.centres[cells.cell]
-        distances = kernels.centre_distances(queries.z, queries.starts, self.own, centres)
-        bounds = (distances, cells.radii, cells.others, queries.starts, queries.radii, queries.codes)
+        centres, between = self.layout.cells.centres[cells.cell], self.between[:, cells.cell]
         reach = self.found.reach(queries.codes, frame.scale, queries.x.shape[1])
-        stretches = _stretches(kernels.wanted_cells(*bounds, reach, frame.width, frame.rounding, self.shrink))
+        rules = (frame.width, frame.rounding, self.shrink)
+        near = kernels.near_cells(between, cells.radii, queries.radii, queries.starts, reach, *rules)
+        distances = kernels.centre_distances(queries.z, queries.starts, self.own, centres, near)
+        bounds = (distances, near, cells.radii, cells.others, queries.starts, queries.radii, queries.codes)
+        stretches = _stretches(kernels.wanted_cells(*bounds, reach, *rules))
         if self.shrink < 1:
             left = np.ones(len(centres), bool)
             for first, last in stretches:
                 left[first:last] = False
-            kernels.leave_open(*bounds, left, self.found.open_bounds, frame.width, frame.rounding)
+            kernels.leave_open(*bounds, between, left, self.found.open_bounds, *rules[:2])
         for first, last in stretches:
             self._search(cells, first, last, distances)
 
