@@ -311,6 +311,18 @@ def search_cells(
                             continue
                         if best[i, slot] == 0 and best_rows[i, slot] < _lowest_row(c_rows, c_classes, c, first, last):
                             continue  # nothing is nearer, and ties go to lower rows
+                        if best[i, slot] == np.inf:
+                            # Begin with the candidate that seems nearest, lest all of the cell pass for near.
+                            nearest, lowest = first, np.float32(np.inf)
+                            for k in range(N(first), N(last)):
+                                value = c_halves[k] - space[N(offset) + k]
+                                if value < lowest:
+                                    nearest, lowest = np.int64(k), value
+                            hits[0] = nearest
+                            _refine(
+                                hits, 1, i, slot, q_tail, shift_tail, q_x, c_tail, c_x, c_rows, np.inf, first_position,
+                                best, best_rows, best_positions, counters, buffer, scale, relative,
+                            )  # fmt: skip
                         threshold = _threshold(best[i, slot], scale, relative, error, slack, squared)
                         n_hits = 0
                         j = first
