@@ -186,18 +186,14 @@ class _Entries:
     count: NDArray[np.int64]
     position: NDArray[np.int64]
 
-    def within(self, start: int, stop: int) -> _Entries:
-        """Return what goes to positions ``start`` to ``stop``, clipped, relative to ``start``."""
+    def within(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return what goes to positions ``start`` to ``stop``, clipped, relative to ``start``: shape (e, 4)."""
         first = int(np.searchsorted(self.position, start, side="right")) - 1
         last = int(np.searchsorted(self.position, stop))
         before = np.maximum(start - self.position[first:last], 0)
         after = np.maximum(self.position[first:last] + self.count[first:last] - stop, 0)
-        return _Entries(
-            self.unit[first:last],
-            self.start[first:last] + before,
-            self.count[first:last] - before - after,
-            self.position[first:last] + before - start,
-        )
+        starts, counts = self.start[first:last] + before, self.count[first:last] - before - after
+        return np.stack([self.unit[first:last], starts, counts, self.position[first:last] + before - start], axis=1)
 
 
 @dataclass(frozen=True)
@@ -205,13 +201,15 @@ class _FillSegment:
     """Bring the rows of a segment together from the sorted units and write it whole."""
 
     scratch: Scratch
-    entries: list[_Entries]
+    edges: NDArray[np.int64]
+    """Where the entries of each segment begin in the table ``entries``."""
     piece_starts: list[NDArray[np.int64]]
 
     def __call__(self, span: Span) -> NDArray[np.float64]:
         """Return the radii of the segment's pieces, shape (2, pieces)."""
-        entries, starts = self.entries[span.index], self.piece_starts[span.index]
-        n = int(starts[-1])
+        starts = self.piece_starts[span.index]
+        (columns,) = self.scratch.get("entries", ("columns",), *self.edges[span.index : span.index + 2].tolist())
+        entries, n = _Entries(*columns.T), int(starts[-1])
         table: dict[str, NDArray] = {}
         for unit in np.unique(entries.unit):
             own = entries.unit == unit
@@ -270,15 +268,15 @@ def lay_out(
     size = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
     segments = _segments(starts, size)
     bounds = starts[segments]
-    fill = _FillSegment(
-        scratch,
-        [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)],
-        [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)],
-    )
+    parts = [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+    scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
+    edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    fill = _FillSegment(scratch, edges, [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)])
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
+    scratch.drop("entries")
     return Layout(cells, cell, starts, classes, radii[0], radii[1], segments)
 
 
