@@ -338,6 +338,7 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> Sear
         counts=request.counts,
         standardize=request.standardize,
         in_memory=search_in_memory(dataset, resources),
+        spans=len(spans),
         unit_rows=unit_rows,
         unit=unit,
         threads=resources.process_threads,

@@ -72,6 +72,7 @@ def search_costs(
     counts: NDArray[np.int64],
     standardize: bool,
     in_memory: bool,
+    spans: int,
     unit_rows: int,
     unit: int,
     threads: int,
@@ -86,6 +87,8 @@ def search_costs(
         Whether columns are divided by their standard deviations.
     in_memory : bool
         Whether what is laid out stays in the memory of this process.
+    spans : int
+        Tasks of a pass over the rows.
     unit_rows, unit : int
         Rows of the largest reading unit, and the bytes that a thread holds while it reads it.
     threads : int
@@ -103,18 +106,20 @@ def search_costs(
     size = max(2 * n * sizes.row, n * sizes.row + results)
     rounds = 1 if proved else 2
     tasks = sizes.segments if queries == n else math.ceil(queries / search.TASK_QUERIES) + search.FEWEST_TASKS
-    held = (size + results if in_memory else 0) + COMPILED
+    laid_out, kept = (n * sizes.row, results) if in_memory else (0, 0)
     phases = (
         sizes.training(),
-        threads * (unit + sizes.sorting(unit_rows, in_memory)),
-        threads * sizes.searching(in_memory, queries, slots) + sizes.summing(threads),
+        laid_out + min(threads, spans) * (unit + sizes.sorting(unit_rows, in_memory)),
+        2 * laid_out + threads * sizes.filling(in_memory),
+        laid_out + kept + threads * sizes.searching(in_memory, queries, slots),
+        laid_out + kept + threads * sizes.pairing(in_memory, queries) + sizes.summing(threads),
     )
     return SearchCosts(
         queries=queries,
         pairs=pairs,
         scratch=size,
         in_memory=in_memory,
-        memory=held + max(phases),
+        memory=COMPILED + max(phases),
         read=0 if in_memory else rounds * min(tasks, sizes.segments) * n * sizes.row,
         proved=proved,
     )
@@ -167,35 +172,49 @@ class _Sizes:
         return math.ceil(2 * self.n / self._wanted_rows)
 
     def training(self) -> int:
-        """The sample as it was read, and five copies in double: centred, along the axes, and what they miss."""
+        """The sample as it was read, and in double: centred, along the axes, what they miss; or all for k-means."""
         budget = max(nearest.SAMPLE_BYTES // (8 * self.d), 256)
         rows = min(max(self.cells * cells.SAMPLE_PER_CELL, nearest.FRAME_SAMPLE), budget, self.n)
-        axes = 4 * self.d * self.d if self.d <= LARGEST_EIGENPROBLEM else 3 * (rows + self.d) * self.first * 4
-        return rows * self.d * (2 * self.read + 5 * 8) + rows * (6 * 4 * self.first + 3 * 8 * self.tail) + axes * 8
+        axes = 4 * self.d * self.d if self.d <= LARGEST_EIGENPROBLEM else 3 * (rows + self.d) * self.first
+        coordinates = 24 * self.first + 16 * self.tail
+        return rows * self.d * 2 * self.read + max(rows * self.d * 5 * 8 + axes * 8, rows * coordinates)
 
     def sorting(self, unit_rows: int, in_memory: bool) -> int:
-        """What a thread holds beside a unit: coordinates, the sorted table, and blocks of distances to cells."""
+        """What a thread holds beside a unit: coordinates, and blocks of distances to cells, then the sorted table."""
         block = min(unit_rows, layout.BLOCK_ROWS)
         blocks = block * (4 * 8 * self.d + 3 * 8 * (self.first + self.tail) + 2 * 4 * self.cells)
-        table = self.d * (self.item + self.read) + self.coordinates
-        return unit_rows * (table + self.coordinates + 40 + self._storing(in_memory)) + blocks
+        converted = self.d * self.read
+        return unit_rows * (self.coordinates + 40) + max(blocks, unit_rows * (converted + self._table(in_memory)))
 
-    def _storing(self, in_memory: bool) -> int:
-        """Bytes a row on their way to or from a disk: the largest array, encoded and in shards."""
-        return 0 if in_memory else 2 * max(self.d * self.item, 4 * self.tail)
+    def filling(self, in_memory: bool) -> int:
+        """What a thread holds beside the segment it fills: what comes from the sorted units, squares of norms."""
+        return self.segment_rows * (self.row + 16 + self._table(in_memory))
+
+    def _table(self, in_memory: bool) -> int:
+        """Bytes a row of a table on its way to or from a disk: itself, and its largest array encoded and in shards."""
+        return 0 if in_memory else self.row + 2 * max(self.d * self.item, 4 * self.tail)
 
     def searching(self, in_memory: bool, queries: int, slots: int) -> int:
-        """What a thread holds: queries, a segment of candidates, distances to its cells, a product; then partners."""
-        rows = self.segment_rows
-        asked = rows if queries == self.n else min(queries, search.TASK_QUERIES + math.ceil(rows * queries / self.n))
+        """What a thread holds: queries, a segment of candidates, distances to its cells, a product."""
+        asked, rows = self._asked(queries), self.segment_rows
         near = min(math.ceil(UNEVEN * self.cells * rows / self.n), self.cells)
         product = 4 * min(layout.PIECE_ROWS, self.n) ** 2
-        candidates = 0 if in_memory else rows * (self.row + self._storing(False))
+        return asked * (2 * self.row + 80 * slots + 40 + 4 * near) + product + rows * self._table(in_memory)
+
+    def pairing(self, in_memory: bool, queries: int) -> int:
+        """What a thread holds: queries and their partners, and blocks of their differences."""
+        asked = self._asked(queries)
         partners = asked * self.d * 2 * self.item + BLOCK_ROWS * self.d * 4 * 8
-        return asked * (2 * self.row + 80 * slots + 40) + candidates + max(asked * near * 4 + product, partners)
+        return asked * (2 * self.row + 80) + partners + self.segment_rows * self._table(in_memory)
+
+    def _asked(self, queries: int) -> int:
+        """Rows of the queries of a task."""
+        if queries == self.n:
+            return self.segment_rows
+        return min(queries, search.TASK_QUERIES + math.ceil(self.segment_rows * queries / self.n))
 
     def summing(self, threads: int) -> int:
         """Scatters of pairs on their way to one another, and the differences that are kept."""
         width, waiting = min(self.d, self.n), math.ceil(math.log2(self.segments + 1)) + 2
-        kept = min(SAMPLE_PAIRS * 8 * self.d, SAMPLE_BYTES)
-        return (threads + waiting) * width * width * 8 + 3 * kept
+        kept = min(SAMPLE_PAIRS, self.n) * 8 * self.d
+        return (threads + waiting) * width * width * 8 + 3 * min(kept, SAMPLE_BYTES)

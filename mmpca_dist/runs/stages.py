@@ -13,6 +13,7 @@ from mmpca_dist.neighbors.scratch import open_scratch
 from mmpca_dist.planning import Plan, Request, Resources, make_plan, search_in_memory
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
+from mmpca_dist.runs.certificate import search_notes
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
@@ -149,6 +150,8 @@ def _solve(job: Job) -> dict[str, Any]:
                 f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
+    for note in search_notes({**job.results, "solve": {"models": models}}):
+        job.callback.on_note(note)
     return {
         "models": models,
         "precision": statistics.precision,
