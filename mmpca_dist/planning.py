@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import shutil
 import time
@@ -22,10 +21,11 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import PlanError
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import SAMPLE_BYTES, evenly_chosen, sample_rows
+from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -150,7 +150,8 @@ class Plan:
             passes += "; medians again where brackets overflow or miss"
         time = f"{_duration(self.seconds)} for the passes"
         if self.search is not None:
-            time += f", {self._bound} {_duration(self.search.seconds(self.resources.busy_threads))} for the search"
+            searching = self.search.seconds(self.resources.busy_threads)
+            time += f", {self._bound + ' ' if searching >= 1 else ''}{_duration(searching)} for the search"
         rows = [
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
@@ -256,7 +257,17 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
     base = resources.base + dataset.resident_bytes
     held = [
-        _reading_wide(dataset, spans) if wide else _reducing(dataset, spans, request, pooled),
+        reading_wide(dataset, spans)
+        if wide
+        else reducing(
+            dataset,
+            spans,
+            n_classes=request.n_classes,
+            pooled=pooled,
+            medians=request.median_rows > 0,
+            item=resources.item,
+            threads=resources.process_threads,
+        ),
         _projecting(dataset, spans, resources, widths),
     ]
     if search is not None:
@@ -331,7 +342,7 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> Sear
     from mmpca_dist.neighbors.costs import search_costs
 
     resources = request.resources
-    unit_rows, unit = _unit(dataset, spans)
+    unit_rows, unit = largest_unit(dataset, spans)
     return search_costs(
         dataset,
         request.search,
@@ -345,41 +356,9 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> Sear
     )
 
 
-def _unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
-    """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
-    rows = max(stop - start for span in spans for start, stop in span.units)
-    return rows, int(rows * dataset.row_bytes * (1 + dataset.read_overhead))
-
-
-def _reading_wide(dataset: Dataset, spans: list[Span]) -> int:
-    """Rows in float64: as read, joined, centred, turned for the factorisation, and its basis."""
-    return dataset.n_rows * dataset.n_features * 8 * 5 + _unit(dataset, spans)[1]
-
-
-def _reducing(dataset: Dataset, spans: list[Span], request: Request, pooled: bool) -> int:
-    """Project what a process holds of data and sums while it takes moments, and medians if they are wanted."""
-    d, c, work = dataset.n_features, request.n_classes, request.resources.item
-    threads = request.resources.process_threads
-    unit_rows, unit = _unit(dataset, spans)
-    indices = unit_rows * 24  # row numbers by class, labels and codes
-    summary = ((2 if pooled else c) * d * d + c * d) * 8
-    kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + work) + d * d * (work + 8 * (2 if pooled else 1))
-    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
-    reducing = threads * (unit + indices + kernel + summary) + waiting * summary
-    if not request.median_rows:
-        return reducing
-    sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
-    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
-    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
-    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
-    kept = 2 * KEPT_BYTES + KEPT_BYTES // 2 * (entry + 4 * 8) // entry
-    sampling = threads * unit + 3 * SAMPLE_BYTES
-    return max(reducing + (threads + waiting) * sets + kept, sampling)
-
-
 def _projecting(dataset: Dataset, spans: list[Span], resources: Resources, widths: list[int]) -> int:
     """Project what a process holds while it projects: a unit as it is read and converted, and what becomes of it."""
-    unit_rows, unit = _unit(dataset, spans)
+    unit_rows, unit = largest_unit(dataset, spans)
     # All methods at once, and one of them on its way into a file: its columns, the table and the bytes.
     numbers = dataset.n_features + 2 * sum(widths) + 3 * max(widths, default=0)
     return resources.process_threads * (unit + unit_rows * numbers * resources.item)
@@ -423,7 +402,11 @@ def _product_rate(precision: str) -> float:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 1 else "under a second"
+    if seconds < 1:
+        return "under a second"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def _free_bytes(uri: str) -> int | None:

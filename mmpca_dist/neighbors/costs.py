@@ -204,7 +204,7 @@ class _Sizes:
     def pairing(self, in_memory: bool, queries: int) -> int:
         """What a thread holds: queries and their partners, and blocks of their differences."""
         asked = self._asked(queries)
-        partners = asked * self.d * 2 * self.item + BLOCK_ROWS * self.d * 4 * 8
+        partners = asked * self.d * 2 * self.item + min(asked, BLOCK_ROWS) * self.d * 4 * 8
         return asked * (2 * self.row + 80) + partners + self.segment_rows * self._table(in_memory)
 
     def _asked(self, queries: int) -> int:

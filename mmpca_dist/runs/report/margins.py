@@ -68,12 +68,12 @@ def _caption(methods: list[MethodResult], found: Margins, cut: bool) -> str:
     total, sampled = int(found.counts.sum()), len(found.before)
     pairs = f"all {total:,} pairs" if sampled == total else f"{sampled:,} of the {total:,} pairs, evenly spaced"
     caption = (
-        "Every row is paired with the nearest row of another class. Grey: how far apart these pairs are"
+        "Rows are paired with their nearest rows of another class. Grey: how far apart the rows of a pair are"
         + (", in columns divided by their standard deviations" if found.standardized else "")
         + f" ({total:,} pairs). Outline: how much of that distance is left when both rows are projected by a method "
-        f"({pairs}). Dashed lines are the medians, and numbers in brackets the components. A method whose outline stays near the grey keeps the margin "
-        "between the classes open; one whose outline moves to the left lets it close. The pairs are those that are "
-        "nearest before projection: other rows may be nearer afterwards."
+        f"({pairs}). Dashed lines are the medians; in brackets, the number of components. A method whose outline stays "
+        "near the grey keeps the margin between the classes open; one whose outline moves to the left lets it close. "
+        "The pairs are those that are nearest before projection: other rows may be nearer afterwards."
     )
     skewed = [method.title for method in methods if not method.orthonormal]
     if skewed:
