@@ -348,7 +348,9 @@ def test_an_approximate_search_tells_its_recall(tmp_path):
     recall = results["search"]["certificate"]["recall"]
     assert recall["low"] >= 0.9
     shown = f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"
-    assert {what: shown for what, shown, _ in search_rows(results)}["recall"] == shown
+    rows = {what: found for what, found, _ in search_rows(results)}
+    angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
+    assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
     assert f"20,000 rows, recall {shown}; " in search(str(tmp_path / "out"))
     assert any("approximate search" in note and shown in note for note in recorder.notes)
 

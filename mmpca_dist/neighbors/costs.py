@@ -102,7 +102,7 @@ def search_costs(
     pairs = queries * others if proved else (calibrated + APPROXIMATE_SHARE * queries) * others
     sizes = _Sizes.of(dataset, standardize)
     slots = len(counts) if wanted.pairing == "one-vs-one" else 1
-    results = queries * (24 * slots + 32) * (1 if exact else 3)
+    results = queries * (24 * slots + 40) * (1 if exact else 3)
     size = max(2 * n * sizes.row, n * sizes.row + results)
     rounds = 1 if proved else 2
     tasks = sizes.segments if queries == n else math.ceil(queries / search.TASK_QUERIES) + search.FEWEST_TASKS

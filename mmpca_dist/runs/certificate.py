@@ -33,13 +33,13 @@ def search_notes(results: Results) -> list[str]:
     if found["recall"] is not None:
         notes.append(
             f"M-PCA2 comes from an approximate search: {_recall(found['recall'])} of the rows it takes for nearest "
-            "are as near as the nearest."
+            f"are as near as the nearest, and its components {_off(_recall_angle(results), 'an exact search')}."
         )
     error = _sampling_error(results)
     if error is not None:
         notes.append(
             f"M-PCA2 comes from a search for {_queries(results)} rows: the standard errors of its leading eigenvalues "
-            f"are {_relative_errors(results, error)}, and its components {_off(error)}."
+            f"are {_relative_errors(results, error)}, and its components {_off(error['angle'], 'all rows')}."
         )
     return notes
 
@@ -87,6 +87,15 @@ def search_rows(results: Results) -> list[tuple[str, str, str]]:
             "rows laid out by cell, there twice while they were sorted; gone after the search",
         ),
     ]
+    if found["recall"] is not None:
+        rows.append(
+            (
+                "what was missed",
+                f"{_recall_angle(results):.2g} degrees",
+                "angle between the space of the components of M-PCA2 and that of an exact search, estimated to first "
+                "order from the rows that the recall's sample missed; rather too large than too small",
+            )
+        )
     return rows + _sampling_rows(results)
 
 
@@ -122,7 +131,7 @@ def _sampling_rows(results: Results) -> list[tuple[str, str, str]]:
 
 def _uncertainty(results: Results) -> str:
     error = _sampling_error(results)
-    return "" if error is None else f"; components {_off(error)}"
+    return "" if error is None else f"; components {_off(error['angle'], 'all rows')}"
 
 
 def _sampling_error(results: Results) -> dict[str, Any] | None:
@@ -139,11 +148,16 @@ def _relative_errors(results: Results, error: dict[str, Any]) -> str:
     return ", ".join(f"{100 * share:.2g}%" for share in shares) or "unknown"
 
 
-def _off(error: dict[str, Any]) -> str:
-    """Return how far components are from those of all rows, as the end of a sentence about them."""
-    if error["angle"] >= ARBITRARY:
-        return "may be arbitrary from some number on: take fewer, or search for more rows"
-    return f"are about {error['angle']:.2g} degrees off those of all rows"
+def _recall_angle(results: Results) -> float:
+    """Return how many degrees the rows that an approximate search missed may turn the components."""
+    return results["solve"]["models"]["m-pca2"]["certificate"]["recall_angle"]
+
+
+def _off(angle: float, exact: str) -> str:
+    """Return how far components are from those of ``exact``, as the end of a sentence about them."""
+    if angle >= ARBITRARY:
+        return f"may differ from those of {exact} altogether from some number on: take fewer, or look further"
+    return f"are about {angle:.2g} degrees off those of {exact}"
 
 
 def _queries(results: Results) -> str:
