@@ -251,7 +251,9 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         passes = [*before, *passes, *after]
     search = _search_costs(dataset, spans, request)
     if search is not None:
-        passes += [_sample_pass(dataset, spans, resources), _pass("cells", dataset, 0, resources)]
+        scratch = 0 if search.in_memory else search.scratch
+        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [_sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))

@@ -124,6 +124,16 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "scratch").exists() or not any((tmp_path / "out" / "scratch").iterdir())
 
 
+@pytest.mark.slow
+def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **SEARCH, neighbors={"max_queries": 2000},
+        compute={"workers": 1, "memory_limit": "2GiB"},
+    )  # fmt: skip
+    plan, *_ = planned_and_done(config)
+    assert not plan["search"]["in_memory"]
+
+
 def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):
     """Rows are there twice while they are sorted, and may take half of what is allowed."""
     dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")

@@ -15,7 +15,7 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pairs import BLOCK_ROWS, SAMPLE_BYTES, SAMPLE_PAIRS
 from mmpca_dist.neighbors.queries import FEW_CLASSES
 
-PAIR_RATE = 4e8
+PAIR_RATE = 3e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""
 
 SCRATCH_RATE = 1e9
@@ -48,6 +48,8 @@ class SearchCosts:
         Of a process, beside what it has before and what the data set itself keeps.
     read : int
         Upper bound on what comes back from scratch on disk.
+    preparation : float
+        Multiply-adds of bringing rows into cells.
     proved : bool
         Whether the bounds are bounds, and not expected values.
     """
@@ -58,6 +60,7 @@ class SearchCosts:
     in_memory: bool
     memory: int
     read: int
+    preparation: float
     proved: bool
 
     def seconds(self, threads: int) -> float:
@@ -121,6 +124,7 @@ def search_costs(
         in_memory=in_memory,
         memory=COMPILED + max(phases),
         read=0 if in_memory else rounds * min(tasks, sizes.segments) * n * sizes.row,
+        preparation=sizes.preparation(),
         proved=proved,
     )
 
@@ -171,10 +175,20 @@ class _Sizes:
         """How many there are at most, about: segments hold whole pieces, and may be half empty."""
         return math.ceil(2 * self.n / self._wanted_rows)
 
+    @property
+    def sampled(self) -> int:
+        """Rows of the sample for axes and cells."""
+        budget = max(nearest.SAMPLE_BYTES // (8 * self.d), 256)
+        return min(max(self.cells * cells.SAMPLE_PER_CELL, nearest.FRAME_SAMPLE), budget, self.n)
+
+    def preparation(self) -> float:
+        """Distances to the cells' centres, in k-means and for all rows, and the rotation."""
+        distances = (cells.ITERATIONS * self.sampled + self.n) * self.cells * self.first
+        return float(distances + 2 * self.n * self.d * max(self.first, self.tail))
+
     def training(self) -> int:
         """The sample as it was read, and in double: centred, along the axes, what they miss; or all for k-means."""
-        budget = max(nearest.SAMPLE_BYTES // (8 * self.d), 256)
-        rows = min(max(self.cells * cells.SAMPLE_PER_CELL, nearest.FRAME_SAMPLE), budget, self.n)
+        rows = self.sampled
         axes = 4 * self.d * self.d if self.d <= LARGEST_EIGENPROBLEM else 3 * (rows + self.d) * self.first
         coordinates = 24 * self.first + 16 * self.tail
         return rows * self.d * 2 * self.read + max(rows * self.d * 5 * 8 + axes * 8, rows * coordinates)
