@@ -21,9 +21,10 @@ PAIR_RATE = 3e8
 SCRATCH_RATE = 1e9
 """Bytes a second a thread that come back from scratch: measured for a warm page cache."""
 
-APPROXIMATE_SHARE = 0.25
-"""Of the pairs, what an approximate search is expected to compare: measured on Gaussian data without any clusters in 32
-columns. Clusters need less, more rows need less, more columns without structure need more."""
+EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.25, 333, 0.4
+"""Of the pairs, an approximate search is expected to compare a quarter where there are 333 cells (100,000 rows), and less
+with more cells, as a power of their number. Measured in 32 columns, recall 0.95, up to 800,000 rows: twice that on
+Gaussian data without any clusters, half of it with 500 clusters."""
 
 COMPILED = 150 << 20
 """Resident memory that the compiled loops and their compiler take."""
@@ -102,8 +103,9 @@ def search_costs(
     others = float(n if len(counts) > FEW_CLASSES else counts @ (n - counts) / n)
     calibrated = 2 * nearest.CALIBRATION
     proved = exact or queries <= calibrated
-    pairs = queries * others if proved else (calibrated + APPROXIMATE_SHARE * queries) * others
     sizes = _Sizes.of(dataset, standardize)
+    share = min(1.0, EXPECTED_SHARE * (EXPECTED_CELLS / sizes.cells) ** EXPECTED_POWER)
+    pairs = others * (queries if proved else calibrated + share * queries)
     slots = len(counts) if wanted.pairing == "one-vs-one" else 1
     results = queries * (24 * slots + 40) * (1 if exact else 3)
     size = max(2 * n * sizes.row, n * sizes.row + results)
