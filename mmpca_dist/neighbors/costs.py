@@ -22,8 +22,8 @@ SCRATCH_RATE = 1e9
 """Bytes a second a thread that come back from scratch: measured for a warm page cache."""
 
 EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.25, 333, 0.4
-"""Of the pairs, an approximate search is expected to compare a quarter where there are 333 cells (100,000 rows), and less
-with more cells, as a power of their number. Measured in 32 columns, recall 0.95, up to 800,000 rows: twice that on
+"""Of the pairs, an approximate search is expected to compare a quarter with 333 cells (100,000 rows), and less with
+more of them, as a power of their number. Measured in 32 columns, recall 0.95, up to 800,000 rows: twice that on
 Gaussian data without any clusters, half of it with 500 clusters."""
 
 COMPILED = 150 << 20
