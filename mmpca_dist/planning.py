@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 from dask.utils import format_bytes
+from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import PlanError
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import SAMPLE_BYTES, evenly_chosen, sample_rows
+from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+
+if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
+    from mmpca_dist.neighbors.costs import SearchCosts
 
 WORKER_BASE = 260 << 20
 """Resident memory of a Dask worker with this library imported."""
@@ -92,7 +97,7 @@ class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top.
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one.
     """
 
     passes: list[PassPlan]
@@ -105,6 +110,12 @@ class Plan:
     resources: Resources
     output: int
     free: int | None
+    search: SearchCosts | None = None
+
+    @property
+    def written(self) -> int:
+        """Bytes at the output at a time: what stays there, and the scratch that is on a disk."""
+        return self.output + (self.search.scratch if self.search and not self.search.in_memory else 0)
 
     @property
     def seconds(self) -> float:
@@ -137,22 +148,38 @@ class Plan:
         if self.more_passes:
             count += f" to {len(self.passes) + self.more_passes}"
             passes += "; medians again where brackets overflow or miss"
-        seconds = f"{self.seconds:.0f} s" if self.seconds >= 1 else "under a second"
+        time = f"{_duration(self.seconds)} for the passes"
+        if self.search is not None:
+            searching = self.search.seconds(self.resources.busy_threads)
+            time += f", {self._bound + ' ' if searching >= 1 else ''}{_duration(searching)} for the search"
         rows = [
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
             ("operations", f"{self.operations:.2g}"),
+            ("pairs to compare", "" if self.search is None else f"{self._bound} {self.search.pairs:.2g}"),
             ("eigenproblem", self.solver),
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
+            ("scratch", self._scratch()),
             (
                 "output",
                 format_bytes(self.output) + ("" if self.free is None else f" of {format_bytes(self.free)} free"),
             ),
-            ("expected time", f"{seconds} for the passes"),
+            ("expected time", time),
         ]
         return [row for row in rows if row[1]]
+
+    @property
+    def _bound(self) -> str:
+        """What the numbers of the search are: a bound where every row is searched for exactly, else a guess."""
+        return "up to" if self.search is None or self.search.proved else "perhaps"
+
+    def _scratch(self) -> str:
+        if self.search is None:
+            return ""
+        size = f"up to {format_bytes(self.search.scratch)}"
+        return f"{size}, in memory" if self.search.in_memory else f"{size} at the output, gone afterwards"
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "memory_limit": self.memory_limit}
@@ -171,10 +198,12 @@ class Plan:
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
                 "compute.threads_per_worker, smaller chunks or fewer columns."
             )
-        if self.free is not None and self.output > self.free:
+        if self.free is not None and self.written > self.free:
+            scratch = self.written - self.output
+            part = f", {format_bytes(scratch)} of it scratch of the search for m-pca2" if scratch else ""
             raise PlanError(
-                f"The plan writes {format_bytes(self.output)}, and {format_bytes(self.free)} are free at the output. "
-                "Free some, choose another output, or project fewer methods (project.methods)."
+                f"The plan writes {format_bytes(self.written)}{part}, and {format_bytes(self.free)} are free at the "
+                "output. Free some, choose another output, or project fewer methods (project.methods)."
             )
 
 
@@ -189,16 +218,23 @@ def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
 class Request:
     """What the plan must know of a run's settings.
 
-    ``median_rows`` is the number of rows in all sets of classes whose medians are wanted, together.
+    ``counts`` are the rows of each class, ``median_rows`` is the number of rows in all sets of classes whose medians
+    are wanted, together, and ``search`` what m-pca2 wants, if it is among the methods.
     """
 
-    n_classes: int
+    counts: NDArray[np.int64]
     largest: int
     n_methods: int
     n_projected: int
     formats: int
     median_rows: int
     resources: Resources
+    standardize: bool = False
+    search: Search | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.counts)
 
 
 def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
@@ -213,14 +249,31 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     if request.median_rows and not wide:
         before, after, more_passes = _median_passes(dataset, spans, request)
         passes = [*before, *passes, *after]
+    search = _search_costs(dataset, spans, request)
+    if search is not None:
+        scratch = 0 if search.in_memory else search.scratch
+        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [_sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
     base = resources.base + dataset.resident_bytes
     held = [
-        _reading_wide(dataset, spans) if wide else _reducing(dataset, spans, request, pooled),
+        reading_wide(dataset, spans)
+        if wide
+        else reducing(
+            dataset,
+            spans,
+            n_classes=request.n_classes,
+            pooled=pooled,
+            medians=request.median_rows > 0,
+            item=resources.item,
+            threads=resources.process_threads,
+        ),
         _projecting(dataset, spans, resources, widths),
     ]
+    if search is not None:
+        held.append(search.memory)
     if resources.in_process and not wide:
         held.append(((2 if pooled else request.n_classes) + 5) * d * d * 8)  # solving
     return Plan(
@@ -234,6 +287,7 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         resources=resources,
         output=_projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
         free=_free_bytes(resources.output),
+        search=search,
     )
 
 
@@ -265,51 +319,48 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     values = request.median_rows * dataset.n_features
     if values * entry <= KEPT_BYTES:
         return [], [], 0
-    units = [unit for span in spans for unit in span.units]
-    chosen = sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
+    chosen = _chosen_rows(spans)
     sampled = min(sample_rows(dataset.row_bytes), chosen)
     n_medians = request.n_classes * dataset.n_features
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = _pass("sample", dataset, 0, request.resources, share=chosen / dataset.n_rows)
+    sample = _sample_pass(dataset, spans, request.resources)
     return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
-def _unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
-    """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
-    rows = max(stop - start for span in spans for start, stop in span.units)
-    return rows, int(rows * dataset.row_bytes * (1 + dataset.read_overhead))
+def _chosen_rows(spans: list[Span]) -> int:
+    """Return how many rows are in the reading units that a sample comes from."""
+    units = [unit for span in spans for unit in span.units]
+    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
 
 
-def _reading_wide(dataset: Dataset, spans: list[Span]) -> int:
-    """Rows in float64: as read, joined, centred, turned for the factorisation, and its basis."""
-    return dataset.n_rows * dataset.n_features * 8 * 5 + _unit(dataset, spans)[1]
+def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
+    return _pass("sample", dataset, 0, resources, share=_chosen_rows(spans) / dataset.n_rows)
 
 
-def _reducing(dataset: Dataset, spans: list[Span], request: Request, pooled: bool) -> int:
-    """Project what a process holds of data and sums while it takes moments, and medians if they are wanted."""
-    d, c, work = dataset.n_features, request.n_classes, request.resources.item
-    threads = request.resources.process_threads
-    unit_rows, unit = _unit(dataset, spans)
-    indices = unit_rows * 24  # row numbers by class, labels and codes
-    summary = ((2 if pooled else c) * d * d + c * d) * 8
-    kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + work) + d * d * (work + 8 * (2 if pooled else 1))
-    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
-    reducing = threads * (unit + indices + kernel + summary) + waiting * summary
-    if not request.median_rows:
-        return reducing
-    sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
-    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
-    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
-    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
-    kept = 2 * KEPT_BYTES + KEPT_BYTES // 2 * (entry + 4 * 8) // entry
-    sampling = threads * unit + 3 * SAMPLE_BYTES
-    return max(reducing + (threads + waiting) * sets + kept, sampling)
+def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> SearchCosts | None:
+    if request.search is None:
+        return None
+    from mmpca_dist.neighbors.costs import search_costs
+
+    resources = request.resources
+    unit_rows, unit = largest_unit(dataset, spans)
+    return search_costs(
+        dataset,
+        request.search,
+        counts=request.counts,
+        standardize=request.standardize,
+        in_memory=search_in_memory(dataset, resources),
+        spans=len(spans),
+        unit_rows=unit_rows,
+        unit=unit,
+        threads=resources.process_threads,
+    )
 
 
 def _projecting(dataset: Dataset, spans: list[Span], resources: Resources, widths: list[int]) -> int:
     """Project what a process holds while it projects: a unit as it is read and converted, and what becomes of it."""
-    unit_rows, unit = _unit(dataset, spans)
+    unit_rows, unit = largest_unit(dataset, spans)
     # All methods at once, and one of them on its way into a file: its columns, the table and the bytes.
     numbers = dataset.n_features + 2 * sum(widths) + 3 * max(widths, default=0)
     return resources.process_threads * (unit + unit_rows * numbers * resources.item)
@@ -350,6 +401,14 @@ def _product_rate(precision: str) -> float:
         begin = time.perf_counter()
         rows.T @ rows
         return rows.size * rows.shape[1] / (time.perf_counter() - begin)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def _free_bytes(uri: str) -> int | None:

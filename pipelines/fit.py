@@ -11,6 +11,7 @@ from prefect import flow, task
 from prefect.states import Completed, Failed, State
 
 from mmpca_dist.errors import MmpcaError
+from mmpca_dist.runs.certificate import search_rows
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
@@ -54,7 +55,12 @@ def fit_flow(config: RunConfig) -> State:
         with open_job(config, Callbacks([ArtifactCallback(), *watchers()])) as job:
             for stage in stages_of(config):
                 _execute(job, stage)
-            publish_report(job.results["report"], plan_and_measured(job.results), components(job.run.uri))
+            publish_report(
+                job.results["report"],
+                plan_and_measured(job.results),
+                components(job.run.uri),
+                search_rows(job.results),
+            )
             return Completed(message=f"Report: {job.results['report']['html']}")
     except MmpcaError as error:
         return Failed(message=str(error), name=REFUSED)

@@ -87,7 +87,7 @@ def _write(group: zarr.Group, name: str, array: NDArray) -> None:
     rows = array.reshape(len(array), -1) if array.size else np.empty((len(array), *array.shape[1:], 0), array.dtype)
     rows = rows.reshape(len(array), -1 if rows.size else 0)
     length, width = rows.shape
-    chunk = max(1, min(length, CHUNK_BYTES // max(rows[:1].nbytes, 1)))
+    chunk = max(1, -(-length // max(1, -(-rows.nbytes // CHUNK_BYTES))))  # even ones, as the last is padded
     shard = -(-max(length, 1) // chunk) * chunk
     target = group.create_array(
         name,

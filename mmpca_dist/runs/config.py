@@ -68,7 +68,12 @@ class NeighborsConfig(_Section):
         "exact", example="approximate", description="All nearest rows, proved, or most of them, measured, sooner"
     )
     recall: float = _setting(
-        0.98, gt=0, lt=1, example=0.95, description="Share of nearest rows that an approximate search aims at"
+        0.98,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.95,
+        description="Share of nearest rows that an approximate search aims at",
     )
     max_queries: int | None = _setting(
         None, ge=1, example=100_000, description="Search for so many rows only, drawn with a fixed seed"

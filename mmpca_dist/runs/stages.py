@@ -13,6 +13,7 @@ from mmpca_dist.neighbors.scratch import open_scratch
 from mmpca_dist.planning import Plan, Request, Resources, make_plan, search_in_memory
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
+from mmpca_dist.runs.certificate import search_notes
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
@@ -149,6 +150,8 @@ def _solve(job: Job) -> dict[str, Any]:
                 f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
+    for note in search_notes({**job.results, "solve": {"models": models}}):
+        job.callback.on_note(note)
     return {
         "models": models,
         "precision": statistics.precision,
@@ -184,8 +187,13 @@ REPORT = Stage("report", "Write the report", _report)
 
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
-    search = [SEARCH] if any(METHODS[method].needs_pairs for method in config.methods) else []
+    search = [SEARCH] if needs_pairs(config) else []
     return [COUNT, PLAN, REDUCE, *search, SOLVE, PROJECT, REPORT]
+
+
+def needs_pairs(config: RunConfig) -> bool:
+    """Tell whether a run has a method that needs nearest rows of other classes."""
+    return any(METHODS[method].needs_pairs for method in config.methods)
 
 
 def plan_of(job: Job) -> Plan:
@@ -193,13 +201,15 @@ def plan_of(job: Job) -> Plan:
     config, census = job.config, job.counted()
     medians = any(METHODS[method].needs_medians for method in config.methods)
     request = Request(
-        n_classes=len(census.classes),
+        counts=census.counts,
         largest=config.largest,
         n_methods=len(config.methods),
         n_projected=len(config.projected),
         formats=len(set(config.project.format)),
         median_rows=int((median_sets(len(census.classes), config.pairing) @ census.counts).sum()) if medians else 0,
         resources=resources_of(config, config.output),
+        standardize=config.standardize,
+        search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
     )
     return make_plan(job.dataset, job.spans, request)
 
