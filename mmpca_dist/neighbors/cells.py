@@ -39,7 +39,8 @@ class Cells:
         z = coordinates.astype(np.float32)
         halves = 0.5 * np.einsum("ij,ij->i", self.centres, self.centres)
         with threadpool_limits(1):
-            return np.argmin(halves - z @ self.centres.T, axis=1)
+            product = z @ self.centres.T
+            return np.argmin(np.subtract(halves, product, out=product), axis=1)
 
 
 def n_cells(n_rows: int) -> int:

@@ -198,7 +198,7 @@ class _Sizes:
     def sorting(self, unit_rows: int, in_memory: bool) -> int:
         """What a thread holds beside a unit: coordinates, and blocks of distances to cells, then the sorted table."""
         block = min(unit_rows, layout.BLOCK_ROWS)
-        blocks = block * (4 * 8 * self.d + 3 * 8 * (self.first + self.tail) + 2 * 4 * self.cells)
+        blocks = block * (4 * 8 * self.d + 3 * 8 * (self.first + self.tail) + 4 * self.cells)
         converted = self.d * self.read
         return unit_rows * (self.coordinates + 40) + max(blocks, unit_rows * (converted + self._table(in_memory)))
 

@@ -14,6 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import Cells
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.summary import Locate
 
 PIECE_ROWS = 4096
@@ -246,6 +247,7 @@ def lay_out(
     scheduler: Scheduler,
     task_scheduler: Scheduler,
     progress: Progress | None = None,
+    on_pass: OnPass | None = None,
 ) -> Layout:
     """Write the rows of a data set into ``scratch``, by cell and class, as tables ``segment-0`` and so on.
 
@@ -257,6 +259,8 @@ def lay_out(
     InputError
         For rows that are not finite.
     """
+    say = on_pass or (lambda name, n_bytes: None)
+    say("cells", dataset.n_bytes)
     task = _SortUnits(dataset, labels, cells, scratch)
     runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress)
     n_classes = len(labels)
@@ -273,6 +277,7 @@ def lay_out(
     edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     fill = _FillSegment(scratch, edges, [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)])
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
+    say("segments", 0)
     radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")

@@ -209,11 +209,9 @@ def make_layout(
     usable = is_usable(sample).all(axis=1)  # the layout names rows that are not
     sample = sample[usable] if usable.any() else np.zeros_like(sample[:1])
     cells = train_cells(train_frame(sample, deviations), sample, count)
-    if on_pass is not None:
-        on_pass("cells", dataset.n_bytes)
     return lay_out(
         dataset, census.classes, cells, spans, scratch,
-        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), progress=progress,
+        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), progress=progress, on_pass=on_pass,
     )  # fmt: skip
 
 
