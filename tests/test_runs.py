@@ -75,11 +75,12 @@ def digits_run(tmp_path_factory):
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
         "reduce",
+        "search",
         "solve",
         "project",
     }
@@ -141,7 +142,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "solve", "project", "report",
+        "count", "reduce", "search", "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
@@ -230,7 +231,7 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     for method in METHODS:
         model = load_model(output, method, 2)
         assert not reads
-        if METHODS[method].needs_medians:
+        if METHODS[method].needs_medians or METHODS[method].needs_pairs:
             assert not hasattr(model, "partial_fit")
             continue
         model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])  # noqa: S301
