@@ -148,10 +148,11 @@ def test_few_rows_are_searched_exactly_in_any_mode():
 
 def test_the_interval_is_that_of_clopper_and_pearson():
     """Its ends are the shares at which so few, or so many, would be found once in forty times."""
-    low, high = Recall(95, 100).interval
+    none = np.empty((0, 3), np.int64)
+    low, high = Recall(95, 100, none).interval
     np.testing.assert_allclose(scipy.stats.binom.sf(94, 100, low), 0.025, rtol=1e-6)
     np.testing.assert_allclose(scipy.stats.binom.cdf(95, 100, high), 0.025, rtol=1e-6)
-    assert Recall(100, 100).interval[1] == 1 and Recall(0, 10).interval[0] == 0
+    assert Recall(100, 100, none).interval[1] == 1 and Recall(0, 10, none).interval[0] == 0
 
 
 def test_ties_count_as_found():
@@ -202,14 +203,14 @@ SEARCHES = (
 )
 
 
-def bits(scheduler, make_scratch=MemoryScratch):
-    """Return the bytes of what three searches find, and of what they say of themselves."""
-    parts = []
-    for options in SEARCHES:
+def bits(scheduler, make_scratch=MemoryScratch, searches=SEARCHES):
+    """Return the bytes of what each search finds, and of what it says of itself."""
+    results = []
+    for options in searches:
         found = find(open_dataset(URI), edges=EDGES, scheduler=scheduler, scratch=make_scratch(), **options)
-        parts += [array.tobytes() for array in found.arrays()]
-        parts.append(repr(found.certificate()).encode())
-    return b"".join(parts)
+        parts = [array.tobytes() for array in found.arrays()]
+        results.append(b"".join([*parts, repr(found.certificate()).encode()]))
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +224,7 @@ def reference():
         expected, distances = naive.nearest_opposite(X, y, "one-vs-one", np.arange(0, 2000, 10))
         np.testing.assert_array_equal(exact[1][::10], expected)
         np.testing.assert_array_equal(exact[2][::10], distances)
-        assert b"".join(array.tobytes() for array in exact) in found
+        assert found[0].startswith(b"".join(array.tobytes() for array in exact))
     return found
 
 
@@ -245,7 +246,8 @@ def cluster(request):
 
 @pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
 def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, reference):
-    assert bits(Cluster(cluster), lambda: ZarrScratch(str(tmp_path / os.urandom(4).hex()))) == reference
+    few = SEARCHES[1:2]  # the approximate one has every kind of task
+    assert bits(Cluster(cluster), lambda: ZarrScratch(str(tmp_path)), few) == reference[1:2]
 
 
 @dataclass
@@ -263,15 +265,10 @@ class Fatal(ZarrScratch):
 
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_the_same_bits_after_a_worker_was_lost_in_mid_search(cluster, tmp_path, reference):
-    flags = []
-
-    def scratch():
-        place = tmp_path / os.urandom(4).hex()
-        flags.append(place.with_suffix(".killed"))
-        return Fatal(str(place), flag=str(flags[-1]))
-
-    assert bits(Cluster(cluster), scratch) == reference
-    assert all(flag.exists() for flag in flags) and len(flags) == 3, "no worker was killed: nothing is proved"
+    flag = tmp_path / "killed"
+    found = bits(Cluster(cluster), lambda: Fatal(str(tmp_path / "scratch"), flag=str(flag)), SEARCHES[:1])
+    assert found == reference[:1]
+    assert flag.exists(), "no worker was killed: the test would prove nothing"
 
 
 # ------------------------------------------------------------------------------------------------- Dask arrays
