@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dask
@@ -149,10 +149,12 @@ def test_few_rows_are_searched_exactly_in_any_mode():
 def test_the_interval_is_that_of_clopper_and_pearson():
     """Its ends are the shares at which so few, or so many, would be found once in forty times."""
     none = np.empty((0, 3), np.int64)
-    low, high = Recall(95, 100, none).interval
+    low, high = Recall(95, 100, 100, none).interval
     np.testing.assert_allclose(scipy.stats.binom.sf(94, 100, low), 0.025, rtol=1e-6)
     np.testing.assert_allclose(scipy.stats.binom.cdf(95, 100, high), 0.025, rtol=1e-6)
-    assert Recall(100, 100, none).interval[1] == 1 and Recall(0, 10, none).interval[0] == 0
+    assert Recall(100, 100, 100, none).interval[1] == 1 and Recall(0, 10, 10, none).interval[0] == 0
+    # Neighbours of one query are found or missed together: three a query tell no more than one.
+    np.testing.assert_allclose(Recall(285, 300, 100, none).interval, (low, high))
 
 
 def test_ties_count_as_found():
@@ -252,12 +254,14 @@ def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, ref
 
 @dataclass
 class Fatal(ZarrScratch):
-    """A scratch that kills the worker which first reads some segment to search it."""
+    """A scratch that kills the worker which first reads cells of the fifth segment to search them."""
 
     flag: str = ""
+    driver: int = field(default_factory=os.getpid)
 
     def get(self, name, arrays, start=0, stop=None):
-        if name == "segment-5" and arrays == ARRAYS and stop is None and not Path(self.flag).exists():
+        mine = os.getpid() == self.driver
+        if name == "segment-5" and arrays == ARRAYS and not mine and not Path(self.flag).exists():
             Path(self.flag).touch()
             os._exit(1)
         return super().get(name, arrays, start, stop)
@@ -269,6 +273,27 @@ def test_the_same_bits_after_a_worker_was_lost_in_mid_search(cluster, tmp_path, 
     found = bits(Cluster(cluster), lambda: Fatal(str(tmp_path / "scratch"), flag=str(flag)), SEARCHES[:1])
     assert found == reference[:1]
     assert flag.exists(), "no worker was killed: the test would prove nothing"
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 3000])
+def test_a_store_gives_back_what_was_put_there(length, tmp_path, monkeypatch):
+    """Whole and in part, of every shape, also when it is written again."""
+    monkeypatch.setattr("mmpca_dist.neighbors.scratch.CHUNK_BYTES", 4096)
+    rng = np.random.default_rng(12)
+    shapes = {"x": (length, 5), "tail": (length, 0), "halves": (length,), "three": (length, 2, 3)}
+    scratch = ZarrScratch(str(tmp_path / "store"))
+    for factor in (1, 2):
+        arrays = {name: (factor * rng.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
+        arrays["rows"] = rng.integers(0, 2**60, length)
+        scratch.put("table", arrays)
+        for start, stop in ((0, None), (0, 5), (2, 7), (length // 2, length), (length, length)):
+            found = scratch.get("table", tuple(arrays), start, stop)
+            for part, whole in zip(found, arrays.values(), strict=True):
+                np.testing.assert_array_equal(part, whole[start:stop])
+                assert part.dtype == whole.dtype
+    scratch.drop("table")
+    scratch.drop("table")
+    assert not list((tmp_path / "store").glob("table*"))
 
 
 # ------------------------------------------------------------------------------------------------- Dask arrays

@@ -35,6 +35,10 @@ def small(monkeypatch):
     """Many cells, pieces and segments from few rows."""
     monkeypatch.setattr(cells, "ROWS_PER_CELL", 10)
     monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
     monkeypatch.setattr(pair_module, "BLOCK_ROWS", 7)
 
 
@@ -43,6 +47,7 @@ def close(found, expected, n_rows, unit):
     np.testing.assert_allclose(found, expected, rtol=0, atol=(n_rows + 8) * unit * np.trace(expected))
 
 
+@pytest.mark.usefixtures("small_blocks")
 @settings(max_examples=60)
 @given(
     st.integers(2, 60), st.sampled_from([1, 3, 17, 40]), st.integers(0, 2**20), st.sampled_from([2, 3, 5]),
@@ -67,7 +72,7 @@ def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairi
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_what_pictures_are_drawn_from(pairing):
+def test_what_pictures_are_drawn_from(pairing, monkeypatch):
     """All distances in a histogram, and differences of pairs spread evenly over all of them."""
     X, y = labelled(300, 6, 4, seed=1)
     found = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double")
@@ -78,12 +83,8 @@ def test_what_pictures_are_drawn_from(pairing):
     assert found.edges[-1] == distances.max()
     differences = np.asarray(naive.mpca2_rows(X, y, pairing))
     np.testing.assert_array_equal(in_order(found.sample), in_order(differences))  # few rows: all of them
-    pair_module_sample = pair_module.SAMPLE_PAIRS
-    try:
-        pair_module.SAMPLE_PAIRS = 90
-        some = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double").sample
-    finally:
-        pair_module.SAMPLE_PAIRS = pair_module_sample
+    monkeypatch.setattr(pair_module, "SAMPLE_PAIRS", 90)
+    some = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double").sample
     assert 90 <= len(some) < len(differences)
     known = {row.tobytes() for row in differences}
     assert all(row.tobytes() in known for row in some)
@@ -151,11 +152,12 @@ def test_an_approximate_fit_is_near_the_exact_one(monkeypatch):
     monkeypatch.setattr(nearest, "CALIBRATION", 300)
     rng = np.random.default_rng(5)
     X, y = rng.standard_normal((1500, 10)) / np.arange(1, 11), rng.integers(0, 3, 1500)
-    exact = MarginPCA(2, "m-pca2").fit(X, y)
-    rough = MarginPCA(2, "m-pca2", search="approximate", recall=0.9).fit(X, y)
+    X[:, 0] += 3 * y  # a leading direction that stands out
+    exact = MarginPCA(1, "m-pca2").fit(X, y)
+    rough = MarginPCA(1, "m-pca2", search="approximate", recall=0.9).fit(X, y)
     assert rough.certificate_["mode"] == "approximate" and rough.certificate_["recall"]["low"] >= 0.9
     np.testing.assert_allclose(rough.eigenvalues_, exact.eigenvalues_, rtol=0.2)
-    assert (rough.total_ >= exact.total_ * (1 - 1e-5)).all(), "no row is nearer than the nearest"
+    assert rough.total_ >= exact.total_ * (1 - 1e-5), "no row is nearer than the nearest"
     assert largest_angle(rough.components_, exact.components_.T) < 0.2
 
 
@@ -195,8 +197,9 @@ def test_standard_errors_are_those_of_drawing_again_and_again(pairing, monkeypat
     """
     rng = np.random.default_rng(8)
     n, m, K = 1000, 250, 2
+    y = rng.permutation(np.arange(n) % 6)
     X = rng.standard_normal((n, 5)) * [4, 2, 1, 0.5, 0.25]
-    y = rng.permutation(np.arange(n) % 3)
+    X += 3 * (rng.standard_normal((6, 5)) * [4, 2, 1, 0.5, 0.25])[y]
     neighbours, _ = naive.nearest_opposite(X, y, pairing)
     whole = subset_scatter(X, neighbours, np.arange(n))
     values, vectors = naive.eigenpairs(whole)
