@@ -286,7 +286,7 @@ def test_a_store_gives_back_what_was_put_there(length, tmp_path, monkeypatch):
         arrays = {name: (factor * rng.standard_normal(shape)).astype(np.float32) for name, shape in shapes.items()}
         arrays["rows"] = rng.integers(0, 2**60, length)
         scratch.put("table", arrays)
-        for start, stop in ((0, None), (0, 5), (2, 7), (length // 2, length), (length, length)):
+        for start, stop in ((0, None), (0, 5), (length // 3, length // 3 + 5), (length, length)):
             found = scratch.get("table", tuple(arrays), start, stop)
             for part, whole in zip(found, arrays.values(), strict=True):
                 np.testing.assert_array_equal(part, whole[start:stop])
