@@ -196,6 +196,19 @@ def test_every_neighbour_is_that_of_the_definition(data, constants, pairing, chu
     assert certificate["queries"] == n
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, monkeypatch):
+    """Large cells, where a product is far larger than the distances it must tell apart, and small ones."""
+    for d in (5, 16, 40, 301):
+        for rows_per_cell, dtype in ((100, "float64"), (100, "float32"), (8, "float64"), (1, "float64")):
+            monkeypatch.setattr(cells, "ROWS_PER_CELL", rows_per_cell)
+            rng = np.random.default_rng(d)
+            X, y = as_type(kind(rng, 40, d), dtype), rng.integers(0, 2, 40)
+            found = find(X, y)
+            assert_found(found, X, y, "one-vs-rest")
+            assert_found_without_room(found, X, y, "one-vs-rest")
+
+
 @pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("d", [3, 12, 16, 40, 64, 200, 301])
 def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row(d, pairing, monkeypatch):

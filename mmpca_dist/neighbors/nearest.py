@@ -40,12 +40,15 @@ class Recall:
     ----------
     found, sampled : int
         Neighbours as near as the exact ones, of those compared.
+    queries : int
+        Whose neighbours these are: one each, or one for every other class.
     missed : int array of shape (k, 3)
         Positions of the other queries, of what was found for them and of what is nearest.
     """
 
     found: int
     sampled: int
+    queries: int
     missed: NDArray[np.int64]
 
     @property
@@ -54,9 +57,12 @@ class Recall:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper and Pearson's interval."""
-        exact = scipy.stats.binomtest(self.found, self.sampled).proportion_ci(CONFIDENCE, method="exact")
-        return float(exact.low), float(exact.high)
+        """Clopper and Pearson's interval, as if the neighbours of one query were all found or all missed."""
+        n, tail = self.queries, (1 - CONFIDENCE) / 2
+        found = self.share * n
+        low = scipy.stats.beta.ppf(tail, found, n - found + 1) if found > 0 else 0.0
+        high = scipy.stats.beta.ppf(1 - tail, found + 1, n - found) if found < n else 1.0
+        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -266,7 +272,7 @@ def _measure(searcher: Searcher, tested: NDArray[np.int64], name: str, searched:
     missed = counted & (squared != exact)
     query, slot = np.nonzero(missed)
     positions_missed = np.stack([own[query], positions[query, slot], nearest[query, slot]], axis=1)
-    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), positions_missed)
+    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), len(sampled), positions_missed)
 
 
 def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:

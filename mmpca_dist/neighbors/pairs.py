@@ -63,21 +63,25 @@ class _PairRows:
         squared, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "positions"))
         d = self.layout.cells.frame.centre.size
         r = d if self.basis is None else self.basis.shape[1]
-        total, weight, kept = np.zeros((r, r)), 0.0, [np.empty((0, d))]
+        total, weight = np.zeros((r, r)), 0.0
+        picked = np.linspace(0, len(queries) - 1, int(np.ceil(len(queries) * self.sampled))).astype(np.intp)
+        kept, kept_of = [np.empty((0, d))], [np.empty(0, np.intp)]
         counts = np.zeros(len(self.edges) - 1, np.int64)
         for slot in range(squared.shape[1]):
             known = np.flatnonzero(positions[:, slot] >= 0)
             weights = self._weights(queries.rows, queries.codes, positions[:, slot], known)
             counts += np.histogram(np.sqrt(squared[known, slot]), self.edges)[0]
-            picked = np.linspace(0, len(known) - 1, int(np.ceil(len(known) * self.sampled))).astype(np.intp)
             partners = rows_at(self.layout, self.scratch, positions[known, slot])
             for start in range(0, len(known), BLOCK_ROWS):
                 block = slice(start, start + BLOCK_ROWS)
                 differences = queries.x[known[block]].astype(np.float64) - partners[block]
                 total += self._product(differences, weights[block])
             weight += float(weights.sum())
-            kept.append(queries.x[known[picked]].astype(np.float64) - partners[picked])
-        return _Sums(total, weight, np.concatenate(kept), counts)
+            sampled = np.flatnonzero(np.isin(known, picked))
+            kept.append(queries.x[known[sampled]].astype(np.float64) - partners[sampled])
+            kept_of.append(known[sampled])
+        by_query = np.argsort(np.concatenate(kept_of), kind="stable")
+        return _Sums(total, weight, np.concatenate(kept)[by_query], counts)
 
     def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
         rows = differences if self.basis is None else differences @ self.basis

@@ -20,7 +20,8 @@ class PairScatter:
     weight : float
         Sum of the weights: the number of difference rows.
     sample : array of shape (s, d)
-        Differences of pairs spread evenly over all, in (standardised) columns.
+        Differences of queries spread evenly over all, each with those to all other classes where there are several;
+        in (standardised) columns.
     queries : int
         Rows that a nearest row was sought for.
     fraction : float
@@ -71,17 +72,27 @@ class PairScatter:
             to the subspace of all rows, to first order; what lies beyond the k-th eigenvalue counts as if it were
             equal to it. 90 where there is no gap, zero where all rows were searched for.
         """
-        share = max(0.0, 1.0 - self.fraction) / self.weight
-        squares = (self.sample @ vectors.T) ** 2
-        errors = np.std(squares[:, :wanted], axis=0, ddof=1) * np.sqrt(share)
-        beyond = np.maximum(np.einsum("ij,ij->i", self.sample, self.sample) - squares.sum(axis=1), 0)
-        moments = squares[:, :wanted].T @ np.column_stack([squares[:, wanted:], beyond]) / len(self.sample)
+        share = max(0.0, 1.0 - self.fraction) / self.queries
+        if share == 0:
+            return {"eigenvalues": [0.0] * wanted, "angle": 0.0}
+        pairs, missed = self._by_query(self.sample @ vectors.T), self._by_query(self._missed_by(vectors))
         others = np.append(eigenvalues[wanted:], eigenvalues[-1] if len(eigenvalues) > wanted else 0.0)
-        gaps = eigenvalues[:wanted, None] - others
-        with np.errstate(divide="ignore", invalid="ignore"):
-            turned = np.where(moments > 0, share * moments / gaps**2, 0.0).sum()
-        sine = 0.0 if share == 0 else min(float(np.sqrt(turned)), 1.0)
-        return {"eigenvalues": errors.tolist(), "angle": float(np.degrees(np.arcsin(sine)))}
+        errors, turned = [], 0.0
+        for i in range(wanted):
+            products = np.mean(pairs[:, :, i, None] * pairs, axis=1)
+            beyond = np.mean(pairs[:, :, i, None] * missed, axis=1)
+            errors.append(float(np.std(products[:, i], ddof=1) * np.sqrt(share)) if len(products) > 1 else np.nan)
+            moments = np.append(np.mean(products[:, wanted:] ** 2, axis=0), np.mean(np.sum(beyond**2, axis=1)))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                turned += np.where(moments > 0, share * moments / (eigenvalues[i] - others) ** 2, 0.0).sum()
+        return {"eigenvalues": errors, "angle": float(np.degrees(np.arcsin(min(np.sqrt(turned), 1.0))))}
+
+    def _missed_by(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.sample - self.sample @ vectors.T @ vectors
+
+    def _by_query(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Put together what belongs to the same query, whose differences to several classes go with one another."""
+        return rows.reshape(-1, max(1, round(self.weight / self.queries)), rows.shape[1])
 
     def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int) -> float:
         """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
