@@ -181,7 +181,7 @@ def assert_found_without_room(found, X, y, pairing):
     np.testing.assert_array_equal(np.sqrt(again.squared), distances[asked.rows])
 
 
-@settings(max_examples=120)
+@settings(max_examples=100)
 @given(labelled_rows(), sizes(), st.sampled_from(PAIRINGS), st.sampled_from([3, 17, 100]))
 def test_every_neighbour_is_that_of_the_definition(data, constants, pairing, chunk):
     (X, y), n = data, len(data[0])
@@ -283,7 +283,7 @@ def test_the_distance_is_summed_in_its_order_and_given_up_only_beyond_the_limit(
 # ------------------------------------------------------------------------------------------------- frame and layout
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(labelled_rows(), st.integers(1, 40))
 def test_coordinates_never_lengthen_a_distance(data, n_sampled):
     """Neither those of the products nor those of the second bound, also of rows far beyond the sample."""
@@ -316,7 +316,7 @@ def test_most_of_the_distance_shows_in_the_coordinates():
         np.testing.assert_allclose(np.linalg.norm(coordinates, axis=1), norms, rtol=1e-12)  # nothing is left out
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(labelled_rows(), sizes(), st.sampled_from([3, 17, 100]))
 def test_the_layout_holds_every_row_once_by_cell_and_class(data, constants, chunk):
     (X, y), n = data, len(data[0])
