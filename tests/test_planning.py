@@ -7,7 +7,7 @@ import pytest
 from dask.utils import format_bytes
 from test_runs import make_config
 
-import mmpca_dist.planning as planning_module
+import mmpca_dist.planning.making as planning_module
 import mmpca_dist.statistics.medians as medians_module
 import mmpca_dist.statistics.summary as summary_module
 from mmpca_dist import open_dataset, run
