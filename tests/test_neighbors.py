@@ -452,9 +452,9 @@ def test_a_value_that_cannot_be_compared_is_named_by_row_and_column(row, value, 
         ({"recall": 2}, "recall=2 must lie between 0 and 1; .*mode='exact'"),
         ({"recall": 1.0}, "recall=1.0 must lie between"),
         ({"recall": "most"}, "recall='most' must lie between"),
-        ({"max_queries": 0}, "max_queries=0 must be a positive whole number"),
-        ({"max_queries": 2.5}, "max_queries=2.5 must be a positive whole number"),
-        ({"max_queries": True}, "max_queries=True must be a positive whole number"),
+        ({"max_queries": 0}, "max_queries=0 must be a whole number of at least 2"),
+        ({"max_queries": 2.5}, "max_queries=2.5 must be a whole number of at least 2"),
+        ({"max_queries": True}, "max_queries=True must be a whole number of at least 2"),
     ],
 )
 def test_bad_settings_are_refused_in_a_sentence(options, message):

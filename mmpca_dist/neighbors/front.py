@@ -18,7 +18,7 @@ from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors.layout import Layout
+from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.queries import queries_from
@@ -196,6 +196,10 @@ class NearestOpposite(BaseEstimator):
             raise InputError("kneighbors(X) needs the classes y of these rows: neighbours are of other classes.")
         X, y = validate_data(self, X, y, reset=False, dtype="numeric")
         codes = encode(normalize_labels(y, "y"), self.classes_, "X")
+        usable = is_usable(X)
+        if not usable.all():
+            row, column = np.argwhere(~usable)[0]
+            raise InputError(f"Found {X[row, column]} in row {row}, column {column} of X: squared distances overflow.")
         edges = [*range(0, len(X), BLOCK_QUERIES), len(X)]
         spans = [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges))]
         task = _SearchRows(self._layout, self._scratch_tables, X, codes, self.pairing == "one-vs-one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,13 +24,21 @@ from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
 
 CALIBRATION = 2000
-"""Queries searched exactly to choose how far to look, and as many others to measure what that gave."""
+"""Queries searched exactly to choose how far to look, and as many others to measure what that gave: at least."""
 CONFIDENCE = 0.95
 MOST_ROUNDS = 5
 SEED = 841
 FRAME_SAMPLE = 8192
 SAMPLE_BYTES = 128 << 20
 """The sample for axes and cells, as doubles."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The search for some rows that is exact: its tables' name, and the sorted numbers of the rows."""
+
+    name: str
+    rows: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -164,32 +173,35 @@ def find_nearest(
     searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
     searched = _draw(layout.n_rows, search.max_queries)
     n_queries = layout.n_rows if searched is None else len(searched)
-    name, shrink, recall = "nearest", 1.0, None
-    if search.mode == "exact" or n_queries <= 2 * CALIBRATION:
+    token = uuid.uuid4().hex[:8]  # tables of earlier searches over the same layout stay as they are
+    name, shrink, recall = f"nearest.{token}", 1.0, None
+    tests = _enough_tests(search.recall)
+    if search.mode == "exact" or n_queries <= 2 * tests:
         say("search", 0)
         work = searcher.run(name, shrink, searched)
     else:
         say("calibrate", 0)
-        tested = _sampled(n_queries, searched)
-        searcher.run("sample", 1.0, tested)
-        shrink = _calibrate(searcher, tested, search.recall)
-        name, work, shrink, recall = _approach(searcher, searched, tested, shrink, search.recall, say)
+        tested = _sampled(n_queries, searched, tests)
+        sample = Sample(f"sample.{token}", tested)
+        searcher.run(sample.name, 1.0, tested)
+        shrink = _calibrate(searcher, sample, search.recall)
+        name, work, shrink, recall = _approach(searcher, searched, sample, name, shrink, search.recall, say)
     return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, shrink)
 
 
 def _approach(
-    searcher: Searcher, searched: NDArray[np.int64] | None, tested: NDArray[np.int64], shrink: float, wanted: float,
+    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, shrink: float, wanted: float,
     say: OnPass,
 ) -> tuple[str, Work, float, Recall | None]:  # fmt: skip
     """Search, measure, and look further until the interval of the recall lies above what is wanted."""
     earlier = None
     for number in range(MOST_ROUNDS + 1):
         say("search", 0)
-        name = f"nearest-{number}"
+        name = f"{label}-{number}"
         work = searcher.run(name, shrink, searched, earlier)
         if shrink >= 1:
             return name, work, shrink, None
-        recall = _measure(searcher, tested, name, searched)
+        recall = _measure(searcher, sample, name, searched)
         if recall.interval[0] >= wanted:
             return name, work, shrink, recall
         shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
@@ -238,15 +250,21 @@ def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
     return np.sort(np.random.default_rng(SEED).choice(n_rows, wanted, replace=False, shuffle=False)).astype(np.int64)
 
 
-def _sampled(n_queries: int, searched: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Draw the queries that are searched exactly, from those that are searched at all."""
-    drawn = np.random.default_rng(SEED + 1).choice(n_queries, 2 * CALIBRATION, replace=False, shuffle=False)
+def _enough_tests(recall: float) -> int:
+    """Return how many queries show a recall: if none of them missed, the interval would begin well above it."""
+    least = np.log((1 - CONFIDENCE) / 2) / np.log(recall)
+    return max(CALIBRATION, int(np.ceil(2 * least)))
+
+
+def _sampled(n_queries: int, searched: NDArray[np.int64] | None, tests: int) -> NDArray[np.int64]:
+    """Draw the queries that are searched exactly, from those that are searched at all: twice as many as tests."""
+    drawn = np.random.default_rng(SEED + 1).choice(n_queries, 2 * tests, replace=False, shuffle=False)
     return np.sort(drawn if searched is None else searched[drawn]).astype(np.int64)
 
 
-def _calibrate(searcher: Searcher, tested: NDArray[np.int64], recall: float) -> float:
+def _calibrate(searcher: Searcher, sample: Sample, recall: float) -> float:
     """Choose the factor on the radii from what half of the sampled queries would have needed."""
-    queries, needed = searcher.table("sample", tested, ("queries", "needed"))
+    queries, needed = searcher.table(sample.name, sample.rows, ("queries", "needed"))
     needed = np.sort(needed[_first_half(queries)])
     # Two standard errors above the target for the interval measured to reach it, and half of one for the choice.
     level = recall + 2.5 * np.sqrt(recall * (1 - recall) / len(needed))
@@ -254,9 +272,9 @@ def _calibrate(searcher: Searcher, tested: NDArray[np.int64], recall: float) -> 
     return float(np.clip(shrink + 1e-6, 0.0, 1.0))
 
 
-def _measure(searcher: Searcher, tested: NDArray[np.int64], name: str, searched: NDArray[np.int64] | None) -> Recall:
+def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np.int64] | None) -> Recall:
     """Compare the search with the exact one, on the queries that the factor was not chosen from."""
-    columns = searcher.table("sample", tested, ("queries", "own", "codes", "squared", "positions"))
+    columns = searcher.table(sample.name, sample.rows, ("queries", "own", "codes", "squared", "positions"))
     kept = np.flatnonzero(~_first_half(columns[0]))
     kept = kept[np.argsort(columns[0][kept])]
     sampled, own, codes, exact, nearest = (column[kept] for column in columns)

@@ -40,8 +40,8 @@ class Search:
         if not isinstance(self.recall, numbers.Real) or not 0 < self.recall < 1:
             raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
         n = self.max_queries
-        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1):
-            raise InputError(f"max_queries={self.max_queries!r} must be a positive whole number, or None for all rows.")
+        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2):
+            raise InputError(f"max_queries={self.max_queries!r} must be a whole number of at least 2, or None for all.")
 
 
 @dataclass(frozen=True)

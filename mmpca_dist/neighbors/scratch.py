@@ -68,10 +68,14 @@ class ZarrScratch:
     in_memory = False
 
     def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        done = storage.join(self.uri, f"{name}.done")
+        if storage.exists(done):
+            return  # by another worker, which was taken for lost: readers may be at it
         with storage.explained(self.uri, "write"):
             group = storage.open_group(storage.join(self.uri, name), "w")
             for key, array in arrays.items():
                 _write(group, key, array)
+        storage.write_bytes(done, b"")
 
     def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
         place = storage.join(self.uri, name)
@@ -79,6 +83,7 @@ class ZarrScratch:
             return [_read(_reader(place, array, self.token), start, stop) for array in arrays]
 
     def drop(self, name: str) -> None:
+        remove(storage.join(self.uri, f"{name}.done"))
         remove(storage.join(self.uri, name))
 
 

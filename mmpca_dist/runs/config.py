@@ -76,7 +76,7 @@ class NeighborsConfig(_Section):
         description="Share of nearest rows that an approximate search aims at",
     )
     max_queries: int | None = _setting(
-        None, ge=1, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
     )
     mutual: Literal["twice", "once"] = _setting(
         "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
