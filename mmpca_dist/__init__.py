@@ -1,10 +1,12 @@
 """Supervised linear dimensionality reduction for labelled tables larger than memory."""
 
+from typing import Any
+
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.runs.config import RunConfig, load_config
-from mmpca_dist.runs.job import run
 from mmpca_dist.runs.models import load_model, load_moments
+from mmpca_dist.runs.stages import run
 from mmpca_dist.statistics.gather import class_moments
 from mmpca_dist.statistics.moments import ClassMoments
 
@@ -13,6 +15,7 @@ __all__ = [
     "ClassMoments",
     "FisherDiscriminant",
     "MarginPCA",
+    "NearestOpposite",
     "RunConfig",
     "SupervisedPCA",
     "class_moments",
@@ -23,3 +26,11 @@ __all__ = [
     "run",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "NearestOpposite":  # slow to import, for its inner loops are compiled
+        from mmpca_dist.neighbors import NearestOpposite
+
+        return NearestOpposite
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

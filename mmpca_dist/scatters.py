@@ -29,7 +29,6 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import ClassMoments
 
 SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
-PAIRINGS = ("one-vs-rest", "one-vs-one")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class ArtifactCallback(Callback):
         create_table_artifact(rows, key="plan", description="What the run will cost")
 
     def on_pass(self, stage: str, name: str) -> None:
-        get_run_logger().info("Pass over the rows: %s", name)
+        get_run_logger().info("Stage %s: %s", stage, name)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -57,14 +57,25 @@ class ArtifactCallback(Callback):
         get_run_logger().warning(message)
 
 
-def publish_report(report: dict[str, Any], plan: list[tuple[str, str, str]], spectra: list[dict[str, Any]]) -> None:
-    """Publish plan versus measured, eigenvalues, and the pictures of a finished run."""
+def publish_report(
+    report: dict[str, Any],
+    plan: list[tuple[str, str, str]],
+    spectra: list[dict[str, Any]],
+    search: list[tuple[str, str, str]],
+) -> None:
+    """Publish plan versus measured, eigenvalues, the certificate of a search, and the pictures of a finished run."""
     create_table_artifact(
         [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
         key="plan-and-measured",
         description="The plan beside what was used",
     )
     create_table_artifact(spectra, key="components", description=LEGEND)
+    if search:
+        create_table_artifact(
+            [{"what": a, "found": b, "what it means": c} for a, b, c in search],
+            key="search",
+            description="The search for nearest rows of other classes: what it took, and how much is proved",
+        )
     for figure in report["figures"]:
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()

@@ -114,7 +114,7 @@ def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
     """
     loaded = _load(config, settings, output, {"output": "."})
-    from mmpca_dist.runs.job import preview
+    from mmpca_dist.runs.stages import preview
     from pipelines.console import plan_table
 
     found = preview(loaded)
@@ -232,12 +232,15 @@ def _finished(state: Any) -> None:
 
 
 def _summary(output: str) -> None:
-    from mmpca_dist.runs.summary import LEGEND, components, headline, report_of
+    from mmpca_dist.runs.summary import LEGEND, components, headline, report_of, search
     from pipelines.console import components_table
 
     console.print(headline(output), highlight=False, markup=False)
     console.print(components_table(components(output)))
     console.print(LEGEND, style="dim", highlight=False, markup=False)
+    line = search(output)
+    if line is not None:
+        console.print(line, highlight=False, markup=False)
     report = report_of(output)
     if report is not None:
         console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)

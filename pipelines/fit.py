@@ -11,10 +11,12 @@ from prefect import flow, task
 from prefect.states import Completed, Failed, State
 
 from mmpca_dist.errors import MmpcaError
+from mmpca_dist.runs.certificate import search_rows
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.job import STAGES, Job, Stage, open_job, run_stage
+from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.runs.reporting import plan_and_measured
+from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from pipelines.artifacts import ArtifactCallback, publish_report
 
@@ -51,9 +53,14 @@ def fit_flow(config: RunConfig) -> State:
     """
     try:
         with open_job(config, Callbacks([ArtifactCallback(), *watchers()])) as job:
-            for stage in STAGES:
+            for stage in stages_of(config):
                 _execute(job, stage)
-            publish_report(job.results["report"], plan_and_measured(job.results), components(job.run.uri))
+            publish_report(
+                job.results["report"],
+                plan_and_measured(job.results),
+                components(job.run.uri),
+                search_rows(job.results),
+            )
             return Completed(message=f"Report: {job.results['report']['html']}")
     except MmpcaError as error:
         return Failed(message=str(error), name=REFUSED)

@@ -152,5 +152,59 @@ def lol(X, y, n_components):
     return np.stack(basis, axis=1)
 
 
-ROWS = {"pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows}
+def squared_distance(a, b):
+    """The sum of squared differences of two rows, in the one order that defines the distance.
+
+    Eight running sums, column j to sum j mod 8; the columns beyond the last multiple of eight are a sum of their own.
+    A row is a sequence of its columns; where they are arrays, so many rows are compared at once, number by number.
+    """
+    whole, sums, rest = len(a) - len(a) % 8, [0.0] * 8, 0.0
+    for j in range(len(a)):
+        difference = a[j] - b[j]
+        if j < whole:
+            sums[j % 8] = sums[j % 8] + difference * difference
+        else:
+            rest = rest + difference * difference
+    s = sums
+    return (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) + rest
+
+
+def nearest_opposite(X, y, pairing="one-vs-rest", queries=None):
+    """For every query the nearest row of another class, or of each other class; ties go to the lowest row number.
+
+    Returns row numbers and distances, (q, 1), or (q, C) with -1 and infinity in the slot of a query's own class.
+    """
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
+    labels, columns = sorted(set(y.tolist())), list(np.ascontiguousarray(X.T))
+    rows, distances = [], []
+    for i in range(len(X)) if queries is None else queries:
+        squared = squared_distance([float(value) for value in X[i]], columns)
+        others = [y == label for label in labels] if pairing == "one-vs-one" else [y != y[i]]
+        found = []
+        for candidates in others:
+            if candidates[i]:
+                found.append((-1, np.inf))
+                continue
+            best = np.min(squared[candidates])
+            found.append((int(np.flatnonzero(candidates & (squared == best))[0]), float(np.sqrt(best))))
+        rows.append([row for row, _ in found])
+        distances.append([distance for _, distance in found])
+    return np.asarray(rows), np.asarray(distances)
+
+
+def mpca2_rows(X, y, pairing="one-vs-rest", mutual="twice"):
+    """Rows minus their nearest row of another class (Luo & Durrant 2017, section 3, M-PCA2).
+
+    With ``mutual="once"`` two rows that are each other's nearest make one difference, not two.
+    """
+    nearest, _ = nearest_opposite(X, y, pairing)
+    pairs = [(i, j) for i, found in enumerate(nearest.tolist()) for j in found if j >= 0]
+    if mutual == "once":
+        pairs = sorted({(min(pair), max(pair)) for pair in pairs})
+    return [X[i] - X[j] for i, j in pairs]
+
+
+ROWS = {
+    "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
+}  # fmt: skip
 """The difference rows of every margin structure."""

@@ -7,7 +7,10 @@ import scipy.linalg
 
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import spans_of
-from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.neighbors.nearest import find_nearest, make_layout
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.scratch import MemoryScratch
+from mmpca_dist.statistics.census import Census, count_labels, take_census
 from mmpca_dist.statistics.reduction import Threads
 from mmpca_dist.statistics.summary import take_moments
 
@@ -36,6 +39,24 @@ def take(X, y, *, edges=None, classes=None, precision="double", threads=1, **opt
     return take_moments(
         dataset, census, spans, scheduler=Threads(threads), precision=precision, **options
     )  # fmt: skip
+
+
+def lay_out_rows(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None):
+    """Return (layout, scratch, census) of rows, or of a data set, whose reading units begin at ``edges``."""
+    dataset = ArrayDataset(np.asarray(X), np.asarray(y)) if y is not None else X
+    spans = spans_of(np.asarray([0, dataset.n_rows] if edges is None else edges))
+    scratch, scheduler = scratch or MemoryScratch(), scheduler or Threads(1)
+    census = take_census(dataset, spans, scheduler)
+    layout = make_layout(dataset, census, spans, scratch, scheduler=scheduler, deviations=deviations)
+    return layout, scratch, census
+
+
+def find(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None, **search):
+    """Return the neighbours found with these settings of the search."""
+    layout, scratch, census = lay_out_rows(
+        X, y, edges=edges, scratch=scratch, scheduler=scheduler, deviations=deviations
+    )
+    return find_nearest(layout, scratch, census.classes, Search(**search), scheduler=scheduler or Threads(1))
 
 
 def even_edges(n, size):

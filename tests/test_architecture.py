@@ -80,3 +80,15 @@ def test_layers_import_leftwards_only(path):
         target = layer_of(module)
         if target in LAYERS:
             assert LAYERS.index(target) <= LAYERS.index(own), f"{path} imports {module}, to its right"
+
+
+def test_whoever_does_not_search_does_not_wait_for_compiled_code():
+    """The inner loops of the neighbour search are compiled, or loaded, when they are imported."""
+    code = (
+        "import sys\nfrom sklearn.datasets import load_iris\nimport mmpca_dist\n"
+        "X, y = load_iris(return_X_y=True)\nkernels = 'mmpca_dist.neighbors.kernels'\n"
+        "mmpca_dist.MarginPCA(2).fit(X, y)\nprint(kernels in sys.modules)\n"
+        "mmpca_dist.MarginPCA(2, 'm-pca2').fit(X, y)\nprint(kernels in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, timeout=120)
+    assert result.stdout.split() == ["False", "True"], result.stderr

@@ -26,8 +26,8 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.fields import settings_of
-from mmpca_dist.runs.job import STAGES
 from mmpca_dist.runs.settings import commented_yaml, page
+from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from mmpca_dist.runs.transforming import TransformConfig, transform
 from pipelines.cli import cli
@@ -388,11 +388,11 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     sound = parse_config({**SOUND, "dataset": {"uri": "bundled:iris"}, "output": str(tmp_path / "out")}, "the test")
     with watching(Listener()):
         assert fit_flow(sound, return_state=True).is_completed()
-    assert heard == [stage.name for stage in STAGES]
+    assert heard == [stage.name for stage in stages_of(sound)]
     assert watchers() == ()
     wrong = parse_config({**sound.model_dump(), "n_components": [5], "output": str(tmp_path / "other")}, "the test")
     state = fit_flow(wrong, return_state=True)
     assert state.name == REFUSED
     assert state.message.startswith("n_components=5 is more than the 4 features")
-    assert len(heard) == len(STAGES)
+    assert len(heard) == len(stages_of(sound))
     assert not (tmp_path / "other").exists()

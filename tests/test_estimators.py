@@ -19,11 +19,13 @@ from sklearn.utils.estimator_checks import check_estimator
 import mmpca_dist.datasets.base as base
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.scatters import SCATTERS
+from mmpca_dist.reducers.margin import VARIANTS
 from mmpca_dist.statistics import gather
 
 ALL = {
-    **{name: MarginPCA(variant=name) for name in SCATTERS},
+    **{name: MarginPCA(variant=name) for name in VARIANTS},
+    "m-pca2 one-vs-one": MarginPCA(variant="m-pca2", pairing="one-vs-one"),
+    "m-pca2 approximate": MarginPCA(variant="m-pca2", search="approximate", max_queries=40, standardize=True),
     "m-pca1a one-vs-one": MarginPCA(variant="m-pca1a", pairing="one-vs-one"),
     "m-pca1b one-vs-one": MarginPCA(variant="m-pca1b", pairing="one-vs-one"),
     "centred": MarginPCA(center=True),
@@ -108,7 +110,7 @@ FORMS = tuple(collections(np.zeros((90, 5)), np.zeros(90, int)))
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "fisher"])
+@pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "m-pca2", "fisher"])
 def test_dask_collections_give_the_components_of_the_rows_in_memory(name, form, several_units):
     X, y = labelled(90, 5, 3, seed=3)
     rows, labels = collections(X, y)[form]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from samples import even_edges, take
 
 import mmpca_dist.statistics.medians as medians_module
+import mmpca_dist.statistics.sample as sample_module
 import mmpca_dist.statistics.summary as summary_module
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, settle
 from mmpca_dist.statistics.summary import median_sets
@@ -49,8 +50,8 @@ def small_budget(monkeypatch):
     def shrink(kept, floor, sample):
         monkeypatch.setattr(summary_module, "KEPT_BYTES", kept)
         monkeypatch.setattr(medians_module, "KEPT_FLOOR", floor)
-        monkeypatch.setattr(summary_module, "SAMPLE_ROWS", sample)
-        monkeypatch.setattr(summary_module, "SAMPLE_CLASS_ROWS", 2)
+        monkeypatch.setattr(sample_module, "SAMPLE_ROWS", sample)
+        monkeypatch.setattr(sample_module, "SAMPLE_CLASS_ROWS", 2)
 
     return shrink
 

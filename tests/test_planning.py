@@ -1,17 +1,22 @@
 """The plan against what a run then does: passes, bytes, memory; and what it says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from dask.utils import format_bytes
 from test_runs import make_config
 
-import mmpca_dist.planning as planning_module
+import mmpca_dist.planning.making as planning_module
 import mmpca_dist.statistics.medians as medians_module
 import mmpca_dist.statistics.summary as summary_module
 from mmpca_dist import open_dataset, run
 from mmpca_dist.datasets import make_spans
 from mmpca_dist.errors import PlanError
-from mmpca_dist.planning import Resources, plan_projection
-from mmpca_dist.runs.job import preview
+from mmpca_dist.neighbors.scratch import ZarrScratch, row_bytes
+from mmpca_dist.planning import Resources, plan_projection, search_in_memory
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
@@ -20,9 +25,10 @@ MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components":
 def planned_and_done(config):
     """Return the plan and what was measured: passes, bytes read."""
     results = run(config)
-    reduce, project = results["reduce"], results["project"]
-    assert max(reduce["memory"], project["memory"]) <= results["plan"]["memory"]
-    return results["plan"], [*reduce["passes"], "project"], reduce["bytes"] + project["bytes"]
+    stages = [results[name] for name in ("reduce", "search", "project") if name in results]
+    assert max(stage["memory"] for stage in stages) <= results["plan"]["memory"]
+    passes = [*(name for stage in stages for name in stage.get("passes", [])), "project"]
+    return results["plan"], passes, sum(stage["bytes"] for stage in stages)
 
 
 def test_medians_that_need_brackets(tmp_path):
@@ -86,3 +92,87 @@ def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatc
     with pytest.raises(PlanError, match=message):
         plan.refuse_if_too_large()
     assert np.isfinite(plan.seconds)
+
+
+SEARCH = {"methods": ["pca", "m-pca2"], "precision": "single", "n_components": 2}
+SEARCHED = "synthetic:gaussian?n=150000&d=64"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
+    """Memory, passes, pairs, and scratch, which is laid out in memory or on the disk."""
+    if not in_memory:
+        monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)
+    sizes = []
+    write = ZarrScratch.put
+
+    def put(scratch, name, arrays):
+        write(scratch, name, arrays)
+        sizes.append(sum(file.stat().st_size for file in Path(scratch.uri).rglob("*") if file.is_file()))
+
+    monkeypatch.setattr(ZarrScratch, "put", put)
+    config = make_config(tmp_path / "out", SEARCHED, **SEARCH, neighbors={"max_queries": 5000})
+    plan, passes, n_bytes = planned_and_done(config)
+    assert passes == [p["name"] for p in plan["passes"]] == ["moments", "sample", "cells", "project"]
+    assert n_bytes == sum(p["bytes"] for p in plan["passes"])
+    found = RunDirectory(str(tmp_path / "out")).record("search")
+    assert found["in_memory"] is in_memory is plan["search"]["in_memory"]
+    assert found["certificate"]["work"]["compared"] <= plan["search"]["pairs"]
+    assert 2 * found["certificate"]["scratch_bytes"] <= plan["search"]["scratch"]
+    assert bool(sizes) is not in_memory
+    assert max(sizes, default=0) <= 1.01 * plan["search"]["scratch"]  # checksums and metadata
+    assert not (tmp_path / "out" / "scratch").exists() or not any((tmp_path / "out" / "scratch").iterdir())
+
+
+@pytest.mark.slow
+def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **SEARCH, neighbors={"max_queries": 2000},
+        compute={"workers": 1, "memory_limit": "2GiB"},
+    )  # fmt: skip
+    plan, *_ = planned_and_done(config)
+    assert not plan["search"]["in_memory"]
+
+
+def test_the_search_goes_to_disk_where_memory_is_small(tmp_path):
+    """Rows are there twice while they are sorted, and may take half of what is allowed."""
+    dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")
+    half = 2 * 1_000_000 * row_bytes(dataset)
+    for limit, expected in ((2 * half, True), (2 * half - 2, False)):
+        assert search_in_memory(dataset, Resources("single", str(tmp_path), 1, 1, True, limit)) is expected
+    assert not search_in_memory(dataset, Resources("single", str(tmp_path), 1, 1, False, 2 * half))
+
+
+def test_scratch_that_does_not_fit_the_disk_is_refused_with_both_numbers(tmp_path, monkeypatch):
+    config = make_config(
+        tmp_path / "out", SEARCHED, **SEARCH, project={"methods": []},
+        compute={"cluster": "tcp://host:1", "memory_limit": "8GiB"},
+    )  # fmt: skip
+    plan = preview(config)
+    scratch = plan.search.scratch
+    assert plan.written == plan.output + scratch
+    assert f"up to {format_bytes(scratch)} at the output, gone afterwards" in dict(plan.rows())["scratch"]
+    monkeypatch.setattr(planning_module, "_free_bytes", lambda _: 10 << 20)
+    refused = f"writes .*{format_bytes(scratch)} of it scratch of the search for m-pca2, and 10.00 MiB are free"
+    with pytest.raises(PlanError, match=refused):
+        preview(config).refuse_if_too_large()
+
+
+def test_what_a_search_is_expected_to_cost_follows_from_its_settings(tmp_path):
+    def planned(**neighbors):
+        plan = preview(make_config(tmp_path / "out", SEARCHED, **SEARCH, neighbors=neighbors))
+        return plan.search, dict(plan.rows())["pairs to compare"]
+
+    exact, text = planned()
+    dataset = open_dataset(SEARCHED)
+    counts = np.unique(dataset.read_labels(0, dataset.n_rows), return_counts=True)[1]
+    assert exact.pairs == pytest.approx(2.0 * counts[0] * counts[1])
+    assert exact.proved and text.startswith("up to ")
+    some, _ = planned(max_queries=15_000)
+    assert some.pairs == pytest.approx(exact.pairs / 10)
+    guess, text = planned(mode="approximate")
+    assert not guess.proved and text.startswith("perhaps ")
+    assert guess.pairs < exact.pairs
+    few, text = planned(mode="approximate", max_queries=1000)  # as many as would be searched exactly to calibrate
+    assert few.proved and few.pairs == pytest.approx(exact.pairs / 150) and text.startswith("up to ")
+    assert preview(make_config(tmp_path / "out", SEARCHED, methods=["pca"], n_components=2)).search is None

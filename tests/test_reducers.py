@@ -16,13 +16,15 @@ from sklearn.preprocessing import StandardScaler
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
+from mmpca_dist.reducers.margin import VARIANTS
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.scatters import PAIRINGS, SCATTERS
+from mmpca_dist.scatters import SCATTERS
 from mmpca_dist.statistics import gather
+from mmpca_dist.statistics.summary import PAIRINGS
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 ALL = {
-    **{name: MarginPCA(variant=name) for name in SCATTERS},
+    **{name: MarginPCA(variant=name) for name in VARIANTS},
     "fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL(),
 }  # fmt: skip
 
@@ -47,7 +49,7 @@ def assert_leading(reducer, S, n_rows, precision):
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("variant", SCATTERS)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_margin_components_are_eigenvectors_of_the_difference_rows(variant, pairing, n_classes, precision):
     X, y = labelled(70, 6, n_classes, seed=1)
     S = naive.mean_outer_product(naive.ROWS[variant](X, y, pairing))
@@ -120,8 +122,8 @@ def test_the_largest_loading_is_positive(name):
 
 LIMITS = {
     "pca": (11, "n_samples - 1"), "m-pca0": (11, "n_samples - 1"), "m-pca1a": (11, "n_samples - 1"),
-    "m-pca1b": (12, "n_samples"), "fisher": (2, "classes less one"), "hsic": (2, "classes less one"),
-    "lol": (11, "n_samples - 1"),
+    "m-pca1b": (12, "n_samples"), "m-pca2": (11, "pairs"), "fisher": (2, "classes less one"),
+    "hsic": (2, "classes less one"), "lol": (11, "n_samples - 1"),
 }  # fmt: skip
 
 
@@ -237,7 +239,10 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
-    settings = SimpleNamespace(standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25)
+    settings = SimpleNamespace(
+        standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25,
+        search="approximate", recall=0.9, max_queries=70, mutual="twice",
+    )  # fmt: skip
     reducer = METHODS[name].reducer(3, settings)
     found = reducer.get_params()
     assert type(reducer) is type(ALL[name])
@@ -245,6 +250,11 @@ def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     assert found.get("variant", name) == name
     assert found.get("pairing", "one-vs-one") == "one-vs-one"
     assert found.get("shrinkage", 0.25) == 0.25
+    if name == "m-pca2":
+        assert {key: found[key] for key in ("search", "recall", "max_queries", "mutual")} == {
+            "search": "approximate", "recall": 0.9, "max_queries": 70, "mutual": "twice",
+        }  # fmt: skip
+    assert METHODS[name].needs_pairs == (name == "m-pca2")
     assert METHODS[name].needs_medians == (name == "m-pca1b")
     assert set(SCATTERS) < set(METHODS)
 
@@ -310,6 +320,11 @@ BAD = [
     (MarginPCA(variant="m-pca1"), "Did you mean 'm-pca1"),
     (MarginPCA(pairing="all"), "one-vs-rest, one-vs-one"),
     (MarginPCA(precision="half"), "single, double"),
+    (MarginPCA(variant="m-pca2", search="exac"), "mode='exac' must be one of exact, approximate. Did you mean 'exact'"),
+    (MarginPCA(variant="m-pca2", recall=2), "recall=2 must lie between 0 and 1"),
+    (MarginPCA(variant="m-pca2", max_queries=0), "max_queries=0 must be a whole number of at least 2"),
+    (MarginPCA(variant="m-pca2", mutual="one"), "mutual='one' must be 'twice' or 'once'. Did you mean 'once'"),
+    (MarginPCA(variant="m-pca2", mutual="once", max_queries=5), "mutual='once' needs the nearest row of every row"),
     (FisherDiscriminant(shrinkage=1.5), "between 0 and 1"),
     (SupervisedPCA(kernel="delt"), "Did you mean 'delta'"),
     (SupervisedPCA(kernel=-np.eye(2)), "not positive semidefinite"),
@@ -331,7 +346,7 @@ def test_a_singular_scatter_without_shrinkage_is_refused():
     assert FisherDiscriminant(shrinkage=1e-3).fit(X, y).components_.shape == (1, 30)
 
 
-@pytest.mark.parametrize("name", ["m-pca0", "m-pca1b"])
+@pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "m-pca2"])
 @pytest.mark.parametrize("data", ["ionosphere", "colon"])
 def test_real_tables_tall_and_wide(real_data, data, name):
     """Published data, standard column scales and a constant column included, against the difference rows."""
@@ -342,7 +357,7 @@ def test_real_tables_tall_and_wide(real_data, data, name):
     assert_leading(reducer, S, 150, "double")
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n != "m-pca1b"])
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("m-pca1b", "m-pca2")])
 def test_stored_moments_give_the_same_bits_as_the_rows(name):
     X, y = labelled(60, 5, 3, seed=17)
     reducer = make(name, n_components=2).fit(X, y)

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
-from mmpca_dist.runs.report import Figure, MethodResult, ReportContents, drawing, figures, render
+from mmpca_dist.runs.report import Figure, Margins, MethodResult, ReportContents, drawing, figures, render
 from mmpca_dist.runs.report.drawing import distinct, plain
 from mmpca_dist.runs.report.loadings import _rows_of_panels
 from mmpca_dist.runs.report.projections import _reach
@@ -84,6 +84,23 @@ def report_contents(
         notes=["Column 3 is constant."],
     )
     return dataclasses.replace(contents, **changes)
+
+
+def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) -> Margins:
+    rng = np.random.default_rng(2)
+    before = rng.uniform(1, 3, pairs)
+    counts, edges = np.histogram(np.repeat(before, 3), np.linspace(0, 3, 121))
+    after = {m.name: before * rng.uniform(0.3, 1, pairs) for m in methods}
+    return dataclasses.replace(Margins(edges, counts, before, after), **changes)
+
+
+def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> ReportContents:
+    contents = report_contents(methods)
+    return dataclasses.replace(
+        contents,
+        margins=margins_of(contents.methods, **changes),
+        search=[("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)],
+    )
 
 
 class Page(HTMLParser):
@@ -199,6 +216,12 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "images": lambda: report_contents([method_result(d=64, k=10)], image_shape=[8, 8]),
     "wide images, few": lambda: report_contents([method_result(d=64, k=2)], image_shape=[2, 32]),
     "shape that does not fit": lambda: report_contents([method_result(d=64)], image_shape=[8, 9]),
+    "margins": with_margins,
+    "margins of one method": lambda: with_margins([method_result()]),
+    "margins of nine methods": lambda: with_margins([method_result(f"m{i}") for i in range(9)]),
+    "margins of one pair": lambda: with_margins(pairs=1),
+    "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),
+    "pairs that all coincide": lambda: with_margins(before=np.zeros(400)),
     "nothing but methods": lambda: report_contents(
         plan=[], stages=[], notes=[], versions={}, config_yaml="", projected={}
     ),
@@ -329,6 +352,31 @@ def test_report_of_fitted_estimators() -> None:
     contents = report_contents(results, classes=["left", "right"], rows=80)
     page = check_page(render(contents, figures(contents)))
     assert "agreement" in page.ids
+
+
+def test_margins_say_what_they_are_of() -> None:
+    fisher = method_result("fisher", orthonormal=False)
+    contents = with_margins([method_result("pca"), fisher], before=np.r_[0, np.full(399, 2.0)], standardized=True)
+    drawn = {figure.name: figure for figure in figures(contents)}
+    caption = drawn["margins"].caption
+    assert "(1,200 pairs)" in caption and "(400 of the 1,200 pairs, evenly spaced)" in caption
+    assert "divided by their standard deviations" in caption
+    assert "The components of FISHER have units of their own" in caption
+    assert "1 of the 400 pairs coincide" in caption
+    page = check_page(render(contents, list(drawn.values())))
+    assert "98.7% (98.1% to 99.2%)" in page.text and "search" in page.ids
+    plain_run = report_contents()
+    assert not any("margin" in figure.name for figure in figures(plain_run))
+    assert "search" not in check_page(render(plain_run, figures(plain_run))).ids
+
+
+def test_methods_are_sorted_by_what_they_keep_of_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = with_margins()
+    margins = dataclasses.replace(
+        contents.margins, after={"pca": 0.25 * contents.margins.before, "m-pca0": 0.5 * contents.margins.before}
+    )
+    (shown,) = drawn_texts(monkeypatch, dataclasses.replace(contents, margins=margins), "margins-kept")
+    assert shown == ["50%", "25%"]
 
 
 def test_same_pictures_from_several_threads() -> None:

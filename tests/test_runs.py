@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from scipy.spatial.distance import cdist
 
 from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
 from mmpca_dist.datasets import storage
@@ -18,13 +19,14 @@ from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import models
 from mmpca_dist.runs.arrays import load_statistics
+from mmpca_dist.runs.certificate import search_rows
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import STAGES, preview
 from mmpca_dist.runs.report.page import _method_rows
 from mmpca_dist.runs.reporting import report_contents
-from mmpca_dist.runs.summary import components
+from mmpca_dist.runs.stages import preview
+from mmpca_dist.runs.summary import components, search
 from mmpca_dist.statistics import gather
 
 
@@ -75,11 +77,12 @@ def digits_run(tmp_path_factory):
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == [stage.name for stage in STAGES]
+    assert list(results) == ["count", "plan", "reduce", "search", "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
         "reduce",
+        "search",
         "solve",
         "project",
     }
@@ -141,7 +144,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "solve", "project", "report",
+        "count", "reduce", "search", "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
@@ -149,13 +152,13 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
 def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     """A failure in a stage leaves the stages before it done, and the result is that of an undisturbed run."""
     config = make_config(tmp_path / "broken", "bundled:iris", n_components=2)
-    from mmpca_dist.runs import job
+    from mmpca_dist.runs import stages
 
     def fail(*_args, **_kwargs):
         raise OSError("the disk went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "project_rows", fail)
+        patch.setattr(stages, "project_rows", fail)
         with pytest.raises(OSError, match="went away"):
             run(config)
     recorder = Recorder()
@@ -230,7 +233,7 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     for method in METHODS:
         model = load_model(output, method, 2)
         assert not reads
-        if METHODS[method].needs_medians:
+        if METHODS[method].needs_medians or METHODS[method].needs_pairs:
             assert not hasattr(model, "partial_fit")
             continue
         model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])  # noqa: S301
@@ -286,6 +289,72 @@ def test_names_of_features_come_with_tables_not_with_arrays(tmp_path):
         table.transform(frame[["d", "c", "b", "a"]])
 
 
+def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
+    output, results, _ = digits_run
+    found = RunDirectory(output)
+    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
+    margins = contents.margins
+    assert margins.counts.sum() == 1797 == len(margins.before)
+    data = open_dataset("bundled:digits")
+    X, y = data.read_rows(0, 1797), data.read_labels(0, 1797)
+    apart = np.where(y[:, None] == y, np.inf, cdist(X, X)).min(axis=1)
+    np.testing.assert_allclose(np.sort(margins.before), np.sort(apart), rtol=1e-12)
+    np.testing.assert_allclose(np.histogram(margins.before, margins.edges)[0], margins.counts)
+    for method in contents.methods:
+        kept = margins.kept(method.name)
+        assert kept.min() >= 0 and kept.max() <= 1 + 1e-9, method.name  # Fisher's too, which is not orthonormal
+    largest = {m.name: (margins.after[m.name] ** 2).sum() for m in contents.methods if len(m.components) == 5}
+    assert max(largest, key=largest.get) == "m-pca2"  # by its definition
+    model = load_model(output, "m-pca2")
+    assert largest["m-pca2"] == pytest.approx(1797 * model.eigenvalues_.sum())
+    assert model.certificate_["queries"] == 1797
+    rows = {what: shown for what, shown, _ in contents.search}
+    assert rows["rows searched for"] == "1,797" and rows["proved exact"] == rows["recall"] == "100%"
+    assert {"margins", "margins-kept"} <= {figure["name"] for figure in results["report"]["figures"]}
+
+
+def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
+    results = run(make_config(tmp_path / "out", "bundled:iris", methods=["pca", "fisher"], n_components=2))
+    assert "search" not in results
+    assert not any("margin" in figure["name"] for figure in results["report"]["figures"])
+    html = (tmp_path / "out" / "report" / "index.html").read_text()
+    assert "proved exact" not in html and 'id="search"' not in html
+    assert search(str(tmp_path / "out")) is None
+
+
+def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
+    recorder = Recorder()
+    config = make_config(tmp_path / "out", methods=["pca", "m-pca2"], neighbors={"max_queries": 300}, n_components=2)
+    results = run(config, [recorder])
+    rows = {what: shown for what, shown, _ in search_rows(results)}
+    assert rows["rows searched for"] == "300 of 1,797"
+    error = load_model(str(tmp_path / "out"), "m-pca2").certificate_["sampling_error"]
+    shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
+    assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
+    assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
+    assert search(str(tmp_path / "out")).startswith("search: 300 of 1,797 rows, all proved exact; ")
+    (note,) = [note for note in recorder.notes if "M-PCA2" in note]
+    assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
+    assert note in results["report"]["notes"]
+
+
+def test_an_approximate_search_tells_its_recall(tmp_path):
+    recorder = Recorder()
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=20000&d=6", methods=["m-pca2"], precision="single", n_components=2,
+        neighbors={"mode": "approximate", "recall": 0.9}, project={"methods": []},
+    )  # fmt: skip
+    results = run(config, [recorder])
+    recall = results["search"]["certificate"]["recall"]
+    assert recall["low"] >= 0.9
+    shown = f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"
+    rows = {what: found for what, found, _ in search_rows(results)}
+    angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
+    assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
+    assert f"20,000 rows, recall {shown}; " in search(str(tmp_path / "out"))
+    assert any("approximate search" in note and shown in note for note in recorder.notes)
+
+
 def test_what_was_not_measured_is_shown_as_absent(digits_run):
     """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
     output, results, _ = digits_run
@@ -317,8 +386,8 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LoadedDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == ["moments", "project"]
-    assert plan.bytes == 2 * 1797 * 64 * 8
+    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", "project"]
+    assert plan.bytes == 4 * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 
 

@@ -16,14 +16,15 @@ from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, make_spans
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
+from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
 from mmpca_dist.reducers.solving import IMPRECISE, Solution
-from mmpca_dist.scatters import PAIRINGS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.gather import gather_statistics, moments_of
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.reduction import Scheduler, Threads
-from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
@@ -51,6 +52,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     precision: str
     pairing: str = "one-vs-rest"
     _needs_medians = False
+    _scratch: str | None = None
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
@@ -149,6 +151,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Why there is no ``partial_fit``, in words."""
         if self._needs_medians:
             return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
+        if self._pair_search() is not None:
+            return "rows that come may be nearer than those found, so all rows must be fitted at once"
         return None
 
     @classmethod
@@ -185,6 +189,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.relative_errors_ = solution.relative_errors
         self.total_ = solution.total
         self.limit_ = solution.limit
+        if solution.certificate is not None:
+            self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale
 
     def transform(self, X: Any) -> Any:
@@ -254,10 +260,22 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         spans = make_spans(dataset)
         census = take_census(dataset, spans, scheduler)
         sets = median_sets(len(census.classes), self.pairing) if self._needs_medians else None
-        return gather_statistics(
+        statistics = gather_statistics(
             dataset, census, spans,
             scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
         )  # fmt: skip
+        wanted = self._pair_search()
+        if wanted is None:
+            return statistics
+        from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
+
+        in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
+        with open_scratch(in_memory, self._scratch) as scratch:
+            return with_pairs(statistics, dataset, census, spans, wanted, scratch, scheduler=scheduler)
+
+    def _pair_search(self) -> PairSearch | None:
+        """Return how nearest rows of other classes are to be found, where they are needed."""
+        return None
 
     def _check_parameters(self) -> None:
         k = self.n_components

@@ -7,11 +7,15 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.solving import Solution, solve_margin
+from mmpca_dist.reducers.solving import Solution, solve_margin, solve_pairs
 from mmpca_dist.scatters import SCATTERS
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working import Statistics
+
+PAIRED = "m-pca2"
+VARIANTS = (*SCATTERS, PAIRED)
 
 
 class MarginPCA(MomentReducer):
@@ -21,12 +25,24 @@ class MarginPCA(MomentReducer):
     ----------
     n_components : int, optional
         Number of components K; by default all whose eigenvalue is not zero.
-    variant : {"m-pca0", "m-pca1a", "m-pca1b", "pca"}
+    variant : {"m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "pca"}
         Which differences: all pairs of rows of different classes (exact, at the price of PCA); rows minus the mean
-        of the other classes; rows minus their coordinate-wise median; or plain PCA.
+        of the other classes; rows minus their coordinate-wise median; rows minus the nearest row of the other
+        classes, which needs a search; or plain PCA.
     pairing : {"one-vs-rest", "one-vs-one"}
         Whether a class faces all others together or one after the other. No matter for ``m-pca0`` and ``pca``, or
         with two classes.
+    search : {"exact", "approximate"}
+        For ``m-pca2``, how nearest rows are found.
+    recall : float
+        What an approximate search aims at; ``certificate_`` has what was reached.
+    max_queries : int, optional
+        Search for so many rows only, drawn with a fixed seed; ``certificate_`` has the standard errors it causes.
+    mutual : {"twice", "once"}
+        How often a pair counts whose rows are each other's nearest.
+    scratch : str, optional
+        Folder (path or fsspec URL) for data that does not fit in memory, or that workers of a cluster share; by
+        default a temporary folder of this machine.
     standardize : bool
         Divide columns by their standard deviation first; constant columns are left alone.
     center : bool
@@ -44,6 +60,9 @@ class MarginPCA(MomentReducer):
         Norm of S v - l v.
     imprecise_ : bool array of shape (K,)
         Components within a hundredfold of the rounding floor.
+    certificate_ : dict
+        For ``m-pca2``: the share of neighbours proved exact, the recall measured, what the search cost, and the
+        standard errors from searching for some rows only.
     mean_ : array of shape (n_features,)
     classes_ : array of shape (C,)
     moments_ : ClassMoments
@@ -73,6 +92,11 @@ class MarginPCA(MomentReducer):
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
+        search: str = "exact",
+        recall: float = 0.98,
+        max_queries: int | None = None,
+        mutual: str = "twice",
+        scratch: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.variant = variant
@@ -80,6 +104,11 @@ class MarginPCA(MomentReducer):
         self.standardize = standardize
         self.center = center
         self.precision = precision
+        self.search = search
+        self.recall = recall
+        self.max_queries = max_queries
+        self.mutual = mutual
+        self.scratch = scratch
 
     @classmethod
     def from_moments(
@@ -102,15 +131,27 @@ class MarginPCA(MomentReducer):
         return cls._from_moments(moments, medians, n_components=n_components, variant=variant, **parameters)
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        if self.variant == PAIRED:
+            return solve_pairs(statistics, n_components)
         return solve_margin(statistics, n_components, variant=self.variant, pairing=self.pairing)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.variant not in SCATTERS:
+        if self.variant not in VARIANTS:
             raise InputError(
-                f"Unknown variant {self.variant!r}; there are {', '.join(SCATTERS)}."
-                f"{did_you_mean(str(self.variant), SCATTERS)}"
+                f"Unknown variant {self.variant!r}; there are {', '.join(VARIANTS)}."
+                f"{did_you_mean(str(self.variant), VARIANTS)}"
             )
+        self._pair_search()
+
+    def _pair_search(self) -> PairSearch | None:
+        if self.variant != PAIRED:
+            return None
+        return PairSearch(Search(self.search, self.recall, self.max_queries, self.pairing), self.mutual)
+
+    @property
+    def _scratch(self) -> str | None:  # type: ignore[override]
+        return self.scratch
 
     @property
     def _needs_medians(self) -> bool:  # type: ignore[override]

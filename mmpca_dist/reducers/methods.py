@@ -43,6 +43,11 @@ class Method:
         """Whether class moments do not suffice."""
         return self.estimator(**self.options)._needs_medians
 
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether nearest rows of other classes are needed."""
+        return self.estimator(**self.options)._pair_search() is not None
+
     def reducer(self, n_components: int | None, settings: Any) -> MomentReducer:
         """Return the estimator, with what it takes from ``settings`` (a run's configuration)."""
         taken = {name: getattr(settings, name) for name in ("standardize", "precision", *self.settings)}
@@ -65,6 +70,14 @@ METHODS: dict[str, Method] = {
         "M-PCA1b",
         "differences of rows from the coordinate-wise median of the other classes",
         "min(d, n)",
+    ),
+    "m-pca2": Method(
+        "M-PCA2",
+        "differences of rows from the nearest row of the other classes (needs a search)",
+        FULL_RANK,
+        MarginPCA,
+        {"variant": "m-pca2"},
+        ("pairing", "search", "recall", "max_queries", "mutual"),
     ),
     "fisher": Method(
         "Fisher discriminant",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -21,6 +22,9 @@ from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.working import Statistics
 
 DEFAULT_SHRINKAGE = 1e-3
+FOLLOWING = 48
+"""Eigenvalues after the last that the uncertainty of a subspace is judged by."""
+
 IMPRECISE = 1e-2
 """Components whose relative rounding error exceeds this are marked."""
 
@@ -38,6 +42,8 @@ class Solution:
         Sum of all eigenvalues.
     limit : str
         What bounds the number of components, in words.
+    certificate : dict or None
+        What is proved and measured of the search behind them (M-PCA2).
     """
 
     components: NDArray[np.float64]
@@ -46,6 +52,7 @@ class Solution:
     relative_errors: NDArray[np.float64]
     total: float
     limit: str
+    certificate: dict[str, Any] | None = None
 
 
 def _solution(statistics: Statistics, pairs: Eigenpairs, limit: str) -> Solution:
@@ -66,6 +73,25 @@ def solve_margin(
     bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
     limit = f"the rank of its scatter, at most {bound} = {min(statistics.n_features, scatter.max_rank)}"
     return _solution(statistics, leading_eigenpairs(S, wanted, statistics.epsilon), limit)
+
+
+def solve_pairs(statistics: Statistics, n_components: int | None) -> Solution:
+    """Leading eigenvectors of the mean outer product of differences to the nearest row of another class.
+
+    Source: Luo & Durrant 2017, section 3, M-PCA2.
+    """
+    pairs = statistics.pairs
+    if pairs is None:
+        raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
+    most = min(statistics.moments.n_features, statistics.n_features, int(np.ceil(pairs.weight)))
+    wanted = most if n_components is None else min(n_components, most)
+    # More than wanted: the gaps behind the last tell how certain the subspace is.
+    found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.epsilon)
+    limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
+    solution = _solution(statistics, found.leading(wanted), limit)
+    spectrum = (statistics.loadings(found.vectors), found.values, len(solution.eigenvalues))
+    errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
+    return replace(solution, certificate={**pairs.certificate, **errors})
 
 
 def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:

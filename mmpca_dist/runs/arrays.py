@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
@@ -64,3 +67,22 @@ def load_statistics(uri: str, classes: NDArray, *, precision: str, standardize: 
     if "basis" not in found:
         return tall_statistics(moments, medians, precision=precision, standardize=standardize)
     return Statistics(moments, medians, found["mean"], found.get("scale"), found["basis"], "double")
+
+
+def save_pairs(uri: str, pairs: PairScatter) -> None:
+    """Store the scatter of pairs; its certificate belongs into the stage's record."""
+    numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
+    arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
+    missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
+    save_arrays(uri, {**arrays, **missed, "numbers": numbers})
+
+
+def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
+    """Read what ``save_pairs`` wrote."""
+    found = load_arrays(uri)
+    weight, queries, fraction = found["numbers"].tolist()
+    return PairScatter(
+        found["scatter"], weight, found["sample"], int(queries), fraction,
+        found["edges"], found["counts"].astype(np.int64), certificate,
+        (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
+    )  # fmt: skip

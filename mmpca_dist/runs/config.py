@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import dask.utils
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.fields import is_section, keys_of, settings_of
 
@@ -58,6 +59,40 @@ class DatasetConfig(_Section):
         example=[28, 28],
         description="Where rows are images: height and width; components are then drawn as images",
     )
+
+
+class NeighborsConfig(_Section):
+    """How m-pca2 finds the nearest rows of other classes."""
+
+    mode: Literal["exact", "approximate"] = _setting(
+        "exact", example="approximate", description="All nearest rows, proved, or most of them, measured, sooner"
+    )
+    recall: float = _setting(
+        0.98,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.95,
+        description="Share of nearest rows that an approximate search aims at",
+    )
+    max_queries: int | None = _setting(
+        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+    )
+    mutual: Literal["twice", "once"] = _setting(
+        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        try:
+            self.pair_search("one-vs-rest")
+        except InputError as error:
+            raise ValueError(str(error).removesuffix(".")) from error
+        return self
+
+    def pair_search(self, pairing: str) -> PairSearch:
+        """Return these settings as the search takes them."""
+        return PairSearch(Search(self.mode, self.recall, self.max_queries, pairing), self.mutual)
 
 
 class ProjectConfig(_Section):
@@ -142,8 +177,8 @@ class RunConfig(_Section):
     pairing: Literal["one-vs-rest", "one-vs-one"] = _setting(
         "one-vs-rest",
         example="one-vs-one",
-        description="What m-pca1a and m-pca1b compare a row with: all rows of other classes together, or each other "
-        "class separately",
+        description="What m-pca1a, m-pca1b and m-pca2 compare a row with: all rows of other classes together, or each "
+        "other class separately",
     )
     shrinkage: float = _setting(
         1e-3, ge=0, le=1, example=0.01, description="Share of the identity in fisher's scatter within classes"
@@ -154,6 +189,7 @@ class RunConfig(_Section):
     precision: Literal["single", "double"] = _setting(
         "single", example="double", description="Of products of rows; sums are double in any case"
     )
+    neighbors: NeighborsConfig = NeighborsConfig()
     project: ProjectConfig = ProjectConfig()
     compute: ComputeConfig = ComputeConfig()
     output: str = _setting(
@@ -179,6 +215,26 @@ class RunConfig(_Section):
     @classmethod
     def _plain_path(cls, uri: str) -> str:
         return storage.normalize(uri)
+
+    @property
+    def search(self) -> str:
+        """As the estimator calls it."""
+        return self.neighbors.mode
+
+    @property
+    def recall(self) -> float:
+        """As the estimator calls it."""
+        return self.neighbors.recall
+
+    @property
+    def max_queries(self) -> int | None:
+        """As the estimator calls it."""
+        return self.neighbors.max_queries
+
+    @property
+    def mutual(self) -> str:
+        """As the estimator calls it."""
+        return self.neighbors.mutual
 
     @property
     def largest(self) -> int:

@@ -1,8 +1,7 @@
-"""A run as plain functions: stages that leave their results in the run's folder and a record behind them."""
+"""A run in progress: what it works with, and how a stage leaves its results and a record behind them."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,24 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.planning import Plan, Request, Resources, make_plan
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_statistics, save_statistics
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
-from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.models import load_model, save_model
-from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.statistics.census import Census, take_census
-from mmpca_dist.statistics.gather import gather_statistics, is_wide
 from mmpca_dist.statistics.reduction import Scheduler, Threads
-from mmpca_dist.statistics.summary import median_sets
 
 
 @dataclass
@@ -64,158 +55,6 @@ class Stage:
     name: str
     title: str
     function: Callable[[Job], dict[str, Any]]
-
-
-def _count(job: Job) -> dict[str, Any]:
-    census = job.census = take_census(job.dataset, job.spans, job.scheduler, job.progress("count"))
-    dataset = job.dataset
-    shape = job.config.dataset.image_shape or dataset.image_shape
-    if shape is not None and shape[0] * shape[1] != dataset.n_features:
-        raise InputError(
-            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features."
-        )
-    return {
-        "n_rows": dataset.n_rows,
-        "n_features": dataset.n_features,
-        "dtype": str(dataset.dtype),
-        "classes": census.classes.tolist(),
-        "class_type": census.classes.dtype.str,
-        "counts": census.counts.tolist(),
-        "feature_names": dataset.feature_names,
-        "named_columns": dataset.named_columns,
-        "image_shape": shape,
-    }
-
-
-def _plan(job: Job) -> dict[str, Any]:
-    plan = plan_of(job)
-    job.callback.on_plan(plan)
-    plan.refuse_if_too_large()
-    return {**plan.to_json(), "rows": plan.rows()}
-
-
-def _reduce(job: Job) -> dict[str, Any]:
-    config, census, dataset = job.config, job.counted(), job.dataset
-    passes: list[str] = []
-    n_bytes = 0
-
-    def on_pass(name: str, size: int) -> None:
-        nonlocal n_bytes
-        passes.append(name)
-        n_bytes += size
-        job.callback.on_pass("reduce", name)
-
-    needed = any(METHODS[method].needs_medians for method in config.methods)
-    wide = is_wide(dataset.n_rows, dataset.n_features)
-    with measured(job.scheduler) as peak:
-        statistics = gather_statistics(
-            dataset,
-            census,
-            job.spans,
-            scheduler=job.scheduler,
-            precision=config.precision,
-            medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
-            standardize=config.standardize and wide,
-            progress=job.progress("reduce"),
-            on_pass=on_pass,
-        )
-    save_statistics(job.run.path("statistics.zarr"), statistics)
-    found = {"passes": passes, "bytes": n_bytes, "memory": peak()}
-    return {**found, "outputs": ["statistics.zarr/zarr.json"]}
-
-
-def _solve(job: Job) -> dict[str, Any]:
-    config, count = job.config, job.results["count"]
-    statistics = load_statistics(
-        job.run.path("statistics.zarr"),
-        np.asarray(count["classes"], dtype=count["class_type"]),
-        precision=config.precision,
-        standardize=config.standardize,
-    )
-    models = {}
-    for number, method in enumerate(config.methods):
-        reducer = METHODS[method].reducer(config.largest, config).fit_statistics(statistics, at_most=True)
-        models[method] = save_model(job.run, method, reducer)
-        found = models[method]["n_components"]
-        if found < config.largest:
-            job.callback.on_note(
-                f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
-            )
-        job.callback.on_progress("solve", number + 1, len(config.methods))
-    return {
-        "models": models,
-        "precision": statistics.precision,
-        "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
-    }
-
-
-def _project(job: Job) -> dict[str, Any]:
-    projectors = make_projectors(job.run, job.config, job.config.projected, job.run.path("projected"))
-    if not projectors:
-        return {"bytes": 0, "written": 0, "memory": 0}
-    with measured(job.scheduler) as peak:
-        written = project_rows(job.dataset, projectors, scheduler=job.scheduler, progress=job.progress("project"))
-    places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
-    outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
-    return {"bytes": job.dataset.n_bytes, "written": written, "memory": peak(), "outputs": outputs}
-
-
-def _report(job: Job) -> dict[str, Any]:
-    from mmpca_dist.runs.reporting import write_report
-
-    return write_report(job.run, job.config, job.dataset, job.results)
-
-
-STAGES = (
-    Stage("count", "Count classes", _count),
-    Stage("plan", "Plan", _plan),
-    Stage("reduce", "Reduce rows to moments", _reduce),
-    Stage("solve", "Solve for components", _solve),
-    Stage("project", "Project rows", _project),
-    Stage("report", "Write the report", _report),
-)
-
-
-def plan_of(job: Job) -> Plan:
-    """Return the plan of a job, from its data set's metadata and labels."""
-    config, census = job.config, job.counted()
-    medians = any(METHODS[method].needs_medians for method in config.methods)
-    request = Request(
-        n_classes=len(census.classes),
-        largest=config.largest,
-        n_methods=len(config.methods),
-        n_projected=len(config.projected),
-        formats=len(set(config.project.format)),
-        median_rows=int((median_sets(len(census.classes), config.pairing) @ census.counts).sum()) if medians else 0,
-        resources=resources_of(config, config.output),
-    )
-    return make_plan(job.dataset, job.spans, request)
-
-
-def resources_of(config: RunConfig, output: str) -> Resources:
-    """Return what a run, or a projection by its methods into ``output``, may use."""
-    compute = config.compute
-    return Resources(
-        precision=config.precision,
-        output=output,
-        workers=compute.workers,
-        threads_per_worker=compute.threads_per_worker,
-        in_process=compute.cluster == "threads",
-        memory_limit=compute.memory_bytes,
-    )
-
-
-def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
-    """Return where and how each method's rows are written below ``folder``."""
-    dtype = np.float32 if config.precision == "single" else np.float64
-    projectors = []
-    for method in methods:
-        matrix, mean = load_model(run.uri, method).projection(dtype)
-        targets = [
-            f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
-        ]
-        projectors.append(Projector(method, matrix, mean, *targets))
-    return projectors
 
 
 def open_run_dataset(config: RunConfig) -> Dataset:
@@ -277,13 +116,6 @@ def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
             run.discard()
 
 
-def preview(config: RunConfig) -> Plan:
-    """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
-    dataset = open_run_dataset(config)
-    scheduler = Threads(config.compute.n_threads)
-    return plan_of(Job(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
-
-
 def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     """Run a stage, or take up its results where its record says that it is done."""
     record = job.run.record(stage.name)
@@ -303,37 +135,6 @@ def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     job.results[stage.name] = record
     job.callback.on_stage_end(stage.name, record, reused)
     return record
-
-
-def run(
-    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Execute a run without Prefect: every stage in turn, in this process or on the cluster it names.
-
-    Parameters
-    ----------
-    config : RunConfig, dict of the same keys, or path of a YAML file
-    callbacks : list of Callback, optional
-        Who hears of plan, stages and progress.
-
-    Returns
-    -------
-    dict
-        What each stage left, by name.
-
-    Raises
-    ------
-    MmpcaError
-        For anything the user can mend; the message says what, where and how.
-    """
-    if isinstance(config, dict):
-        settings = parse_config(config, "the configuration")
-    else:
-        settings = config if isinstance(config, RunConfig) else load_config(config)
-    with open_job(settings, Callbacks(callbacks or [])) as job:
-        for stage in STAGES:
-            run_stage(job, stage)
-        return job.results
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.statistics.moments import ClassMoments
 
+LEADING = 3
+"""Eigenvalues that are told of in records."""
 ARRAYS = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 
 
@@ -27,9 +29,11 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> dict[s
     )
     return {
         "n_components": len(reducer.components_),
+        "leading": reducer.eigenvalues_[:LEADING].tolist(),
         "total": reducer.total_,
         "limit": reducer.limit_,
         "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
+        "certificate": getattr(reducer, "certificate_", None),
     }
 
 
@@ -70,6 +74,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer.scale_ = arrays.get("scale_")
     reducer.classes_ = _classes(count)
     reducer.total_, reducer.limit_ = models[method]["total"], models[method]["limit"]
+    if models[method]["certificate"] is not None:
+        reducer.certificate_ = models[method]["certificate"]
     reducer.n_features_in_ = len(reducer.mean_)
     if count.get("named_columns"):
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)

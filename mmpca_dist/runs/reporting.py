@@ -13,10 +13,12 @@ from mmpca_dist.datasets import Dataset, open_dataset, storage
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.solving import IMPRECISE
+from mmpca_dist.runs.arrays import load_pairs
+from mmpca_dist.runs.certificate import search_notes, search_rows
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
-from mmpca_dist.runs.report import MethodResult, ReportContents, figures, render
+from mmpca_dist.runs.report import Margins, MethodResult, ReportContents, figures, render
 
 SAMPLE_ROWS = 2000
 SAMPLE_CHUNKS = 8
@@ -55,6 +57,7 @@ def report_contents(
     classes = np.asarray(count["classes"], dtype=count["class_type"])
     projected, codes, note = _sample(run, config, classes, dataset.n_rows)
     methods = [_method_result(run, config, name, results) for name in config.methods]
+    notes = _notes(config.largest, results["solve"].get("precision", config.precision), methods)
     return ReportContents(
         dataset={
             "uri": dataset.uri,
@@ -74,8 +77,24 @@ def report_contents(
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
         config_yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
-        notes=_notes(config.largest, results["solve"].get("precision", config.precision), methods),
+        notes=notes + search_notes(results),
+        margins=_margins(run, config, methods, results) if "search" in results else None,
+        search=search_rows(results),
     )
+
+
+def _margins(
+    run: RunDirectory, config: RunConfig, methods: list[MethodResult], results: dict[str, dict[str, Any]]
+) -> Margins:
+    """Return the distances of pairs, and the lengths of their differences that the methods' components see."""
+    pairs = load_pairs(run.path("pairs.zarr"), results["search"]["certificate"])
+    after = {}
+    for method in methods:
+        components = np.asarray(method.components, np.float64)
+        basis = components if method.orthonormal else np.linalg.qr(components.T)[0].T
+        after[method.name] = np.linalg.norm(pairs.sample @ basis.T, axis=1)
+    before = np.linalg.norm(pairs.sample, axis=1)
+    return Margins(pairs.edges, pairs.counts, before, after, config.standardize)
 
 
 def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dict[str, dict[str, Any]]) -> MethodResult:
@@ -121,17 +140,21 @@ def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[st
 
 def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
-    plan, reduce, project = (results.get(name, {}) for name in ("plan", "reduce", "project"))
-    planned = dict(plan.get("rows", []))
-    passes = [*reduce.get("passes", []), *(["project"] if project.get("bytes") else [])]
-    seconds = reduce.get("seconds", 0) + project.get("seconds", 0)
+    planned = dict(results.get("plan", {}).get("rows", []))
+    stages = [results.get(name, {}) for name in ("reduce", "search", "project")]
+    reduce, search, project = stages
+    passes = [*reduce.get("passes", []), *search.get("passes", []), *(["project"] if project.get("bytes") else [])]
     measured = {
         "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
-        "bytes to read": format_bytes(reduce.get("bytes", 0) + project.get("bytes", 0)),
-        "peak memory a worker": format_bytes(max(reduce.get("memory", 0), project.get("memory", 0))),
+        "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),
+        "peak memory a worker": format_bytes(max(stage.get("memory", 0) for stage in stages)),
         "output": format_bytes(project.get("written", 0)),
-        "expected time": format_time(seconds),
+        "expected time": format_time(sum(stage.get("seconds", 0) for stage in stages)),
     }
+    if search:
+        certificate = search["certificate"]
+        measured["pairs to compare"] = f"{certificate['work']['compared']:.2g}"
+        measured["scratch"] = f"{format_bytes(2 * certificate['scratch_bytes'])} while it was sorted"
     return [(name, value, measured.get(name, "")) for name, value in planned.items()]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
+from mmpca_dist.runs.certificate import search_line
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
 
@@ -22,6 +23,13 @@ def headline(output: str) -> str:
         f"{header['config']['dataset']['uri']}: {count['n_rows']} rows, {count['n_features']} features, "
         f"{len(count['classes'])} classes"
     )
+
+
+def search(output: str) -> str | None:
+    """Return one line on the search for nearest rows of other classes, if the run has made one."""
+    run = RunDirectory(storage.normalize(output))
+    records = {name: run.record(name) for name in ("count", "search", "solve")}
+    return search_line({name: record for name, record in records.items() if record is not None})
 
 
 def report_of(output: str) -> str | None:

@@ -15,8 +15,8 @@ from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import make_projectors, resources_of
 from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.stages import make_projectors, resources_of
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,11 @@ class Eigenpairs:
     relative_errors: NDArray[np.float64]
     total: float
 
+    def leading(self, count: int) -> Eigenpairs:
+        """Return the first ``count`` of them."""
+        found = (self.vectors[:, :count], self.values[:count], self.residuals[:count], self.relative_errors[:count])
+        return Eigenpairs(*found, self.total)
+
 
 def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
     """Return the leading eigenpairs of a symmetric positive semidefinite matrix that stand above the rounding floor.

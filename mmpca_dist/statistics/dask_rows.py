@@ -17,9 +17,8 @@ from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.buffers import release
 from mmpca_dist.statistics.cross import as_targets
-from mmpca_dist.statistics.reduction import SpanDone, merge_leaf, run_span
+from mmpca_dist.statistics.reduction import Configured, SpanDone, merge_leaf, run_span
 
 NAME = "the Dask array"
 
@@ -115,20 +114,20 @@ class BlockScheduler:
     n_threads: int = 1
     peak_memory: int = 0
 
-    def leaf(self, task: Any, span: Span, merge: Callable, key: str) -> Delayed:
+    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable, key: str) -> Delayed:
         """Return the result of a span: that of its units, merged from the left."""
         if self.stored is not None:
             first, last = np.searchsorted(self.edges, [span.start, span.stop])
-            task, reader = (delayed(item, pure=False, traverse=False) for item in (task, self.stored))
+            reader = delayed(self.stored, pure=False, traverse=False)
             labels = self.label_blocks[first:last]
             run = delayed(_run_on_stored, pure=False)
-            return run(task, delayed(span, traverse=False), reader, labels, dask_key_name=key)
+            return run(shared, delayed(span, traverse=False), reader, labels, dask_key_name=key)
         result: Any = None
         for number, (start, stop) in enumerate(span.units):
             first, last = np.searchsorted(self.edges, [start, stop])
             rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
             unit = delayed(_run_on_blocks, pure=False)(
-                delayed(task, pure=False, traverse=False),
+                shared,
                 delayed(Span(span.index, (start, stop)), traverse=False),
                 rows,
                 self.label_blocks[first:last],
@@ -138,14 +137,12 @@ class BlockScheduler:
             result = unit if result is None else delayed(merge_leaf, pure=False)(merge, result, unit)
         return result
 
+    @property
+    def in_process(self) -> bool:
+        return Configured().in_process
+
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        try:
-            result, *reports = dask.compute(root, *done)
-        finally:
-            release()
-        for report in reports:
-            on_done(report)
-        return result
+        return Configured().compute(root, done, on_done)
 
 
 def _run_on_blocks(

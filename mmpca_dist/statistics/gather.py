@@ -17,7 +17,8 @@ from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
-from mmpca_dist.statistics.summary import Locate, OnPass, take_moments
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.summary import Locate, take_moments
 from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
 
 POOLED_BYTES = 256 << 20

@@ -43,8 +43,12 @@ class Scheduler(Protocol):
     n_threads: int
     peak_memory: int
 
-    def leaf(self, task: Callable[[Span], T], span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
-        """Return the result of ``task`` on a span, to be computed."""
+    @property
+    def in_process(self) -> bool:
+        """Whether tasks share the memory of this process."""
+
+    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
+        """Return the result of ``task`` on a span, to be computed; ``shared`` is the task as one node of the graph."""
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
         """Compute ``root``, calling ``on_done`` with each of ``done`` as it is ready."""
@@ -53,9 +57,8 @@ class Scheduler(Protocol):
 class _ReadingScheduler:
     """Runs tasks that read their rows themselves."""
 
-    def leaf(self, task: Callable[[Span], T], span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
-        call = delayed(run_span, pure=False, traverse=False)
-        return call(delayed(task, pure=False, traverse=False), span, dask_key_name=key)
+    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
+        return delayed(run_span, pure=False, traverse=False)(shared, span, dask_key_name=key)
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Threads(_ReadingScheduler):
 
     n_threads: int = field(default_factory=lambda: dask.system.CPU_COUNT)
     peak_memory: int = 0
+    in_process = True
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
         keys = {item.key for item in done}
@@ -81,6 +85,28 @@ class Threads(_ReadingScheduler):
 
 
 @dataclass
+class Configured(_ReadingScheduler):
+    """Whatever scheduler Dask is configured with."""
+
+    n_threads: int = 1
+    peak_memory: int = 0
+
+    @property
+    def in_process(self) -> bool:
+        scheduler = dask.base.get_scheduler()
+        return scheduler in (None, dask.threaded.get, dask.local.get_sync)
+
+    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+        try:
+            result, *reports = dask.compute(root, *done)
+        finally:
+            release()
+        for report in reports:
+            on_done(report)
+        return result
+
+
+@dataclass
 class Cluster(_ReadingScheduler):
     """A Dask cluster, through its client."""
 
@@ -88,6 +114,7 @@ class Cluster(_ReadingScheduler):
     n_threads: int = 0
     peak_memory: int = 0
     retries: int = 2
+    in_process = False
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
         from distributed import as_completed
@@ -127,7 +154,8 @@ def reduce_spans(
         As soon as a task has found that the data cannot be used.
     """
     token = uuid.uuid4().hex[:8]
-    leaves = [scheduler.leaf(task, span, merge, f"{name}-{token}-{span.index}") for span in spans]
+    shared = delayed(task, pure=False, traverse=False)  # once in the graph, however large it is
+    leaves = [scheduler.leaf(task, shared, span, merge, f"{name}-{token}-{span.index}") for span in spans]
     done = [
         delayed(_report, pure=False)(leaf, dask_key_name=f"{name}_done-{token}-{i}") for i, leaf in enumerate(leaves)
     ]

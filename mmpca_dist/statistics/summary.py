@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,19 +21,11 @@ from mmpca_dist.statistics.medians import (
     settle,
 )
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_unit, read_units, reduce_spans
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.sample import OnPass, draw_sample, sample_rows
 
-OnPass = Callable[[str, int], None]
-"""Called with the name of a pass as it begins, and with the bytes of rows that it reads."""
-
-SAMPLE_ROWS = 65_536
-SAMPLE_BYTES = 64 << 20
-SAMPLE_UNITS = 8
-"""Medians are bracketed from up to this many rows, out of at most 8 units and an eighth of all: brackets then hold
-2 to 3% of the values."""
-
-SAMPLE_CLASS_ROWS = 64
-"""What a rare class sends to the sample, if it has as many rows."""
+PAIRINGS = ("one-vs-rest", "one-vs-one")
+"""Whether a class faces all others together, or one after the other."""
 
 
 @dataclass(frozen=True)
@@ -188,70 +179,5 @@ def _first_brackets(
     everything = int((medians_of @ census.counts).sum()) * dataset.n_features * entry
     if everything <= KEPT_BYTES:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
-    rows = sample_rows(dataset.row_bytes)
-    wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS))
-    units = _sample_units(census)
-    edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
-    task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
-    if on_pass is not None:
-        on_pass("sample", sum(span.stop - span.start for span in edges) * dataset.row_bytes)
-    sample, codes = reduce_spans(task, edges, _join_samples, scheduler=scheduler, name="sample")
+    sample, codes = draw_sample(dataset, census, sample_rows(dataset.row_bytes), scheduler, on_pass)
     return brackets_from_sample(sample, codes, census.counts, medians_of)
-
-
-def sample_rows(row_bytes: int) -> int:
-    """Return how many rows of ``row_bytes`` medians are bracketed from, if there are as many."""
-    return min(SAMPLE_ROWS, max(SAMPLE_BYTES // row_bytes, 256))
-
-
-def evenly_chosen(n_units: int) -> set[int]:
-    """Return the numbers of the reading units that the sample comes from, those for rare classes aside."""
-    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
-    return {int((i + 0.5) * n_units / count) for i in range(count)}
-
-
-def _sample_units(census: Census) -> list[int]:
-    """Choose units evenly, and further ones so that every class is seen."""
-    chosen = evenly_chosen(len(census.units))
-    seen = set(np.concatenate([census.units[u][2] for u in chosen]).tolist())
-    for label in census.classes.tolist():
-        if label not in seen:
-            rows = [int(unit[3][unit[2] == label].sum()) for unit in census.units]
-            best = int(np.argmax(rows))
-            chosen.add(best)
-            seen.update(census.units[best][2].tolist())
-    return sorted(chosen)
-
-
-def _quotas(census: Census, units: list[int], wanted: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Share out, by first row of the units, how many rows of each class they send to the sample."""
-    held = np.zeros((len(units), len(census.classes)), np.int64)
-    for i, u in enumerate(units):
-        _, _, classes, counts = census.units[u]
-        held[i, np.searchsorted(census.classes, classes)] = counts
-    share = -(-wanted * held // np.maximum(held.sum(axis=0), 1))
-    return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
-
-
-@dataclass(frozen=True)
-class _DrawSample:
-    dataset: Dataset
-    classes: NDArray
-    quotas: dict[int, NDArray[np.int64]]
-
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
-        X = read_unit(self.dataset, span.start, span.stop)
-        codes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
-        quota = self.quotas[span.start]
-        picks = [
-            rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)]
-            for label, rows in class_groups(codes)
-        ]
-        chosen = np.sort(np.concatenate(picks))
-        return X[chosen], codes[chosen]
-
-
-def _join_samples(
-    left: tuple[NDArray, NDArray[np.intp]], right: tuple[NDArray, NDArray[np.intp]]
-) -> tuple[NDArray, NDArray[np.intp]]:
-    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

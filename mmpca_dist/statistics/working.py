@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.pairs import PairScatter
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Statistics:
         Of the products behind the moments.
     raw : ClassMoments or None
         Moments of the rows in their own units; None where they were solved in their span.
+    pairs : PairScatter or None
+        Of nearest rows of different classes, for M-PCA2.
     """
 
     moments: ClassMoments
@@ -48,6 +51,7 @@ class Statistics:
     basis: NDArray[np.float64] | None
     precision: str
     raw: ClassMoments | None = None
+    pairs: PairScatter | None = None
 
     @property
     def fixed(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,35 @@ class MethodResult:
 
 
 @dataclass(frozen=True)
+class Margins:
+    """Distances between rows and their nearest rows of other classes, before and after projection.
+
+    Attributes
+    ----------
+    edges, counts : arrays of shape (b + 1,) and (b,)
+        Histogram of all distances before projection.
+    before : array of shape (s,)
+        Distances of pairs spread evenly over all.
+    after : dict of str to array of shape (s,)
+        For each method's name, the lengths of what its components see of these pairs' differences: of their
+        orthogonal projections onto the space that the components span.
+    standardized : bool
+        Whether columns were divided by their standard deviations.
+    """
+
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    before: NDArray[np.float64]
+    after: dict[str, NDArray[np.float64]]
+    standardized: bool = False
+
+    def kept(self, name: str) -> NDArray[np.float64]:
+        """Return lengths after projection over distances before, of the pairs that do not coincide."""
+        apart = self.before > 0
+        return self.after[name][apart] / self.before[apart]
+
+
+@dataclass(frozen=True)
 class ReportContents:
     """Everything a report of a run shows.
 
@@ -89,6 +118,10 @@ class ReportContents:
     versions : dict of str to str
     notes : list of str
         Warnings, shown at the top.
+    margins : Margins or None
+        Where nearest rows of other classes were searched for.
+    search : list of (what, found, meaning)
+        The certificate of that search.
     """
 
     dataset: dict[str, Any]
@@ -101,6 +134,8 @@ class ReportContents:
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
+    margins: Margins | None = None
+    search: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def solved(self) -> list[MethodResult]:

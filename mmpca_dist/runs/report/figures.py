@@ -5,6 +5,7 @@ from __future__ import annotations
 from mmpca_dist.runs.report.contents import ReportContents
 from mmpca_dist.runs.report.drawing import Figure
 from mmpca_dist.runs.report.loadings import loadings
+from mmpca_dist.runs.report.margins import margins
 from mmpca_dist.runs.report.projections import projections
 from mmpca_dist.runs.report.spectra import agreement, spectra
 
@@ -12,12 +13,14 @@ from mmpca_dist.runs.report.spectra import agreement, spectra
 def figures(contents: ReportContents) -> list[Figure]:
     """Return the pictures of a run, in reading order; those that would show nothing are left out.
 
-    ``projection`` (rows along two components), ``spectrum`` and ``spectrum-by-method`` (eigenvalues),
+    ``projection`` (rows along two components), ``margins`` and ``margins-kept`` (distances to the nearest row of
+    another class, where m-pca2 sought them), ``spectrum`` and ``spectrum-by-method`` (eigenvalues),
     ``components`` (images) or ``loadings`` (bars), ``agreement`` (between methods). May be called from several
     threads at once.
     """
     return [
         *projections(contents),
+        *margins(contents),
         *spectra(contents.solved),
         *loadings(contents),
         *agreement(contents.solved),

@@ -47,6 +47,7 @@ def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
         open_classes=len(contents.dataset["classes"]) <= OPEN_CLASSES,
         methods=[_method_rows(method) for method in contents.methods],
         figures=figures,
+        search=contents.search,
         plan=contents.plan,
         stages=_stage_rows(contents.stages),
         seconds=_seconds(sum(seconds for _, seconds, _ in contents.stages)),

@@ -91,7 +91,7 @@ def _compared(methods: list[MethodResult], about_others: str) -> Figure:
     if len(methods) > 1:
         made.legend(
             *each.get_legend_handles_labels(),
-            loc="outside lower center", ncols=min(len(methods), 7), frameon=False,
+            loc="outside lower center", ncols=-(-len(methods) // -(-len(methods) // 7)), frameon=False,
             fontsize=drawing.LABEL_SIZE,
         )  # fmt: skip
     caption = (

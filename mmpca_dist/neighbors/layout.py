@@ -1,0 +1,312 @@
+"""Rows laid out by cell and class: an external sort, first within each reading unit, then segment by segment."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.neighbors.cells import Cells
+from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.summary import Locate
+
+PIECE_ROWS = 4096
+"""Cells with more rows are worked on in pieces: it bounds the matrix products' results."""
+SEGMENT_BYTES = 32 << 20
+MIN_SEGMENTS = 32
+SMALLEST_SEGMENT = 512
+"""A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
+BLOCK_ROWS = 8192
+
+LARGEST_VALUE = 1e150
+"""Squares of differences of larger values overflow."""
+
+ARRAYS = ("x", "z", "halves", "tail", "rows")
+
+
+@dataclass(frozen=True)
+class SegmentCells:
+    """The pieces of a segment, as in `Layout`; positions count from the beginning of all rows."""
+
+    table: str
+    cell: NDArray[np.intp]
+    starts: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    radii: NDArray[np.float64]
+    tail_radii: NDArray[np.float64]
+
+    @property
+    def others(self) -> NDArray[np.bool_]:
+        """Whether each piece holds rows of other classes than each class, shape (p, C)."""
+        return np.diff(self.classes, axis=1) < np.diff(self.starts)[:, None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything is: pieces of cells one after the other, in segments.
+
+    Attributes
+    ----------
+    cell : int array of shape (p,)
+        The cell each piece belongs to.
+    starts : int array of shape (p + 1,)
+        Positions where pieces begin.
+    classes : int array of shape (p, C + 1)
+        Positions where each class begins within a piece.
+    radii, tail_radii : arrays of shape (p,)
+        Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
+    segments : int array of shape (s + 1,)
+        Pieces where segments begin.
+    """
+
+    cells: Cells
+    cell: NDArray[np.intp]
+    starts: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    radii: NDArray[np.float64]
+    tail_radii: NDArray[np.float64]
+    segments: NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def n_segments(self) -> int:
+        return len(self.segments) - 1
+
+    def positions(self, segment: int) -> tuple[int, int]:
+        """Return where a segment begins and ends."""
+        first, last = self.segments[segment], self.segments[segment + 1]
+        return int(self.starts[first]), int(self.starts[last])
+
+    def segment(self, number: int) -> SegmentCells:
+        """Return the pieces of a segment."""
+        first, last = int(self.segments[number]), int(self.segments[number + 1])
+        pieces = slice(first, last)
+        return SegmentCells(
+            f"segment-{number}", self.cell[pieces], self.starts[first : last + 1], self.classes[pieces],
+            self.radii[pieces], self.tail_radii[pieces],
+        )  # fmt: skip
+
+    def segment_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the segments that hold positions."""
+        return np.searchsorted(self.starts[self.segments], positions, side="right") - 1
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What sorted units hold: for every (unit, cell and class) the rows there, in one table each.
+
+    ``key`` is cell * C + class; ``start`` counts within the unit's table, called ``run-FIRSTROW``.
+    """
+
+    unit: NDArray[np.int64]
+    key: NDArray[np.int64]
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _SortUnits:
+    """Give rows their coordinates and cells, and write each unit sorted by cell, class and row number."""
+
+    dataset: Dataset
+    labels: NDArray
+    cells: Cells
+    scratch: Scratch
+
+    def __call__(self, span: Span) -> _Runs:
+        found = [self._sort(start, X) for start, X in read_units(self.dataset, span)]
+        return _join_all(found)
+
+    def _sort(self, start: int, X: NDArray) -> _Runs:
+        codes = encode(self.dataset.read_labels(start, start + len(X)), self.labels, self.dataset.uri)
+        frame, n_classes = self.cells.frame, len(self.labels)
+        _refuse_bad_rows(X, self.dataset, start)
+        z = np.empty((len(X), frame.width), np.float32)
+        tail = np.empty((len(X), frame.tail_width), np.float32)
+        cell = np.empty(len(X), np.intp)
+        for a in range(0, len(X), BLOCK_ROWS):
+            block = slice(a, a + BLOCK_ROWS)
+            along, along_tail = frame.coordinates(frame.rows(X[block]))
+            cell[block] = own = self.cells.assign(along)
+            z[block] = along - self.cells.centres[own]
+            if tail.size:
+                tail[block] = along_tail - self.cells.tail_centres[own]
+        keys = cell * n_classes + codes
+        order = np.argsort(keys, kind="stable")
+        table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": start + order.astype(np.int64)}
+        self.scratch.put(f"run-{start}", table)
+        key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
+        return _Runs(np.full(len(key), start), key, first, count)
+
+
+def is_usable(X: NDArray) -> NDArray[np.bool_]:
+    """Tell which values are finite and have squares that are."""
+    if X.dtype.itemsize < 8:
+        return np.isfinite(X)
+    return np.abs(X) < LARGEST_VALUE
+
+
+def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
+    usable = is_usable(X)
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        value, place = float(X[row, column]), dataset.describe_chunk(start + int(row))
+        if np.isfinite(value):
+            raise InputError(
+                f"Found {value} in row {start + row}, column {column}, in {place}: squared distances to it overflow. "
+                "Scale the rows down."
+            )
+        Locate(dataset, start).refuse(int(row), int(column), value)
+
+
+def _join(left: _Runs, right: _Runs) -> _Runs:
+    return _join_all([left, right])
+
+
+def _join_all(parts: list[_Runs]) -> _Runs:
+    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count")}
+    return _Runs(**columns)
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Stretches of sorted units in the order of the layout; ``position`` is where each goes."""
+
+    unit: NDArray[np.int64]
+    start: NDArray[np.int64]
+    count: NDArray[np.int64]
+    position: NDArray[np.int64]
+
+    def within(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return what goes to positions ``start`` to ``stop``, clipped, relative to ``start``: shape (e, 4)."""
+        first = int(np.searchsorted(self.position, start, side="right")) - 1
+        last = int(np.searchsorted(self.position, stop))
+        before = np.maximum(start - self.position[first:last], 0)
+        after = np.maximum(self.position[first:last] + self.count[first:last] - stop, 0)
+        starts, counts = self.start[first:last] + before, self.count[first:last] - before - after
+        return np.stack([self.unit[first:last], starts, counts, self.position[first:last] + before - start], axis=1)
+
+
+@dataclass(frozen=True)
+class _FillSegment:
+    """Bring the rows of a segment together from the sorted units and write it whole."""
+
+    scratch: Scratch
+    edges: NDArray[np.int64]
+    """Where the entries of each segment begin in the table ``entries``."""
+    piece_starts: list[NDArray[np.int64]]
+
+    def __call__(self, span: Span) -> NDArray[np.float64]:
+        """Return the radii of the segment's pieces, shape (2, pieces)."""
+        starts = self.piece_starts[span.index]
+        (columns,) = self.scratch.get("entries", ("columns",), *self.edges[span.index : span.index + 2].tolist())
+        entries, n = _Entries(*columns.T), int(starts[-1])
+        table: dict[str, NDArray] = {}
+        for unit in np.unique(entries.unit):
+            own = entries.unit == unit
+            first, count, position = entries.start[own], entries.count[own], entries.position[own]
+            low, high = int(first.min()), int((first + count).max())
+            source = _expand(first - low, count)
+            target = _expand(position, count)
+            names = ("x", "z", "tail", "rows")
+            for name, array in zip(names, self.scratch.get(f"run-{unit}", names, low, high), strict=True):
+                out = table.setdefault(name, np.empty((n, *array.shape[1:]), array.dtype))
+                out[target] = array[source]
+        squares = np.einsum("ij,ij->i", table["z"], table["z"], dtype=np.float64)
+        tails = np.einsum("ij,ij->i", table["tail"], table["tail"], dtype=np.float64)
+        table["halves"] = (0.5 * squares).astype(np.float32)
+        self.scratch.put(f"segment-{span.index}", table)
+        # Raised a little, for they were rounded themselves.
+        largest = [np.maximum.reduceat(norms, starts[:-1]) for norms in (squares, tails)]
+        return np.sqrt(np.stack(largest)) * (1 + 1e-6)
+
+
+def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of all stretches, one after the other."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
+
+
+def lay_out(
+    dataset: Dataset,
+    labels: NDArray,
+    cells: Cells,
+    spans: list[Span],
+    scratch: Scratch,
+    *,
+    scheduler: Scheduler,
+    task_scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Layout:
+    """Write the rows of a data set into ``scratch``, by cell and class, as tables ``segment-0`` and so on.
+
+    One pass over the rows; what is written is read back once. ``scheduler`` runs what reads the data set,
+    ``task_scheduler`` the rest.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    say = on_pass or (lambda name, n_bytes: None)
+    say("cells", dataset.n_bytes)
+    task = _SortUnits(dataset, labels, cells, scratch)
+    runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress)
+    n_classes = len(labels)
+    order = np.lexsort((runs.unit, runs.key))
+    count = runs.count[order]
+    entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
+    sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
+    cell, starts, classes = _pieces(sizes.reshape(-1, n_classes))
+    size = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
+    segments = _segments(starts, size)
+    bounds = starts[segments]
+    parts = [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+    scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
+    edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    fill = _FillSegment(scratch, edges, [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)])
+    tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
+    say("segments", 0)
+    radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
+    for unit in np.unique(runs.unit):
+        scratch.drop(f"run-{unit}")
+    scratch.drop("entries")
+    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments)
+
+
+def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
+    return np.concatenate([left, right], axis=1)
+
+
+def _pieces(sizes: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+    """Cut cells, whose rows by class are given, into pieces; return their cells, starts and classes' starts."""
+    edges = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
+    counts = -(-np.diff(edges) // PIECE_ROWS)
+    cell = np.repeat(np.arange(len(sizes)), counts)
+    starts = _expand(np.zeros(len(sizes), np.int64), counts) * PIECE_ROWS + edges[cell]
+    starts = np.append(starts, edges[-1])
+    class_edges = edges[:-1, None] + np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], 1)
+    classes = np.clip(class_edges[cell], starts[:-1, None], starts[1:, None])
+    return cell, starts, classes
+
+
+def _segments(starts: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
+    """Return the pieces where segments begin."""
+    n = int(starts[-1])
+    rows = min(max(SEGMENT_BYTES // row_bytes, 1), max(n // MIN_SEGMENTS, SMALLEST_SEGMENT))
+    kept = [0]
+    while kept[-1] < len(starts) - 1:
+        fitting = int(np.searchsorted(starts, starts[kept[-1]] + rows, side="right")) - 1
+        kept.append(max(fitting, kept[-1] + 1))
+    return np.asarray(kept, np.int64)

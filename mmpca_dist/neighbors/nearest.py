@@ -1,0 +1,299 @@
+"""Nearest rows of other classes for a whole data set: exact, or approximate with its recall measured."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
+from mmpca_dist.neighbors.frame import train_frame
+from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.queries import is_among
+from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.neighbors.search import Searcher, Work
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.dask_rows import BlockScheduler
+from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
+from mmpca_dist.statistics.sample import OnPass, draw_sample
+
+CALIBRATION = 2000
+"""Queries searched exactly to choose how far to look, and as many others to measure what that gave: at least."""
+CONFIDENCE = 0.95
+MOST_ROUNDS = 5
+SEED = 841
+FRAME_SAMPLE = 8192
+SAMPLE_BYTES = 128 << 20
+"""The sample for axes and cells, as doubles."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The search for some rows that is exact: its tables' name, and the sorted numbers of the rows."""
+
+    name: str
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Measured share of neighbours that are as near as the nearest, with its 95% confidence interval.
+
+    Attributes
+    ----------
+    found, sampled : int
+        Neighbours as near as the exact ones, of those compared.
+    queries : int
+        Whose neighbours these are: one each, or one for every other class.
+    missed : int array of shape (k, 3)
+        Positions of the other queries, of what was found for them and of what is nearest.
+    """
+
+    found: int
+    sampled: int
+    queries: int
+    missed: NDArray[np.int64]
+
+    @property
+    def share(self) -> float:
+        return self.found / self.sampled
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's interval, as if the neighbours of one query were all found or all missed."""
+        n, tail = self.queries, (1 - CONFIDENCE) / 2
+        found = self.share * n
+        low = scipy.stats.beta.ppf(tail, found, n - found + 1) if found > 0 else 0.0
+        high = scipy.stats.beta.ppf(1 - tail, found + 1, n - found) if found < n else 1.0
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """What a search has found, in tables of ``scratch`` that are read piece by piece.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    searched : int array or None
+        Sorted numbers of the rows that were searched for; None for all.
+    work : Work
+        Of the final search, over all queries.
+    recall : Recall or None
+        None where every neighbour is proved.
+    shrink : float
+        The factor on the radii of cells that the search ended with.
+    """
+
+    layout: Layout
+    scratch: Scratch
+    searcher: Searcher
+    name: str
+    classes: NDArray
+    search: Search
+    searched: NDArray[np.int64] | None
+    work: Work
+    recall: Recall | None
+    shrink: float
+
+    @property
+    def tasks(self) -> list[Span]:
+        """The tables, as spans of segments."""
+        return self.searcher.tasks(self.searched)
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return row numbers of the queries, sorted, with the neighbours' row numbers and distances.
+
+        Returns
+        -------
+        queries : array of shape (q,)
+        neighbours : array of shape (q, slots)
+            -1 in the slot of a query's own class.
+        distances : array of shape (q, slots)
+            Infinite there.
+        """
+        queries, rows, squared = self.searcher.table(self.name, self.searched, ("queries", "rows", "squared"))
+        order = np.argsort(queries)
+        known = np.isfinite(squared)
+        return queries[order], np.where(known, rows, -1)[order], np.sqrt(squared)[order]
+
+    def farthest(self) -> float:
+        """Return the largest distance found."""
+        largest = 0.0
+        for span in self.tasks:
+            (squared,) = self.scratch.get(f"{self.name}-{span.index}", ("squared",))
+            largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
+        return float(np.sqrt(largest))
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what is proved and measured, as JSON-like values."""
+        recall = None
+        if self.recall is not None:
+            low, high = self.recall.interval
+            recall = {"share": self.recall.share, "low": low, "high": high, "sampled": self.recall.sampled}
+        work = self.work
+        return {
+            "mode": self.search.mode,
+            "queries": work.queries,
+            "proved_exact": work.proved / work.queries,
+            "recall": recall,
+            "compared_per_query": work.compared / work.queries,
+            "refined_per_query": work.refined / work.queries,
+            "bytes_read": self.searcher.work.read,
+            "scratch_bytes": self.layout.n_rows * layout_row_bytes(self.layout, self.scratch),
+            "cells": len(self.layout.cells.centres),
+            "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
+            "shrink": self.shrink,
+            "work": asdict(work),
+        }
+
+
+def find_nearest(
+    layout: Layout,
+    scratch: Scratch,
+    classes: NDArray,
+    search: Search,
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Neighbors:
+    """Find the nearest row of another class for the rows of a layout.
+
+    The distance is the float64 sum of squared differences in a fixed order (`kernels.squared_distance`); ties go to
+    the lowest row number.
+    """
+    say = on_pass or (lambda name, n_bytes: None)
+    searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
+    searched = _draw(layout.n_rows, search.max_queries)
+    n_queries = layout.n_rows if searched is None else len(searched)
+    token = uuid.uuid4().hex[:8]  # tables of earlier searches over the same layout stay as they are
+    name, shrink, recall = f"nearest.{token}", 1.0, None
+    tests = _enough_tests(search.recall)
+    if search.mode == "exact" or n_queries <= 2 * tests:
+        say("search", 0)
+        work = searcher.run(name, shrink, searched)
+    else:
+        say("calibrate", 0)
+        tested = _sampled(n_queries, searched, tests)
+        sample = Sample(f"sample.{token}", tested)
+        searcher.run(sample.name, 1.0, tested)
+        shrink = _calibrate(searcher, sample, search.recall)
+        name, work, shrink, recall = _approach(searcher, searched, sample, name, shrink, search.recall, say)
+    return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, shrink)
+
+
+def _approach(
+    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, shrink: float, wanted: float,
+    say: OnPass,
+) -> tuple[str, Work, float, Recall | None]:  # fmt: skip
+    """Search, measure, and look further until the interval of the recall lies above what is wanted."""
+    earlier = None
+    for number in range(MOST_ROUNDS + 1):
+        say("search", 0)
+        name = f"{label}-{number}"
+        work = searcher.run(name, shrink, searched, earlier)
+        if shrink >= 1:
+            return name, work, shrink, None
+        recall = _measure(searcher, sample, name, searched)
+        if recall.interval[0] >= wanted:
+            return name, work, shrink, recall
+        shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
+        earlier = name
+    raise AssertionError("a search with shrink 1 is exact and ends the rounds")
+
+
+def make_layout(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    scratch: Scratch,
+    *,
+    scheduler: Scheduler,
+    deviations: NDArray[np.float64] | None = None,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Layout:
+    """Learn axes and cells from a sample, and lay the rows out by cell and class in ``scratch``."""
+    count = n_cells(dataset.n_rows)
+    wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
+    sample, _ = draw_sample(dataset, census, wanted, scheduler, on_pass)
+    usable = is_usable(sample).all(axis=1)  # the layout names rows that are not
+    sample = sample[usable] if usable.any() else np.zeros_like(sample[:1])
+    cells = train_cells(train_frame(sample, deviations), sample, count)
+    return lay_out(
+        dataset, census.classes, cells, spans, scratch,
+        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), progress=progress, on_pass=on_pass,
+    )  # fmt: skip
+
+
+def task_scheduler(scheduler: Scheduler) -> Scheduler:
+    """Return the scheduler for tasks that do not need the blocks of a Dask array."""
+    return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
+
+
+def layout_row_bytes(layout: Layout, scratch: Scratch) -> int:
+    """Return the bytes a row takes in the layout."""
+    return sum(array.nbytes for array in scratch.get("segment-0", ("x", "z", "halves", "tail", "rows"), 0, 1))
+
+
+def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
+    """Draw rows with a fixed seed, without replacement; None for all."""
+    if wanted is None or wanted >= n_rows:
+        return None
+    return np.sort(np.random.default_rng(SEED).choice(n_rows, wanted, replace=False, shuffle=False)).astype(np.int64)
+
+
+def _enough_tests(recall: float) -> int:
+    """Return how many queries show a recall: if none of them missed, the interval would begin well above it."""
+    least = np.log((1 - CONFIDENCE) / 2) / np.log(recall)
+    return max(CALIBRATION, int(np.ceil(2 * least)))
+
+
+def _sampled(n_queries: int, searched: NDArray[np.int64] | None, tests: int) -> NDArray[np.int64]:
+    """Draw the queries that are searched exactly, from those that are searched at all: twice as many as tests."""
+    drawn = np.random.default_rng(SEED + 1).choice(n_queries, 2 * tests, replace=False, shuffle=False)
+    return np.sort(drawn if searched is None else searched[drawn]).astype(np.int64)
+
+
+def _calibrate(searcher: Searcher, sample: Sample, recall: float) -> float:
+    """Choose the factor on the radii from what half of the sampled queries would have needed."""
+    queries, needed = searcher.table(sample.name, sample.rows, ("queries", "needed"))
+    needed = np.sort(needed[_first_half(queries)])
+    # Two standard errors above the target for the interval measured to reach it, and half of one for the choice.
+    level = recall + 2.5 * np.sqrt(recall * (1 - recall) / len(needed))
+    shrink = needed[min(int(np.ceil(level * len(needed))), len(needed)) - 1]
+    return float(np.clip(shrink + 1e-6, 0.0, 1.0))
+
+
+def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np.int64] | None) -> Recall:
+    """Compare the search with the exact one, on the queries that the factor was not chosen from."""
+    columns = searcher.table(sample.name, sample.rows, ("queries", "own", "codes", "squared", "positions"))
+    kept = np.flatnonzero(~_first_half(columns[0]))
+    kept = kept[np.argsort(columns[0][kept])]
+    sampled, own, codes, exact, nearest = (column[kept] for column in columns)
+    squared, positions = np.full(exact.shape, np.nan), np.full(exact.shape, -1)
+    for span in searcher.tasks(searched):
+        tables = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared", "positions"))
+        hit = is_among(tables[0], sampled)
+        place = np.searchsorted(sampled, tables[0][hit])
+        squared[place], positions[place] = tables[1][hit], tables[2][hit]
+    counted = np.ones(exact.shape, bool)
+    if exact.shape[1] > 1:
+        counted[np.arange(len(codes)), codes] = False
+    missed = counted & (squared != exact)
+    query, slot = np.nonzero(missed)
+    positions_missed = np.stack([own[query], positions[query, slot], nearest[query, slot]], axis=1)
+    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), len(sampled), positions_missed)
+
+
+def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Split the sampled queries at random, but always in the same way."""
+    drawn = np.random.default_rng(SEED + 2).permutation(len(queries)) < len(queries) // 2
+    return drawn[np.argsort(np.argsort(queries))]

@@ -1,0 +1,68 @@
+"""How to search for nearest rows of other classes."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.statistics.summary import PAIRINGS
+
+MODES = ("exact", "approximate")
+MUTUAL = ("twice", "once")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to search.
+
+    Attributes
+    ----------
+    mode : {"exact", "approximate"}
+    recall : float
+        What an approximate search aims at: the lower end of the interval measured reaches it.
+    max_queries : int or None
+        Search for so many rows only, drawn with a fixed seed.
+    pairing : {"one-vs-rest", "one-vs-one"}
+        The nearest row of all other classes together, or of each of them.
+    """
+
+    mode: str = "exact"
+    recall: float = 0.98
+    max_queries: int | None = None
+    pairing: str = "one-vs-rest"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
+        if not isinstance(self.recall, numbers.Real) or not 0 < self.recall < 1:
+            raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
+        n = self.max_queries
+        if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2):
+            raise InputError(f"max_queries={self.max_queries!r} must be a whole number of at least 2, or None for all.")
+
+
+@dataclass(frozen=True)
+class PairSearch:
+    """What M-PCA2 wants: how to search, and how often a pair counts whose rows are each other's nearest.
+
+    Attributes
+    ----------
+    mutual : {"twice", "once"}
+    """
+
+    search: Search = Search()
+    mutual: str = "twice"
+
+    def __post_init__(self) -> None:
+        if self.mutual not in MUTUAL:
+            raise InputError(
+                f"mutual={self.mutual!r} must be 'twice' or 'once'.{did_you_mean(str(self.mutual), MUTUAL)}"
+            )
+        if self.mutual == "once" and self.search.max_queries is not None:
+            raise InputError(
+                "mutual='once' needs the nearest row of every row, but max_queries searches for some only: use "
+                "mutual='twice', or leave max_queries out."
+            )

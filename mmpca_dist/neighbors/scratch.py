@@ -1,0 +1,158 @@
+"""Where the search keeps what it has laid out: the memory of this process, or a Zarr group that workers share."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import psutil
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.zarr_rows import ZarrReader
+
+CHUNK_BYTES = 1 << 20
+"""Arrays that are read in part have chunks of this size, all in one shard."""
+
+MOST_FIRST, MOST_SECOND = 63, 255
+"""Most axes of the matrix products, and of the second bound."""
+
+
+class Scratch(Protocol):
+    """Named tables: arrays of equal length, written whole, read in part."""
+
+    in_memory: bool
+
+    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        """Write a table; doing it again, after a worker was lost, is harmless."""
+
+    def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
+        """Read rows ``start`` to ``stop`` of some arrays of a table."""
+
+    def drop(self, name: str) -> None:
+        """Remove a table, if it is there."""
+
+
+@dataclass
+class MemoryScratch:
+    """Tables in this process, for tasks on its threads."""
+
+    tables: dict[str, dict[str, NDArray]] = field(default_factory=dict)
+    in_memory = True
+
+    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        self.tables[name] = arrays
+
+    def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
+        return [self.tables[name][array][start:stop] for array in arrays]
+
+    def drop(self, name: str) -> None:
+        self.tables.pop(name, None)
+
+
+@dataclass
+class ZarrScratch:
+    """Tables as Zarr groups below a path or URL that all workers reach; chunks are checksummed."""
+
+    uri: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    in_memory = False
+
+    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        done = storage.join(self.uri, f"{name}.done")
+        if storage.exists(done):
+            return  # by another worker, which was taken for lost: readers may be at it
+        with storage.explained(self.uri, "write"):
+            group = storage.open_group(storage.join(self.uri, name), "w")
+            for key, array in arrays.items():
+                _write(group, key, array)
+        storage.write_bytes(done, b"")
+
+    def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
+        place = storage.join(self.uri, name)
+        with storage.explained(self.uri):
+            return [_read(_reader(place, array, self.token), start, stop) for array in arrays]
+
+    def drop(self, name: str) -> None:
+        remove(storage.join(self.uri, f"{name}.done"))
+        remove(storage.join(self.uri, name))
+
+
+def _write(group: zarr.Group, name: str, array: NDArray) -> None:
+    """Write an array as a table of rows, which the reader of data sets knows how to read fast."""
+    rows = array.reshape(len(array), -1) if array.size else np.empty((len(array), *array.shape[1:], 0), array.dtype)
+    rows = rows.reshape(len(array), -1 if rows.size else 0)
+    length, width = rows.shape
+    chunk = max(1, -(-length // max(1, -(-rows.nbytes // CHUNK_BYTES))))  # even ones, as the last is padded
+    shard = -(-max(length, 1) // chunk) * chunk
+    target = group.create_array(
+        name,
+        shape=rows.shape,
+        chunks=(chunk, max(width, 1)),
+        shards=(shard, max(width, 1)) if shard > chunk else None,
+        dtype=rows.dtype,
+        fill_value=np.nan if rows.dtype.kind == "f" else 0,
+        compressors=[Crc32cCodec()],
+        config={"write_empty_chunks": True},
+        attributes={"row_shape": list(array.shape[1:])},
+    )
+    if rows.size:
+        target[...] = rows
+
+
+def _read(reader: ZarrReader, start: int, stop: int | None) -> NDArray:
+    array = reader.array
+    stop = array.shape[0] if stop is None else min(stop, array.shape[0])
+    out = np.empty((stop - start, array.shape[1]), array.dtype)
+    if out.size:
+        reader.read(start, stop, out)
+    return out.reshape(stop - start, *array.attrs["row_shape"])  # type: ignore[misc]
+
+
+@functools.lru_cache(maxsize=4096)
+def _reader(uri: str, name: str, token: str) -> ZarrReader:
+    return ZarrReader.of(storage.open_group(uri)[name])  # type: ignore[arg-type]
+
+
+def remove(uri: str) -> None:
+    """Remove all that is below an address, if there is something."""
+    fs, path = storage.filesystem(uri)
+    fs.invalidate_cache()
+    with storage.explained(uri, "remove"):
+        if fs.exists(path):
+            fs.rm(path, recursive=True)
+
+
+@contextmanager
+def open_scratch(in_memory: bool, where: str | None = None) -> Iterator[Scratch]:
+    """Yield a scratch that is gone afterwards: in memory, below ``where``, or in a temporary folder of this machine."""
+    if in_memory:
+        scratch = MemoryScratch()
+        yield scratch
+        scratch.tables.clear()
+        return
+    with ExitStack() as stack:
+        uri = where or stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-"))
+        uri = storage.join(storage.normalize(uri), f"search-{uuid.uuid4().hex[:8]}")
+        stack.callback(remove, uri)
+        yield ZarrScratch(uri)
+
+
+def fits_memory(n_bytes: int, limit: int | None = None) -> bool:
+    """Tell whether tables of so many bytes, twice while they are laid out, fit half of ``limit`` (of what is free)."""
+    return 2 * n_bytes <= (psutil.virtual_memory().available if limit is None else limit) // 2
+
+
+def row_bytes(dataset: Dataset) -> int:
+    """Return the most bytes a row can take in the layout, before axes are chosen."""
+    d = dataset.n_features
+    return d * 8 + 4 * (min(d, MOST_FIRST + 1) + min(d, MOST_SECOND + 1)) + 12

@@ -1,0 +1,249 @@
+"""What a run will cost, before it reads a row: passes, bytes, operations, memory, disk, time."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.planning.plan import PassPlan, Plan, Resources
+from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
+from mmpca_dist.statistics.gather import is_wide, use_pooled
+from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
+from mmpca_dist.statistics.moments import BLOCK_ROWS
+from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+
+if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
+    from mmpca_dist.neighbors.costs import SearchCosts
+
+READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
+"""Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
+
+WRITE_RATES = {True: 5e8, False: 1e8}
+"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
+
+COUNT_RATE = 2e8
+"""Values a second a thread that are counted against the brackets of medians: measured."""
+
+SLACK = 1.15
+"""Allocators keep some memory that was freed."""
+
+DRIFT = 1.2
+"""Brackets may hold this much more than their share before the plan counts on another pass."""
+
+
+def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
+    """Tell whether a search may keep rows in the memory of this process, by the limit of the settings alone."""
+    return resources.in_process and fits_memory(
+        dataset.n_rows * row_bytes(dataset), resources.memory_limit * resources.workers
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the plan must know of a run's settings.
+
+    ``counts`` are the rows of each class, ``median_rows`` is the number of rows in all sets of classes whose medians
+    are wanted, together, and ``search`` what m-pca2 wants, if it is among the methods.
+    """
+
+    counts: NDArray[np.int64]
+    largest: int
+    n_methods: int
+    n_projected: int
+    formats: int
+    median_rows: int
+    resources: Resources
+    standardize: bool = False
+    search: Search | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.counts)
+
+
+def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
+    """Return the plan of a run over ``spans`` of a data set."""
+    n, d, resources = dataset.n_rows, dataset.n_features, request.resources
+    wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
+    rank = min(request.largest, d, n)
+    operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
+    counted = 0 if wide else request.median_rows * d
+    passes = [_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)]
+    more_passes = 0
+    if request.median_rows and not wide:
+        before, after, more_passes = _median_passes(dataset, spans, request)
+        passes = [*before, *passes, *after]
+    search = _search_costs(dataset, spans, request)
+    if search is not None:
+        scratch = 0 if search.in_memory else search.scratch
+        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [_sample_pass(dataset, spans, resources), cells]
+    widths = [rank] * request.n_projected
+    if widths:
+        passes.append(_projection_pass(dataset, resources, widths, request.formats))
+    base = resources.base + dataset.resident_bytes
+    held = [
+        reading_wide(dataset, spans)
+        if wide
+        else reducing(
+            dataset,
+            spans,
+            n_classes=request.n_classes,
+            pooled=pooled,
+            medians=request.median_rows > 0,
+            item=resources.item,
+            threads=resources.process_threads,
+        ),
+        _projecting(dataset, spans, resources, widths),
+    ]
+    if search is not None:
+        held.append(search.memory)
+    if resources.in_process and not wide:
+        held.append(((2 if pooled else request.n_classes) + 5) * d * d * 8)  # solving
+    return Plan(
+        passes=passes,
+        more_passes=more_passes,
+        spans=len(spans),
+        solver="in the span of the rows" if wide else f"dense, {d} x {d}",
+        pooled=pooled and not wide,
+        memory=int((base + max(held)) * SLACK),
+        base=base,
+        resources=resources,
+        output=_projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
+        free=_free_bytes(resources.output),
+        search=search,
+    )
+
+
+def plan_projection(
+    dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int
+) -> Plan:
+    """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
+    base = resources.base + dataset.resident_bytes
+    return Plan(
+        passes=[_projection_pass(dataset, resources, widths, formats)],
+        more_passes=0,
+        spans=len(spans),
+        solver="",
+        pooled=False,
+        memory=int((base + _projecting(dataset, spans, resources, widths)) * SLACK),
+        base=base,
+        resources=resources,
+        output=_projected_bytes(dataset, resources, widths, formats),
+        free=_free_bytes(resources.output),
+    )
+
+
+def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], list[PassPlan], int]:
+    """Return the passes before and after that of the moments, and how many more there may be.
+
+    The forecast is for rows in random order; where they are sorted, single spans overflow their share of the budget.
+    """
+    entry = key_type(request.n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
+    values = request.median_rows * dataset.n_features
+    if values * entry <= KEPT_BYTES:
+        return [], [], 0
+    chosen = _chosen_rows(spans)
+    sampled = min(sample_rows(dataset.row_bytes), chosen)
+    n_medians = request.n_classes * dataset.n_features
+    rounds = foreseen_rounds(values, entry, n_medians, sampled)
+    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
+    sample = _sample_pass(dataset, spans, request.resources)
+    return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
+
+
+def _chosen_rows(spans: list[Span]) -> int:
+    """Return how many rows are in the reading units that a sample comes from."""
+    units = [unit for span in spans for unit in span.units]
+    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
+
+
+def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
+    return _pass("sample", dataset, 0, resources, share=_chosen_rows(spans) / dataset.n_rows)
+
+
+def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> SearchCosts | None:
+    if request.search is None:
+        return None
+    from mmpca_dist.neighbors.costs import search_costs
+
+    resources = request.resources
+    unit_rows, unit = largest_unit(dataset, spans)
+    return search_costs(
+        dataset,
+        request.search,
+        counts=request.counts,
+        standardize=request.standardize,
+        in_memory=search_in_memory(dataset, resources),
+        spans=len(spans),
+        unit_rows=unit_rows,
+        unit=unit,
+        threads=resources.process_threads,
+    )
+
+
+def _projecting(dataset: Dataset, spans: list[Span], resources: Resources, widths: list[int]) -> int:
+    """Project what a process holds while it projects: a unit as it is read and converted, and what becomes of it."""
+    unit_rows, unit = largest_unit(dataset, spans)
+    # All methods at once, and one of them on its way into a file: its columns, the table and the bytes.
+    numbers = dataset.n_features + 2 * sum(widths) + 3 * max(widths, default=0)
+    return resources.process_threads * (unit + unit_rows * numbers * resources.item)
+
+
+def _projected_bytes(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> int:
+    return formats * dataset.n_rows * sum(widths) * resources.item
+
+
+def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
+    operations = 2.0 * dataset.n_rows * dataset.n_features * sum(widths)
+    written = _projected_bytes(dataset, resources, widths, formats)
+    return _pass("project", dataset, operations, resources, written=written)
+
+
+def _pass(
+    name: str,
+    dataset: Dataset,
+    operations: float,
+    resources: Resources,
+    *,
+    share: float = 1.0,
+    counted: int = 0,
+    written: int = 0,
+) -> PassPlan:
+    size = int(dataset.n_bytes * share)
+    seconds = size / READ_RATES[dataset.kind] + operations / _product_rate(resources.precision)
+    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
+    return PassPlan(name, size, operations, seconds / resources.busy_threads)
+
+
+@functools.cache
+def _product_rate(precision: str) -> float:
+    """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
+    rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
+    with single_blas_thread():
+        rows.T @ rows
+        begin = time.perf_counter()
+        rows.T @ rows
+        return rows.size * rows.shape[1] / (time.perf_counter() - begin)
+
+
+def _free_bytes(uri: str) -> int | None:
+    if not storage.is_local(uri):
+        return None
+    folder = Path(uri)
+    with storage.explained(uri, "write to"):
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free

@@ -1,0 +1,184 @@
+"""What a plan says: the cost of a run, what it may use, and when it is refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from dask.utils import format_bytes
+
+from mmpca_dist.errors import PlanError
+
+if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
+    from mmpca_dist.neighbors.costs import SearchCosts
+
+WORKER_BASE = 260 << 20
+"""Resident memory of a Dask worker with this library imported."""
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """One pass over rows: bytes read, operations, and the expected seconds."""
+
+    name: str
+    bytes: int
+    operations: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use, and where it writes; ``memory_limit`` in bytes a worker."""
+
+    precision: str
+    output: str
+    workers: int
+    threads_per_worker: int
+    in_process: bool
+    memory_limit: int
+
+    @property
+    def process_threads(self) -> int:
+        """Threads that share one process."""
+        return self.threads_per_worker * (self.workers if self.in_process else 1)
+
+    @property
+    def busy_threads(self) -> int:
+        """Threads that work at a time, on all machines."""
+        n_threads = self.workers * self.threads_per_worker
+        return min(n_threads, os.cpu_count() or 1) if self.in_process else n_threads
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number in products."""
+        return 4 if self.precision == "single" else 8
+
+    @property
+    def base(self) -> int:
+        """Resident memory of the process before it holds any data."""
+        return int(psutil.Process().memory_info().rss) if self.in_process else WORKER_BASE
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
+
+    ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one.
+    """
+
+    passes: list[PassPlan]
+    more_passes: int
+    spans: int
+    solver: str
+    pooled: bool
+    memory: int
+    base: int
+    resources: Resources
+    output: int
+    free: int | None
+    search: SearchCosts | None = None
+
+    @property
+    def written(self) -> int:
+        """Bytes at the output at a time: what stays there, and the scratch that is on a disk."""
+        return self.output + (self.search.scratch if self.search and not self.search.in_memory else 0)
+
+    @property
+    def seconds(self) -> float:
+        return sum(p.seconds for p in self.passes)
+
+    @property
+    def bytes(self) -> int:
+        return sum(p.bytes for p in self.passes)
+
+    @property
+    def operations(self) -> float:
+        return sum(p.operations for p in self.passes)
+
+    @property
+    def memory_limit(self) -> int:
+        """What a worker is allowed, or this process with threads."""
+        return self.resources.memory_limit * (self.resources.workers if self.resources.in_process else 1)
+
+    @property
+    def allowed(self) -> str:
+        """The memory limit, and how it comes about."""
+        found, workers = format_bytes(self.memory_limit), self.resources.workers
+        if not self.resources.in_process or workers == 1:
+            return found
+        return f"{found} ({workers} workers x {format_bytes(self.resources.memory_limit)})"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what to show: names and formatted values."""
+        passes, count = ", ".join(p.name for p in self.passes), str(len(self.passes))
+        if self.more_passes:
+            count += f" to {len(self.passes) + self.more_passes}"
+            passes += "; medians again where brackets overflow or miss"
+        time = f"{_duration(self.seconds)} for the passes"
+        if self.search is not None:
+            searching = self.search.seconds(self.resources.busy_threads)
+            time += f", {self._bound + ' ' if searching >= 1 else ''}{_duration(searching)} for the search"
+        rows = [
+            ("passes over the rows", f"{count} ({passes})"),
+            ("tasks a pass", str(self.spans)),
+            ("bytes to read", format_bytes(self.bytes)),
+            ("operations", f"{self.operations:.2g}"),
+            ("pairs to compare", "" if self.search is None else f"{self._bound} {self.search.pairs:.2g}"),
+            ("eigenproblem", self.solver),
+            ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
+            ("of that before any data", format_bytes(self.base)),
+            ("scratch", self._scratch()),
+            (
+                "output",
+                format_bytes(self.output) + ("" if self.free is None else f" of {format_bytes(self.free)} free"),
+            ),
+            ("expected time", time),
+        ]
+        return [row for row in rows if row[1]]
+
+    @property
+    def _bound(self) -> str:
+        """What the numbers of the search are: a bound where every row is searched for exactly, else a guess."""
+        return "up to" if self.search is None or self.search.proved else "perhaps"
+
+    def _scratch(self) -> str:
+        if self.search is None:
+            return ""
+        size = f"up to {format_bytes(self.search.scratch)}"
+        return f"{size}, in memory" if self.search.in_memory else f"{size} at the output, gone afterwards"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "memory_limit": self.memory_limit}
+
+    def refuse_if_too_large(self) -> None:
+        """Raise where memory or disk do not suffice.
+
+        Raises
+        ------
+        PlanError
+            With what is needed and what is allowed.
+        """
+        if self.memory > self.memory_limit:
+            raise PlanError(
+                f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
+                f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
+                "compute.threads_per_worker, smaller chunks or fewer columns."
+            )
+        if self.free is not None and self.written > self.free:
+            scratch = self.written - self.output
+            part = f", {format_bytes(scratch)} of it scratch of the search for m-pca2" if scratch else ""
+            raise PlanError(
+                f"The plan writes {format_bytes(self.written)}{part}, and {format_bytes(self.free)} are free at the "
+                "output. Free some, choose another output, or project fewer methods (project.methods)."
+            )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -1,0 +1,278 @@
+"""The stages of a run as plain functions, from counting classes to the report."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.neighbors.scratch import open_scratch
+from mmpca_dist.planning import Plan, Request, Resources, make_plan, search_in_memory
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
+from mmpca_dist.runs.certificate import search_notes
+from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
+from mmpca_dist.runs.models import load_model, save_model
+from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.gather import gather_statistics, is_wide
+from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.working import Statistics
+
+
+def _count(job: Job) -> dict[str, Any]:
+    census = job.census = take_census(job.dataset, job.spans, job.scheduler, job.progress("count"))
+    dataset = job.dataset
+    shape = job.config.dataset.image_shape or dataset.image_shape
+    if shape is not None and shape[0] * shape[1] != dataset.n_features:
+        raise InputError(
+            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features."
+        )
+    return {
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "dtype": str(dataset.dtype),
+        "classes": census.classes.tolist(),
+        "class_type": census.classes.dtype.str,
+        "counts": census.counts.tolist(),
+        "feature_names": dataset.feature_names,
+        "named_columns": dataset.named_columns,
+        "image_shape": shape,
+    }
+
+
+def _plan(job: Job) -> dict[str, Any]:
+    plan = plan_of(job)
+    job.callback.on_plan(plan)
+    plan.refuse_if_too_large()
+    return {**plan.to_json(), "rows": plan.rows()}
+
+
+def _reduce(job: Job) -> dict[str, Any]:
+    config, census, dataset = job.config, job.counted(), job.dataset
+    passes: list[str] = []
+    n_bytes = 0
+
+    def on_pass(name: str, size: int) -> None:
+        nonlocal n_bytes
+        passes.append(name)
+        n_bytes += size
+        job.callback.on_pass("reduce", name)
+
+    needed = any(METHODS[method].needs_medians for method in config.methods)
+    wide = is_wide(dataset.n_rows, dataset.n_features)
+    with measured(job.scheduler) as peak:
+        statistics = gather_statistics(
+            dataset,
+            census,
+            job.spans,
+            scheduler=job.scheduler,
+            precision=config.precision,
+            medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
+            standardize=config.standardize and wide,
+            progress=job.progress("reduce"),
+            on_pass=on_pass,
+        )
+    save_statistics(job.run.path("statistics.zarr"), statistics)
+    found = {"passes": passes, "bytes": n_bytes, "memory": peak()}
+    return {**found, "outputs": ["statistics.zarr/zarr.json"]}
+
+
+def _search(job: Job) -> dict[str, Any]:
+    """Find the nearest rows of other classes, and take the scatter of the differences to them."""
+    from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
+
+    config, census, dataset = job.config, job.counted(), job.dataset
+    passes: list[str] = []
+    n_bytes = 0
+
+    def on_pass(name: str, size: int) -> None:
+        nonlocal n_bytes
+        passes.append(name)
+        n_bytes += size
+        job.callback.on_pass("search", name)
+
+    in_memory = job.scheduler.in_process and search_in_memory(dataset, resources_of(config, config.output))
+    with measured(job.scheduler) as peak, open_scratch(in_memory, job.run.path("scratch")) as scratch:
+        statistics = with_pairs(
+            _stored_statistics(job),
+            dataset,
+            census,
+            job.spans,
+            config.neighbors.pair_search(config.pairing),
+            scratch,
+            scheduler=job.scheduler,
+            progress=job.progress("search"),
+            on_pass=on_pass,
+        )
+    assert statistics.pairs is not None  # noqa: S101  (with_pairs adds them)
+    save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
+    certificate = statistics.pairs.certificate
+    return {
+        "passes": [name for name in passes if name in ("sample", "cells")],
+        "bytes": n_bytes,
+        "memory": peak(),
+        "certificate": certificate,
+        "in_memory": in_memory,
+        "outputs": ["pairs.zarr/zarr.json"],
+    }
+
+
+def _stored_statistics(job: Job) -> Statistics:
+    count = job.results["count"]
+    return load_statistics(
+        job.run.path("statistics.zarr"),
+        np.asarray(count["classes"], dtype=count["class_type"]),
+        precision=job.config.precision,
+        standardize=job.config.standardize,
+    )
+
+
+def _solve(job: Job) -> dict[str, Any]:
+    config, statistics = job.config, _stored_statistics(job)
+    if "search" in job.results:
+        pairs = load_pairs(job.run.path("pairs.zarr"), job.results["search"]["certificate"])
+        statistics = replace(statistics, pairs=pairs)
+    models = {}
+    for number, method in enumerate(config.methods):
+        reducer = METHODS[method].reducer(config.largest, config).fit_statistics(statistics, at_most=True)
+        models[method] = save_model(job.run, method, reducer)
+        found = models[method]["n_components"]
+        if found < config.largest:
+            job.callback.on_note(
+                f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
+            )
+        job.callback.on_progress("solve", number + 1, len(config.methods))
+    for note in search_notes({**job.results, "solve": {"models": models}}):
+        job.callback.on_note(note)
+    return {
+        "models": models,
+        "precision": statistics.precision,
+        "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
+    }
+
+
+def _project(job: Job) -> dict[str, Any]:
+    projectors = make_projectors(job.run, job.config, job.config.projected, job.run.path("projected"))
+    if not projectors:
+        return {"bytes": 0, "written": 0, "memory": 0}
+    with measured(job.scheduler) as peak:
+        written = project_rows(job.dataset, projectors, scheduler=job.scheduler, progress=job.progress("project"))
+    places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
+    outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
+    return {"bytes": job.dataset.n_bytes, "written": written, "memory": peak(), "outputs": outputs}
+
+
+def _report(job: Job) -> dict[str, Any]:
+    from mmpca_dist.runs.reporting import write_report
+
+    return write_report(job.run, job.config, job.dataset, job.results)
+
+
+COUNT = Stage("count", "Count classes", _count)
+PLAN = Stage("plan", "Plan", _plan)
+REDUCE = Stage("reduce", "Reduce rows to moments", _reduce)
+SEARCH = Stage("search", "Find nearest rows of other classes", _search)
+SOLVE = Stage("solve", "Solve for components", _solve)
+PROJECT = Stage("project", "Project rows", _project)
+REPORT = Stage("report", "Write the report", _report)
+
+
+def stages_of(config: RunConfig) -> list[Stage]:
+    """Return the stages of a run, in order."""
+    search = [SEARCH] if needs_pairs(config) else []
+    return [COUNT, PLAN, REDUCE, *search, SOLVE, PROJECT, REPORT]
+
+
+def needs_pairs(config: RunConfig) -> bool:
+    """Tell whether a run has a method that needs nearest rows of other classes."""
+    return any(METHODS[method].needs_pairs for method in config.methods)
+
+
+def plan_of(job: Job) -> Plan:
+    """Return the plan of a job, from its data set's metadata and labels."""
+    config, census = job.config, job.counted()
+    medians = any(METHODS[method].needs_medians for method in config.methods)
+    request = Request(
+        counts=census.counts,
+        largest=config.largest,
+        n_methods=len(config.methods),
+        n_projected=len(config.projected),
+        formats=len(set(config.project.format)),
+        median_rows=int((median_sets(len(census.classes), config.pairing) @ census.counts).sum()) if medians else 0,
+        resources=resources_of(config, config.output),
+        standardize=config.standardize,
+        search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
+    )
+    return make_plan(job.dataset, job.spans, request)
+
+
+def resources_of(config: RunConfig, output: str) -> Resources:
+    """Return what a run, or a projection by its methods into ``output``, may use."""
+    compute = config.compute
+    return Resources(
+        precision=config.precision,
+        output=output,
+        workers=compute.workers,
+        threads_per_worker=compute.threads_per_worker,
+        in_process=compute.cluster == "threads",
+        memory_limit=compute.memory_bytes,
+    )
+
+
+def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
+    """Return where and how each method's rows are written below ``folder``."""
+    dtype = np.float32 if config.precision == "single" else np.float64
+    projectors = []
+    for method in methods:
+        matrix, mean = load_model(run.uri, method).projection(dtype)
+        targets = [
+            f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
+        ]
+        projectors.append(Projector(method, matrix, mean, *targets))
+    return projectors
+
+
+def preview(config: RunConfig) -> Plan:
+    """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
+    dataset = open_run_dataset(config)
+    scheduler = Threads(config.compute.n_threads)
+    return plan_of(Job(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
+
+
+def run(
+    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Execute a run without Prefect: every stage in turn, in this process or on the cluster it names.
+
+    Parameters
+    ----------
+    config : RunConfig, dict of the same keys, or path of a YAML file
+    callbacks : list of Callback, optional
+        Who hears of plan, stages and progress.
+
+    Returns
+    -------
+    dict
+        What each stage left, by name.
+
+    Raises
+    ------
+    MmpcaError
+        For anything the user can mend; the message says what, where and how.
+    """
+    if isinstance(config, dict):
+        settings = parse_config(config, "the configuration")
+    else:
+        settings = config if isinstance(config, RunConfig) else load_config(config)
+    with open_job(settings, Callbacks(callbacks or [])) as job:
+        for stage in stages_of(settings):
+            run_stage(job, stage)
+        return job.results

@@ -1,0 +1,51 @@
+"""What the passes over the rows hold in memory, at most; bytes."""
+
+from __future__ import annotations
+
+import math
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.statistics.medians import KEPT_BYTES, key_type
+from mmpca_dist.statistics.moments import BLOCK_ROWS
+from mmpca_dist.statistics.sample import SAMPLE_BYTES
+
+
+def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
+    """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
+    rows = max(stop - start for span in spans for start, stop in span.units)
+    return rows, int(rows * dataset.row_bytes * (1 + dataset.read_overhead))
+
+
+def reading_wide(dataset: Dataset, spans: list[Span]) -> int:
+    """Return the bytes of rows in float64: as read, joined, centred, turned for the factorisation, and its basis."""
+    return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1]
+
+
+def reducing(
+    dataset: Dataset, spans: list[Span], *, n_classes: int, pooled: bool, medians: bool, item: int, threads: int
+) -> int:
+    """Return what a process holds of data and sums while it takes moments, and medians if they are wanted.
+
+    Parameters
+    ----------
+    item : int
+        Bytes of a number in products.
+    threads : int
+        That share the process.
+    """
+    d, c = dataset.n_features, n_classes
+    unit_rows, unit = largest_unit(dataset, spans)
+    indices = unit_rows * 24  # row numbers by class, labels and codes
+    summary = ((2 if pooled else c) * d * d + c * d) * 8
+    kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + item) + d * d * (item + 8 * (2 if pooled else 1))
+    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
+    reducing = threads * (unit + indices + kernel + summary) + waiting * summary
+    if not medians:
+        return reducing
+    sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
+    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
+    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
+    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
+    kept = 2 * KEPT_BYTES + KEPT_BYTES // 2 * (entry + 4 * 8) // entry
+    sampling = threads * unit + 3 * SAMPLE_BYTES
+    return max(reducing + (threads + waiting) * sets + kept, sampling)

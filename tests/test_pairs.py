@@ -1,0 +1,377 @@
+"""M-PCA2: the scatter of differences to nearest rows, its estimator, its standard errors, its runs."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import angle_bound, even_edges, find, labelled, largest_angle
+from sklearn.base import clone
+
+from mmpca_dist import MarginPCA, load_model, open_dataset, run
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.neighbors import cells, nearest
+from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.neighbors import pairs as pair_module
+from mmpca_dist.neighbors.pairs import pair_scatter
+from mmpca_dist.runs import stages
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.statistics.summary import PAIRINGS
+
+EPS = float(np.finfo(np.float64).eps)
+SINGLE = float(np.finfo(np.float32).eps)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Many cells, pieces and segments from few rows."""
+    monkeypatch.setattr(cells, "ROWS_PER_CELL", 10)
+    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(pair_module, "BLOCK_ROWS", 7)
+
+
+def close(found, expected, n_rows, unit):
+    """Compare scatters up to what rounding n products does, relative to the trace."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=(n_rows + 8) * unit * np.trace(expected))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@settings(max_examples=40)
+@given(
+    st.integers(2, 60), st.sampled_from([1, 3, 17, 40]), st.integers(0, 2**20), st.sampled_from([2, 3, 5]),
+    st.sampled_from(PAIRINGS), st.sampled_from(["twice", "once"]), st.sampled_from(["single", "double"]),
+    st.booleans(),
+)  # fmt: skip
+def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairing, mutual, precision, grid):
+    """With ties and duplicates too, whichever way mutual pairs count."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (n, d)).astype(float) if grid else rng.standard_normal((n, d))
+    y = rng.permutation(np.arange(n) % n_classes)
+    rows = naive.mpca2_rows(X, y, pairing, mutual)
+    found = pair_scatter(find(X, y, pairing=pairing), mutual=mutual, precision=precision)
+    assert found.weight == len(rows)
+    unit = SINGLE if precision == "single" else EPS
+    close(found.mean_outer_product(), naive.mean_outer_product(rows), n, unit)
+    basis, _ = np.linalg.qr(rng.standard_normal((d, min(d, 4))))
+    turned = pair_scatter(find(X, y, pairing=pairing), mutual=mutual, precision=precision, basis=basis)
+    expected = basis.T @ naive.mean_outer_product(rows) @ basis
+    atol = (n + d + 8) * unit * (np.trace(naive.mean_outer_product(rows)) + EPS)
+    np.testing.assert_allclose(turned.mean_outer_product(), expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_what_pictures_are_drawn_from(pairing, monkeypatch):
+    """All distances in a histogram, and differences of pairs spread evenly over all of them."""
+    X, y = labelled(300, 6, 4, seed=1)
+    found = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double")
+    _, distances = naive.nearest_opposite(X, y, pairing)
+    distances = distances[np.isfinite(distances)]
+    assert found.counts.sum() == len(distances) and found.edges[0] == 0
+    np.testing.assert_array_equal(found.counts, np.histogram(distances, found.edges)[0])
+    assert found.edges[-1] == distances.max()
+    differences = np.asarray(naive.mpca2_rows(X, y, pairing))
+    np.testing.assert_array_equal(in_order(found.sample), in_order(differences))  # few rows: all of them
+    monkeypatch.setattr(pair_module, "SAMPLE_PAIRS", 90)
+    some = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double").sample
+    assert 90 <= len(some) < len(differences)
+    known = {row.tobytes() for row in differences}
+    assert all(row.tobytes() in known for row in some)
+
+
+def in_order(rows):
+    return rows[np.lexsort(rows.T)]
+
+
+# ------------------------------------------------------------------------------------------------- the estimator
+
+
+def assert_components(reducer, rows, unit):
+    """Components span the leading eigenspaces of the difference rows' scatter."""
+    S = naive.mean_outer_product(rows)
+    values, vectors = naive.eigenpairs(S)
+    error = (len(rows) + 8) * unit * np.trace(S)
+    k = len(reducer.components_)
+    np.testing.assert_allclose(reducer.eigenvalues_, values[:k], rtol=0, atol=error)
+    assert largest_angle(reducer.components_, vectors[:, :k]) <= angle_bound(S, k, error)
+    np.testing.assert_allclose(reducer.total_, np.trace(S), rtol=0, atol=error)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("mutual", ["twice", "once"])
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("shape", [(90, 6), (14, 40)])
+def test_components_are_those_of_the_difference_rows(shape, pairing, mutual, standardize):
+    """Tall and wide, as they are and standardised."""
+    X, y = labelled(*shape, 3, seed=2)
+    X = X * np.linspace(1, 5, shape[1])
+    reducer = MarginPCA(2, "m-pca2", pairing=pairing, mutual=mutual, standardize=standardize, precision="double")
+    reducer.fit(X, y)
+    scaled = X / X.std(axis=0) if standardize else X
+    assert_components(reducer, naive.mpca2_rows(scaled, y, pairing, mutual), EPS)
+    assert reducer.certificate_["proved_exact"] == 1
+    assert reducer.certificate_["sampling_error"] == {"eigenvalues": [0.0, 0.0], "angle": 0.0}
+    expected = (X - X.mean(axis=0)) / X.std(axis=0) if standardize else X
+    np.testing.assert_allclose(reducer.transform(X), expected @ reducer.components_.T, atol=1e-10 * np.abs(X).max())
+
+
+@pytest.mark.parametrize("form", ["float32", "bool", "dask", "store"])
+def test_rows_of_other_kinds(form, tmp_path):
+    X, y = labelled(120, 6, 3, seed=3)
+    options = {"scratch": str(tmp_path)} if form == "store" else {}
+    reducer = MarginPCA(2, "m-pca2", precision="double", **options)
+    rows = {"float32": X.astype(np.float32), "bool": X > 3, "dask": da.from_array(X, (50, 4))}.get(form, X)
+    reducer.fit(rows, y)
+    plain = X if form in ("dask", "store") else np.asarray(rows).astype(float)
+    assert_components(reducer, naive.mpca2_rows(plain, y), EPS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_searching_for_some_rows_takes_the_differences_of_those():
+    X, y = labelled(300, 5, 3, seed=4)
+    reducer = MarginPCA(2, "m-pca2", max_queries=100, precision="double").fit(X, y)
+    rows = nearest._draw(300, 100)
+    neighbours, _ = naive.nearest_opposite(X, y, queries=rows)
+    assert_components(reducer, X[rows] - X[neighbours[:, 0]], EPS)
+    errors = reducer.certificate_["sampling_error"]
+    assert reducer.certificate_["queries"] == 100 and min(errors["eigenvalues"]) > 0 and errors["angle"] > 0
+
+
+def test_an_approximate_fit_is_near_the_exact_one(monkeypatch):
+    monkeypatch.setattr(nearest, "CALIBRATION", 300)
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((1500, 10)) / np.arange(1, 11), rng.integers(0, 3, 1500)
+    X[:, 0] += 3 * y  # a leading direction that stands out
+    exact = MarginPCA(1, "m-pca2").fit(X, y)
+    rough = MarginPCA(1, "m-pca2", search="approximate", recall=0.9).fit(X, y)
+    assert rough.certificate_["mode"] == "approximate" and rough.certificate_["recall"]["low"] >= 0.9
+    np.testing.assert_allclose(rough.eigenvalues_, exact.eigenvalues_, rtol=0.2)
+    assert rough.total_ >= exact.total_ * (1 - 1e-5), "no row is nearer than the nearest"
+    assert largest_angle(rough.components_, exact.components_.T) < 0.2
+
+
+def test_rows_that_come_later_are_refused_with_the_reason():
+    X, y = labelled(40, 4, 2, seed=6)
+    for reducer in (MarginPCA(2, "m-pca2"), MarginPCA(2, "m-pca2").fit(X, y)):
+        assert not hasattr(reducer, "partial_fit")
+        with pytest.raises(AttributeError, match=r"no partial_fit: rows that come may be nearer .* fitted at once"):
+            reducer.partial_fit(X, y)
+    with pytest.raises(AttributeError, match="rows that come may be nearer"):
+        _ = MarginPCA(2, "m-pca2").fit(X, y).moments_
+    assert hasattr(clone(reducer).set_params(variant="m-pca0"), "partial_fit")
+
+
+def test_class_moments_do_not_suffice():
+    X, y = labelled(40, 4, 2, seed=6)
+    moments = MarginPCA(2).fit(X, y).moments_
+    with pytest.raises(InputError, match="m-pca2 needs the nearest rows of other classes: class moments do not"):
+        MarginPCA.from_moments(moments, "m-pca2", 2)
+
+
+def test_equal_rows_of_two_classes_have_no_difference_to_look_at():
+    X = np.repeat(np.random.default_rng(7).standard_normal((10, 3)), 2, axis=0)
+    with pytest.raises(InputError, match="more than the 0 components"):
+        MarginPCA(1, "m-pca2").fit(X, np.arange(20) % 2)
+
+
+# ------------------------------------------------------------------------------------------------- standard errors
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_standard_errors_are_those_of_drawing_again_and_again(pairing, monkeypatch):
+    """Against 1,500 subsets of the exact differences: standard deviations of eigenvalues, angle of the first axis.
+
+    1,500 draws know a standard deviation to 2% (one standard error); the eight fits know theirs to some 5%, for fourth
+    moments of 250 rows are behind each.
+    """
+    rng = np.random.default_rng(8)
+    n, m, K = 1000, 250, 2
+    y = rng.permutation(np.arange(n) % 6)
+    X = rng.standard_normal((n, 5)) * [4, 2, 1, 0.5, 0.25]
+    X += 3 * (rng.standard_normal((6, 5)) * [4, 2, 1, 0.5, 0.25])[y]
+    neighbours, _ = naive.nearest_opposite(X, y, pairing)
+    whole = subset_scatter(X, neighbours, np.arange(n))
+    values, vectors = naive.eigenpairs(whole)
+    eigenvalues, angles = [], []
+    for _ in range(1500):
+        found, turned = naive.eigenpairs(subset_scatter(X, neighbours, rng.choice(n, m, replace=False)))
+        eigenvalues.append(found[:K])
+        angles.append(largest_angle(turned[:, :1].T, vectors[:, :1]))
+    expected = np.std(eigenvalues, axis=0)
+    reported = []
+    for seed in range(8):
+        monkeypatch.setattr(nearest, "SEED", seed)
+        for k in (K, 1):
+            reducer = MarginPCA(k, "m-pca2", pairing=pairing, max_queries=m, precision="double").fit(X, y)
+            reported.append(reducer.certificate_["sampling_error"])
+    errors = np.mean([report["eigenvalues"] for report in reported[::2]], axis=0)
+    np.testing.assert_allclose(errors, expected, rtol=0.15)
+    angle = np.degrees(np.sqrt(np.mean(np.square(angles))))
+    np.testing.assert_allclose(np.mean([report["angle"] for report in reported[1::2]]), angle, rtol=0.2)
+    assert values[0] > 1.5 * values[1], "without a gap the first order says nothing"
+
+
+def subset_scatter(X, neighbours, rows):
+    differences = np.concatenate([(X[rows] - X[found])[found >= 0] for found in neighbours[rows].T])
+    return differences.T @ differences / len(differences)
+
+
+# ------------------------------------------------------------------------------------------------- runs
+
+
+METHODS = ["pca", "m-pca0", "m-pca2"]
+
+
+def config(output, uri="bundled:wine", **changes):
+    content = {
+        "dataset": {"uri": uri}, "methods": METHODS, "n_components": [2, 4], "precision": "double",
+        "project": {"methods": []}, "output": str(output),
+    }  # fmt: skip
+    return parse_config({**content, **changes}, "the test")
+
+
+def rows_of(uri):
+    data = open_dataset(uri)
+    return data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
+
+
+class Recorder(Callback):
+    def __init__(self):
+        self.reused, self.passes = {}, []
+
+    def on_stage_end(self, stage, manifest, reused):
+        self.reused[stage] = reused
+
+    def on_pass(self, stage, name):
+        self.passes.append((stage, name))
+
+
+COMPUTE = {
+    "threads": {"cluster": "threads", "workers": 2},
+    "local": {"cluster": "local", "workers": 2, "memory_limit": "2GiB"},
+    "little memory": {"cluster": "threads", "workers": 1, "memory_limit": "2GiB"},
+}
+
+
+@pytest.mark.parametrize("where", COMPUTE)
+def test_a_run_gives_the_components_of_the_estimator(where, tmp_path, monkeypatch):
+    """On threads, on a cluster of processes, and with a store in place of memory: the same bits."""
+    if where == "little memory":
+        monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
+    output = tmp_path / "out"
+    results = run(config(output, compute=COMPUTE[where]))
+    assert results["search"]["in_memory"] == (where == "threads")
+    X, y = rows_of("bundled:wine")
+    fitted = MarginPCA(4, "m-pca2", precision="double").fit(X, y)
+    loaded = load_model(str(output), "m-pca2")
+    np.testing.assert_array_equal(loaded.components_, fitted.components_)
+    np.testing.assert_array_equal(loaded.eigenvalues_, fitted.eigenvalues_)
+    assert_components(loaded, naive.mpca2_rows(X, y), EPS)
+    assert not (output / "scratch").exists() or not list((output / "scratch").rglob("*"))
+    certificate = results["search"]["certificate"]
+    assert certificate["proved_exact"] == 1 and certificate["queries"] == len(X) and certificate["recall"] is None
+    stored = [json.loads(path.read_text()) for path in Path(output).rglob("*.json") if "search" in path.name]
+    assert any("certificate" in json.dumps(record) for record in stored)
+
+
+def test_a_run_once_more_searches_no_more(tmp_path):
+    """Nor where the model is wanted anew; but it does where the settings of the search have changed."""
+    run(config(tmp_path / "out"))
+    before = load_model(str(tmp_path / "out"), "m-pca2").components_
+    again, other = Recorder(), Recorder()
+    run(config(tmp_path / "out"), [again])
+    assert again.reused["search"] and again.reused["solve"]
+    np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, before)
+    run(config(tmp_path / "other", neighbors={"mutual": "once"}), [other])
+    assert not other.reused["search"]
+    X, y = rows_of("bundled:wine")
+    once = load_model(str(tmp_path / "other"), "m-pca2")
+    assert_components(once, naive.mpca2_rows(X, y, mutual="once"), EPS)
+    assert ("search", "search") in other.passes and ("search", "pairs") in other.passes
+
+
+def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
+    seen = []
+
+    def fail(neighbors, **_):
+        seen.extend((tmp_path / "out" / "scratch").rglob("segment-0"))
+        raise OSError("the network went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair_module, "pair_scatter", fail)
+        with pytest.raises(OSError, match="went away"):
+            run(config(tmp_path / "out"))
+    assert seen, "there was a scratch folder"
+    assert not list((tmp_path / "out").rglob("segment-*"))
+    recorder = Recorder()
+    run(config(tmp_path / "out"), [recorder])
+    assert recorder.reused["reduce"] and not recorder.reused["search"]
+    run(config(tmp_path / "whole"))
+    models = [load_model(str(tmp_path / name), "m-pca2").components_ for name in ("out", "whole")]
+    np.testing.assert_array_equal(*models)
+
+
+def test_runs_take_the_settings_of_the_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(nearest, "CALIBRATION", 200)
+    settings_ = {"mode": "approximate", "recall": 0.8, "max_queries": 900}
+    results = run(
+        config(tmp_path / "out", "bundled:digits", neighbors=settings_, pairing="one-vs-rest", standardize=True)
+    )
+    certificate = results["search"]["certificate"]
+    assert certificate["mode"] == "approximate" and certificate["queries"] == 900
+    assert certificate["recall"] is None or certificate["recall"]["low"] >= 0.8
+    X, y = rows_of("bundled:digits")
+    fitted = MarginPCA(
+        4, "m-pca2", search="approximate", recall=0.8, max_queries=900, standardize=True, precision="double"
+    ).fit(X, y)
+    np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, fitted.components_)
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "message"),
+    [
+        ({"recall": 2}, "neighbors.recall"),
+        ({"mode": "exactly"}, "neighbors.mode"),
+        ({"max_queries": 0}, "neighbors.max_queries"),
+        ({"mutual": "once", "max_queries": 10}, "mutual='once' needs the nearest row of every row"),
+        ({"recal": 0.9}, "Did you mean.*recall"),
+    ],
+)
+def test_bad_settings_of_a_run_are_one_sentence_before_any_work(neighbors, message, tmp_path):
+    with pytest.raises(ConfigError, match=message) as refusal:
+        config(tmp_path / "out", neighbors=neighbors)
+    assert "\n" not in str(refusal.value).strip()
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_on_published_tables(real_data, real_path, tmp_path):
+    """Ionosphere as published and colon, wide: double precision, against the difference rows."""
+    for name in ("ionosphere_raw", "colon"):
+        X, y = real_data(name)
+        run(config(tmp_path / name, str(real_path(f"{name}.parquet"))))
+        rows = np.asarray(naive.mpca2_rows(X.astype(float), y))
+        _, singular, right = np.linalg.svd(rows / np.sqrt(len(rows)), full_matrices=False)
+        model = load_model(str(tmp_path / name), "m-pca2")
+        np.testing.assert_allclose(model.eigenvalues_, singular[:4] ** 2, rtol=1e-9)
+        assert largest_angle(model.components_, right[:4].T) < 1e-8
+        assert all(a >= b for a, b in pairwise(model.eigenvalues_))
+
+
+def test_chunks_of_the_rows_do_not_change_the_pairs():
+    X, y = labelled(200, 7, 3, seed=9)
+    expected = naive.mean_outer_product(naive.mpca2_rows(X, y))
+    for size in (200, 33, 1):
+        found = pair_scatter(find(X, y, edges=even_edges(200, size)), mutual="twice", precision="double")
+        close(found.mean_outer_product(), expected, 200, EPS)
