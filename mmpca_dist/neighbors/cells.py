@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist.neighbors.frame import Frame
 
-ROWS_PER_CELL = 300
+ROWS_PER_CELL = 400
 MOST_CELLS = 8192
 SAMPLE_PER_CELL = 32
 """Rows of the sample a cell; more rows do not make better cells."""
