@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from samples import even_edges, find, labelled, lay_out_rows
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors import cells, kernels, queries
+from mmpca_dist.neighbors import bounds, cells, queries, refinement
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors.frame import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.options import Search
@@ -174,7 +174,7 @@ def assert_found_without_room(found, X, y, pairing):
     exact = found.searcher.table(found.name, None, ("squared",))[0]
     known = Found(exact.copy(), np.full(exact.shape, NONE - 1), np.full(exact.shape, -1), np.full(len(X), np.inf))
     again, work = search_queries(
-        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", shrink=1.0, found=known
+        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known
     )  # fmt: skip
     assert work.proved == len(X)
     np.testing.assert_array_equal(np.where(np.isfinite(exact), again.rows, -1), expected[asked.rows])
@@ -272,11 +272,11 @@ def test_the_distance_is_summed_in_its_order_and_given_up_only_beyond_the_limit(
         factor = np.clip(factor, 1e-30, 1e30)
     a, b = ((factor * rng.standard_normal((2, d))).astype(dtype) for _ in range(2))
     expected = naive.squared_distance([float(v) for v in a[1]], [float(v) for v in b[0]])
-    buffer = np.empty(kernels.STEP)
-    assert kernels.squared_distance(a, 1, b, 0, np.inf, buffer) == expected
-    assert kernels.squared_distance(a, 1, b, 0, expected, buffer) == expected  # a tie is not beyond the limit
+    buffer = np.empty(refinement.STEP)
+    assert refinement.squared_distance(a, 1, b, 0, np.inf, buffer) == expected
+    assert refinement.squared_distance(a, 1, b, 0, expected, buffer) == expected  # a tie is not beyond the limit
     limit = expected * share
-    found = kernels.squared_distance(a, 1, b, 0, limit, buffer)
+    found = refinement.squared_distance(a, 1, b, 0, limit, buffer)
     assert found == expected or (np.isinf(found) and expected > limit)
 
 
@@ -346,12 +346,12 @@ def test_the_layout_holds_every_row_once_by_cell_and_class(data, constants, chun
             assert (np.diff(rows[first:last]) > 0).all(), "rows of a class are sorted within a piece"
         own = slice(start, stop)
         absolute = z[own] + centres[layout.cell[p]].astype(np.float64)
-        np.testing.assert_allclose(absolute, along[rows[own]], atol=kernels.U * layout.radii[p] + 1e-30)
+        np.testing.assert_allclose(absolute, along[rows[own]], atol=bounds.U * layout.radii[p] + 1e-30)
         absolute = tail[own] + layout.cells.tail_centres[layout.cell[p]].astype(np.float64)
-        np.testing.assert_allclose(absolute, along_tail[rows[own]], atol=kernels.U * layout.tail_radii[p] + 1e-30)
+        np.testing.assert_allclose(absolute, along_tail[rows[own]], atol=bounds.U * layout.tail_radii[p] + 1e-30)
         for coordinates, radius in ((z[own], layout.radii[p]), (tail[own], layout.tail_radii[p])):
             assert (np.linalg.norm(coordinates.astype(np.float64), axis=1) <= radius).all()
-    np.testing.assert_allclose(halves, 0.5 * np.sum(z.astype(np.float64) ** 2, axis=1), rtol=2 * kernels.U, atol=1e-44)
+    np.testing.assert_allclose(halves, 0.5 * np.sum(z.astype(np.float64) ** 2, axis=1), rtol=2 * bounds.U, atol=1e-44)
 
 
 def test_queries_of_a_layout_are_all_rows_or_those_chosen(monkeypatch):
@@ -378,14 +378,15 @@ def assert_grouped(found, layout):
         assert stop > start and (lengths <= found.radii[g]).all()
         absolute = found.z[start:stop] + layout.cells.centres[found.cell[g]].astype(np.float64)
         along, _ = layout.cells.frame.coordinates(found.x[start:stop])
-        np.testing.assert_allclose(absolute, along, atol=kernels.U * found.radii[g] + 1e-30)
+        np.testing.assert_allclose(absolute, along, atol=bounds.U * found.radii[g] + 1e-30)
     n_classes = layout.classes.shape[1] - 1
     for few in (1, 100):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(queries, "FEW_CLASSES", few)
             blocks = found.blocks(n_classes)
         covered = np.concatenate([np.arange(start, stop) for _, start, stop, _ in blocks])
-        np.testing.assert_array_equal(covered, np.arange(len(found)))
+        np.testing.assert_array_equal(np.sort(covered), np.arange(len(found)))
+        assert (np.diff(blocks[:, 3]) >= 0).all()
         for group, start, stop, code in blocks:
             assert found.starts[group] <= start < stop <= found.starts[group + 1]
             assert code == -1 if few == 1 else (found.codes[start:stop] == code).all()
@@ -405,7 +406,7 @@ def test_rows_from_elsewhere_find_their_nearest_too(data, constants, pairing, fa
     codes = rng.integers(0, len(census.classes), 7)
     asked = queries_from(layout.cells, others, codes)
     assert_grouped(asked, layout)
-    found, _ = search_queries(asked, layout, scratch, one_vs_one=pairing == "one-vs-one", shrink=1.0)
+    found, _ = search_queries(asked, layout, scratch, one_vs_one=pairing == "one-vs-one")
     for place, i in enumerate(asked.rows.tolist()):
         both = np.concatenate([X.astype(np.float64), others[i : i + 1]])
         expected, distances = naive.nearest_opposite(both, np.append(y, census.classes[codes[i]]), pairing, [len(X)])

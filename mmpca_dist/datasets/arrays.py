@@ -15,6 +15,9 @@ from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, default_
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 
+GRAIN_BYTES = 1 << 20
+"""Arrays in memory may be cut anywhere: they pass for chunks of this size."""
+
 BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
 
@@ -37,7 +40,7 @@ class ArrayDataset(Dataset):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
+        return chunk_edges(self.n_rows, min(default_chunk_rows(self.row_bytes), max(1, GRAIN_BYTES // self.row_bytes)))
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._X[start:stop]
@@ -74,7 +77,7 @@ class LoadedDataset(Dataset):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, default_chunk_rows(self.row_bytes))
+        return chunk_edges(self.n_rows, min(default_chunk_rows(self.row_bytes), max(1, GRAIN_BYTES // self.row_bytes)))
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._rows().read_rows(start, stop)

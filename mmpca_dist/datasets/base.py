@@ -16,6 +16,8 @@ UNIT_BYTES = 64 << 20
 """Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call
 overhead (an object-store request, a task), larger ones memory; 64 MiB reads at full speed."""
 
+FEWEST_UNITS, SMALLEST_UNIT_BYTES = 8, 8 << 20
+
 MAX_UNITS_PER_SPAN = 16
 MIN_SPANS = 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
@@ -158,13 +160,18 @@ def default_chunk_rows(row_bytes: int) -> int:
 
 
 def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
-    """Group consecutive chunks into reading units of up to ``UNIT_BYTES``, at least one chunk each."""
-    limit = default_chunk_rows(row_bytes)
+    """Group consecutive chunks into reading units of up to ``UNIT_BYTES``, at least one chunk each.
+
+    They are made about equal, and at least eight as long as these have 8 MiB: tasks that end together.
+    """
+    n_rows, limit = int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
+    pieces = max(-(-n_rows // limit), min(FEWEST_UNITS, n_rows * row_bytes // SMALLEST_UNIT_BYTES), 1)
     kept = [int(edges[0])]
     while kept[-1] < edges[-1]:
+        even = int(np.searchsorted(edges, kept[-1] + -(-n_rows // pieces)))
         within = int(np.searchsorted(edges, kept[-1] + limit, side="right")) - 1
         following = int(np.searchsorted(edges, kept[-1], side="right"))
-        kept.append(int(edges[max(within, following)]))
+        kept.append(int(edges[max(min(even, within), following)]))
     return np.asarray(kept, dtype=np.int64)
 
 

@@ -9,22 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset
-from mmpca_dist.neighbors import cells, layout, nearest, scratch, search
+from mmpca_dist.neighbors import cells, kernels, layout, nearest, scratch, search
 from mmpca_dist.neighbors.frame import LARGEST_EIGENPROBLEM, SMALL, row_type
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pairs import BLOCK_ROWS, SAMPLE_BYTES, SAMPLE_PAIRS
 from mmpca_dist.neighbors.queries import FEW_CLASSES
 
-PAIR_RATE = 3e8
+PAIR_RATE = 5e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""
 
 SCRATCH_RATE = 1e9
 """Bytes a second a thread that come back from scratch: measured for a warm page cache."""
 
-EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.25, 333, 0.4
-"""Of the pairs, an approximate search is expected to compare a quarter with 333 cells (100,000 rows), and less with
-more of them, as a power of their number. Measured in 32 columns, recall 0.95, up to 800,000 rows: twice that on
-Gaussian data without any clusters, half of it with 500 clusters."""
+EXPECTED_SHARE, EXPECTED_CELLS, EXPECTED_POWER = 0.2, 250, 0.5
+"""Of the pairs, an approximate search is expected to compare a fifth with 250 cells (100,000 rows), and less with more
+of them, as a power of their number. Measured in 32 to 784 columns, recall 0.95 and 0.98, up to 10,000,000 rows: two or
+three times that on white noise, about that on MNIST and on noise with a spectrum, a hundredth on separate clusters."""
 
 COMPILED = 150 << 20
 """Resident memory that the compiled loops and their compiler take."""
@@ -214,7 +214,7 @@ class _Sizes:
         """What a thread holds: queries, a segment of candidates, distances to its cells, a product."""
         asked, rows = self._asked(queries), self.segment_rows
         near = min(math.ceil(UNEVEN * self.cells * rows / self.n), self.cells)
-        product = 4 * min(layout.PIECE_ROWS, self.n) ** 2
+        product = 4 * (min(layout.PIECE_ROWS, self.n) ** 2 + kernels.PRODUCT)
         return asked * (2 * self.row + 80 * slots + 40 + 4 * near) + product + rows * self._table(in_memory)
 
     def pairing(self, in_memory: bool, queries: int) -> int:

@@ -218,7 +218,7 @@ class _SearchRows:
 
     def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         queries = queries_from(self.layout.cells, self.X[span.start : span.stop], self.codes[span.start : span.stop])
-        found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one, shrink=1.0)
+        found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one)
         rows, squared = np.empty_like(found.rows), np.empty_like(found.squared)
         rows[queries.rows] = np.where(np.isfinite(found.squared), found.rows, -1)
         squared[queries.rows] = found.squared

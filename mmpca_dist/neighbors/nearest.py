@@ -87,8 +87,8 @@ class Neighbors:
         Of the final search, over all queries.
     recall : Recall or None
         None where every neighbour is proved.
-    shrink : float
-        The factor on the radii of cells that the search ended with.
+    effort : float
+        How far the search looked in the end, see `bounds.OWN_SHARE`; infinite if nothing was left out without proof.
     """
 
     layout: Layout
@@ -100,7 +100,7 @@ class Neighbors:
     searched: NDArray[np.int64] | None
     work: Work
     recall: Recall | None
-    shrink: float
+    effort: float
 
     @property
     def tasks(self) -> list[Span]:
@@ -149,7 +149,7 @@ class Neighbors:
             "scratch_bytes": self.layout.n_rows * layout_row_bytes(self.layout, self.scratch),
             "cells": len(self.layout.cells.centres),
             "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
-            "shrink": self.shrink,
+            "effort": self.effort if np.isfinite(self.effort) else None,
             "work": asdict(work),
         }
 
@@ -166,7 +166,7 @@ def find_nearest(
 ) -> Neighbors:
     """Find the nearest row of another class for the rows of a layout.
 
-    The distance is the float64 sum of squared differences in a fixed order (`kernels.squared_distance`); ties go to
+    The distance is the float64 sum of squared differences in a fixed order (`refinement.squared_distance`); ties go to
     the lowest row number.
     """
     say = on_pass or (lambda name, n_bytes: None)
@@ -174,39 +174,37 @@ def find_nearest(
     searched = _draw(layout.n_rows, search.max_queries)
     n_queries = layout.n_rows if searched is None else len(searched)
     token = uuid.uuid4().hex[:8]  # tables of earlier searches over the same layout stay as they are
-    name, shrink, recall = f"nearest.{token}", 1.0, None
+    name, effort, recall = f"nearest.{token}", np.inf, None
     tests = _enough_tests(search.recall)
     if search.mode == "exact" or n_queries <= 2 * tests:
         say("search", 0)
-        work = searcher.run(name, shrink, searched)
+        work = searcher.run(name, effort, searched)
     else:
         say("calibrate", 0)
         tested = _sampled(n_queries, searched, tests)
         sample = Sample(f"sample.{token}", tested)
-        searcher.run(sample.name, 1.0, tested)
-        shrink = _calibrate(searcher, sample, search.recall)
-        name, work, shrink, recall = _approach(searcher, searched, sample, name, shrink, search.recall, say)
-    return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, shrink)
+        searcher.run(sample.name, np.inf, tested)
+        name, work, effort, recall = _approach(searcher, searched, sample, name, search.recall, say)
+    return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, effort)
 
 
 def _approach(
-    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, shrink: float, wanted: float,
-    say: OnPass,
-) -> tuple[str, Work, float, Recall | None]:  # fmt: skip
+    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, wanted: float, say: OnPass
+) -> tuple[str, Work, float, Recall | None]:
     """Search, measure, and look further until the interval of the recall lies above what is wanted."""
     earlier = None
     for number in range(MOST_ROUNDS + 1):
         say("search", 0)
         name = f"{label}-{number}"
-        work = searcher.run(name, shrink, searched, earlier)
-        if shrink >= 1:
-            return name, work, shrink, None
+        effort = np.inf if number == MOST_ROUNDS else _calibrate(searcher, sample, 1 - (1 - wanted) * 0.5**number)
+        work = searcher.run(name, effort, searched, earlier)
+        if effort == np.inf:
+            return name, work, effort, None
         recall = _measure(searcher, sample, name, searched)
         if recall.interval[0] >= wanted:
-            return name, work, shrink, recall
-        shrink = 1.0 if number == MOST_ROUNDS - 1 else (shrink + 1) / 2
+            return name, work, effort, recall
         earlier = name
-    raise AssertionError("a search with shrink 1 is exact and ends the rounds")
+    raise AssertionError("a search with infinite effort is exact and ends the rounds")
 
 
 def make_layout(
@@ -263,13 +261,12 @@ def _sampled(n_queries: int, searched: NDArray[np.int64] | None, tests: int) -> 
 
 
 def _calibrate(searcher: Searcher, sample: Sample, recall: float) -> float:
-    """Choose the factor on the radii from what half of the sampled queries would have needed."""
+    """Choose the effort from what half of the sampled queries need; infinite where none suffices."""
     queries, needed = searcher.table(sample.name, sample.rows, ("queries", "needed"))
     needed = np.sort(needed[_first_half(queries)])
     # Two standard errors above the target for the interval measured to reach it, and half of one for the choice.
     level = recall + 2.5 * np.sqrt(recall * (1 - recall) / len(needed))
-    shrink = needed[min(int(np.ceil(level * len(needed))), len(needed)) - 1]
-    return float(np.clip(shrink + 1e-6, 0.0, 1.0))
+    return max(float(needed[min(int(np.ceil(level * len(needed))), len(needed)) - 1]), 0.0) + 1e-6
 
 
 def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np.int64] | None) -> Recall:

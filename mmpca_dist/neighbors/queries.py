@@ -47,13 +47,13 @@ class Queries:
         return len(self.rows)
 
     def blocks(self, n_classes: int) -> NDArray[np.int64]:
-        """Return the stretches for `kernels.search_cells`: group, start, stop, class or -1."""
+        """Return the stretches for `kernels.Asking`, sorted by class: group, start, stop, class or -1."""
         groups = np.arange(len(self.cell))
         if n_classes > FEW_CLASSES:
             return np.stack([groups, self.starts[:-1], self.starts[1:], np.full(len(groups), -1)], axis=1)
         group = np.repeat(groups, np.diff(self.starts))
-        key, first, count = np.unique(group * n_classes + self.codes, return_index=True, return_counts=True)
-        return np.stack([key // n_classes, first, first + count, key % n_classes], axis=1)
+        key, first, count = np.unique(self.codes * len(groups) + group, return_index=True, return_counts=True)
+        return np.stack([key % len(groups), first, first + count, key // len(groups)], axis=1)
 
 
 def queries_of(layout: Layout, scratch: Scratch, first: int, last: int, chosen: NDArray[np.int64] | None) -> Queries:

@@ -13,9 +13,20 @@ from scipy.spatial.distance import cdist
 
 from mmpca_dist.datasets.base import Span
 from mmpca_dist.neighbors import kernels
+from mmpca_dist.neighbors.bounds import (
+    OWN_SHARE,
+    Groups,
+    Rules,
+    Targets,
+    centre_distances,
+    leave_open,
+    near_cells,
+    wanted_cells,
+)
 from mmpca_dist.neighbors.frame import relative_rounding
 from mmpca_dist.neighbors.layout import ARRAYS, Layout, SegmentCells
 from mmpca_dist.neighbors.queries import Queries, queries_of
+from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 
@@ -62,7 +73,7 @@ class Found:
         if squared.shape[1] > 1:
             squared = squared.copy()
             squared[np.arange(len(codes)), codes] = 0
-        return np.sqrt(squared.max(axis=1) + kernels.LOST) * scale * (1 + relative_rounding(n_features))
+        return np.sqrt(squared.max(axis=1) + LOST) * scale * (1 + relative_rounding(n_features))
 
 
 @dataclass(frozen=True)
@@ -82,20 +93,27 @@ class Work:
 
 
 def search_queries(
-    queries: Queries, layout: Layout, scratch: Scratch, *, one_vs_one: bool, shrink: float, found: Found | None = None
+    queries: Queries,
+    layout: Layout,
+    scratch: Scratch,
+    *,
+    one_vs_one: bool,
+    effort: float = np.inf,
+    found: Found | None = None,
 ) -> tuple[Found, Work]:
     """Return the nearest rows of other classes among all rows of the layout.
 
     Parameters
     ----------
-    shrink : float
-        Factor on the radii of cells that decides which are visited: at 1 none is left out without proof.
+    effort : float
+        How far to look, see `bounds.OWN_SHARE`; by default nothing is left out without proof.
     found : Found, optional
         What is known already.
     """
     frame, n_classes = layout.cells.frame, layout.classes.shape[1] - 1
     found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1)
-    visit = _Visit(queries, layout, scratch, found, one_vs_one, shrink, queries.blocks(n_classes))
+    rules = Rules(frame.width, frame.rounding, effort)
+    visit = _Visit(queries, layout, scratch, found, one_vs_one, rules)
     for number in _nearest_first(visit.between, layout):
         visit.segment(layout.segment(int(number)))
     proved = int(np.sum(found.open_bounds > found.reach(queries.codes, frame.scale, queries.x.shape[1])))
@@ -112,50 +130,58 @@ class _Visit:
     scratch: Scratch
     found: Found
     one_vs_one: bool
-    shrink: float
-    blocks: NDArray[np.int64]
+    rules: Rules
     read: int = 0
 
     def __post_init__(self) -> None:
-        cells = self.layout.cells
-        self.own, self.own_tail = cells.centres[self.queries.cell], cells.tail_centres[self.queries.cell]
-        self.between = cdist(self.own, cells.centres).astype(np.float32)
+        queries, cells = self.queries, self.layout.cells
+        own, own_tail = cells.centres[queries.cell], cells.tail_centres[queries.cell]
+        allowances = OWN_SHARE * np.einsum("ij,ij->i", queries.z, queries.z, dtype=np.float64)
+        self.between = cdist(own, cells.centres).astype(np.float32)
         self.counters = np.zeros(4, np.int64)
+        self.groups = Groups(queries.starts, queries.radii, queries.codes, allowances)
+        self.metric = Metric(cells.frame.scale, relative_rounding(queries.x.shape[1]), self.one_vs_one)
+        self.asking = kernels.Asking(
+            queries.z, queries.tail, queries.x, queries.codes, allowances,
+            queries.blocks(self.layout.classes.shape[1] - 1), own, own_tail, queries.radii, queries.tail_radii,
+        )  # fmt: skip
 
     def segment(self, cells: SegmentCells) -> None:
         """Search the cells of a segment that may hold something nearer, and note what is left out without proof."""
         queries, frame = self.queries, self.layout.cells.frame
-        centres, between = self.layout.cells.centres[cells.cell], self.between[:, cells.cell]
         reach = self.found.reach(queries.codes, frame.scale, queries.x.shape[1])
-        rules = (frame.width, frame.rounding, self.shrink)
-        near = kernels.near_cells(between, cells.radii, queries.radii, queries.starts, reach, *rules)
-        distances = kernels.centre_distances(queries.z, queries.starts, self.own, centres, near)
-        bounds = (distances, near, cells.radii, cells.others, queries.starts, queries.radii, queries.codes)
-        stretches = _stretches(kernels.wanted_cells(*bounds, reach, *rules))
-        if self.shrink < 1:
+        targets = Targets(self.between[:, cells.cell], cells.radii, cells.others)
+        near = near_cells(self.groups, targets, reach, self.rules)
+        centres = self.layout.cells.centres[cells.cell]
+        distances = centre_distances(queries.z, queries.starts, self.asking.centres, centres, near)
+        stretches = _stretches(wanted_cells(distances, near, self.groups, targets, reach, self.rules))
+        if self.rules.effort < np.inf:
             left = np.ones(len(centres), bool)
             for first, last in stretches:
                 left[first:last] = False
-            kernels.leave_open(*bounds, between, left, self.found.open_bounds, *rules[:2])
+            leave_open(distances, near, self.groups, targets, left, self.found.open_bounds, self.rules)
         for first, last in stretches:
             self._search(cells, first, last, distances)
 
     def _search(self, cells: SegmentCells, first: int, last: int, distances: NDArray[np.float32]) -> None:
-        """Read a stretch of a segment's cells and search it, the nearest cells first."""
-        queries, found, frame = self.queries, self.found, self.layout.cells.frame
+        """Read a stretch of a segment's cells and search it."""
         start, low, high = int(cells.starts[0]), int(cells.starts[first]), int(cells.starts[last])
         x, z, halves, tail, rows = self.scratch.get(cells.table, ARRAYS, low - start, high - start)
         self.read += sum(array.nbytes for array in (x, z, halves, tail, rows))
-        order = first + np.argsort(self.between[:, cells.cell[first:last]], axis=1, kind="stable")
-        kernels.search_cells(
-            queries.z, queries.tail, queries.x, queries.codes, queries.starts, self.blocks,
-            self.own, self.own_tail, queries.radii, queries.tail_radii,
-            z, halves, tail, x, rows, cells.starts - low, cells.classes - low,
-            self.layout.cells.centres[cells.cell], self.layout.cells.tail_centres[cells.cell],
-            cells.radii, cells.tail_radii, distances, order, low,
-            found.squared, found.rows, found.positions, found.open_bounds, self.counters,
-            self.one_vs_one, self.shrink, frame.scale, relative_rounding(x.shape[1]), frame.rounding,
+        all_cells, cell = self.layout.cells, cells.cell[first:last]
+        offered = kernels.Candidates(
+            z, halves, tail, x, rows, low, cells.starts[first : last + 1] - low, cells.classes[first:last] - low,
+            all_cells.centres[cell], all_cells.tail_centres[cell], cells.radii[first:last],
+            cells.tail_radii[first:last], np.ascontiguousarray(distances[:, first:last]),
         )  # fmt: skip
+        found, between = self.found, self.between[:, cell]
+        best = kernels.Best(found.squared, found.rows, found.positions, found.open_bounds)
+        if np.isin(cell, self.queries.cell).any():
+            order = np.argsort(between, axis=1, kind="stable")
+            kernels.search_in_turn(self.asking, offered, best, order, self.metric, self.rules, self.counters)
+        else:
+            order = np.argsort(between.min(axis=0), kind="stable")
+            kernels.search_together(self.asking, offered, best, order, self.metric, self.rules, self.counters)
 
 
 def _stretches(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -183,7 +209,7 @@ class SearchSegments:
     scratch: Scratch
     name: str
     one_vs_one: bool
-    shrink: float
+    effort: float
     chosen: NDArray[np.int64] | None = None
     earlier: str | None = None
     """Name of an earlier search for the same queries, to go on from."""
@@ -197,29 +223,31 @@ class SearchSegments:
             found, work = Found.nothing(0, 1 if not self.one_vs_one else self.layout.classes.shape[1] - 1), Work()
         else:
             found, work = search_queries(
-                queries, self.layout, self.scratch, one_vs_one=self.one_vs_one, shrink=self.shrink, found=known
+                queries, self.layout, self.scratch, one_vs_one=self.one_vs_one, effort=self.effort, found=known
             )
         table = {"queries": queries.rows, "own": queries.positions, "codes": queries.codes, **vars(found)}
-        if self.shrink >= 1:
-            table["needed"] = needed_shrink(queries, found, self.layout)
+        if self.effort == np.inf:
+            table["needed"] = needed_effort(queries, found, self.layout)
         self.scratch.put(f"{self.name}-{span.index}", table)
         return work
 
 
-def needed_shrink(queries: Queries, found: Found, layout: Layout) -> NDArray[np.float64]:
-    """Return the factor on the radii that visits the cells of the neighbours for certain, shape (n,)."""
+def needed_effort(queries: Queries, found: Found, layout: Layout) -> NDArray[np.float64]:
+    """Return the effort that visits the cells of the neighbours for certain, shape (n,); see `bounds.OWN_SHARE`."""
     centres, scale = layout.cells.centres.astype(np.float64), layout.cells.frame.scale
     group = np.repeat(np.arange(len(queries.cell)), np.diff(queries.starts))
     absolute = queries.z + centres[queries.cell][group]
+    allowance = OWN_SHARE * np.einsum("ij,ij->i", queries.z, queries.z, dtype=np.float64)
     needed = np.full(len(queries), -np.inf)
     for slot in range(found.squared.shape[1]):
         known = np.flatnonzero(found.positions[:, slot] >= 0)
         piece = np.searchsorted(layout.starts, found.positions[known, slot], side="right") - 1
-        distance = np.linalg.norm(absolute[known] - centres[layout.cell[piece]], axis=1)
-        beyond = distance - np.sqrt(found.squared[known, slot]) * scale
-        radius = layout.radii[piece]
-        share = np.where(radius > 0, beyond / np.where(radius > 0, radius, 1), np.where(beyond > 0, 1.0, 0.0))
-        needed[known] = np.maximum(needed[known], share)
+        offsets = absolute[known] - centres[layout.cell[piece]]
+        beyond = np.einsum("ij,ij->i", offsets, offsets) - allowance[known]
+        reach = (np.sqrt(found.squared[known, slot]) * scale) ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            effort = np.where(beyond > 0, beyond / reach, np.where(reach > 0, beyond / reach, -np.inf))
+        needed[known] = np.maximum(needed[known], effort)
     return needed
 
 
@@ -241,9 +269,9 @@ class Searcher:
     progress: Progress | None = None
     work: Work = field(default_factory=Work)
 
-    def run(self, name: str, shrink: float, chosen: NDArray[np.int64] | None, earlier: str | None = None) -> Work:
+    def run(self, name: str, effort: float, chosen: NDArray[np.int64] | None, earlier: str | None = None) -> Work:
         """Search for all rows, or for those chosen (sorted numbers); tables ``NAME-0`` and so on hold what is found."""
-        task = SearchSegments(self.layout, self.scratch, name, self.one_vs_one, shrink, chosen, earlier)
+        task = SearchSegments(self.layout, self.scratch, name, self.one_vs_one, effort, chosen, earlier)
         work = reduce_spans(
             task, self.tasks(chosen), operator.add, scheduler=self.scheduler, name=name, progress=self.progress
         )

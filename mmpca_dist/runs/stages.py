@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,17 +55,24 @@ def _plan(job: Job) -> dict[str, Any]:
     return {**plan.to_json(), "rows": plan.rows()}
 
 
+@dataclass
+class _Passes:
+    """Counts the passes of a stage over the rows, and tells the run's callback."""
+
+    job: Job
+    stage: str
+    names: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def __call__(self, name: str, size: int) -> None:
+        self.names.append(name)
+        self.n_bytes += size
+        self.job.callback.on_pass(self.stage, name)
+
+
 def _reduce(job: Job) -> dict[str, Any]:
     config, census, dataset = job.config, job.counted(), job.dataset
-    passes: list[str] = []
-    n_bytes = 0
-
-    def on_pass(name: str, size: int) -> None:
-        nonlocal n_bytes
-        passes.append(name)
-        n_bytes += size
-        job.callback.on_pass("reduce", name)
-
+    passes = _Passes(job, "reduce")
     needed = any(METHODS[method].needs_medians for method in config.methods)
     wide = is_wide(dataset.n_rows, dataset.n_features)
     with measured(job.scheduler) as peak:
@@ -78,10 +85,10 @@ def _reduce(job: Job) -> dict[str, Any]:
             medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
             standardize=config.standardize and wide,
             progress=job.progress("reduce"),
-            on_pass=on_pass,
+            on_pass=passes,
         )
     save_statistics(job.run.path("statistics.zarr"), statistics)
-    found = {"passes": passes, "bytes": n_bytes, "memory": peak()}
+    found = {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak()}
     return {**found, "outputs": ["statistics.zarr/zarr.json"]}
 
 
@@ -90,15 +97,7 @@ def _search(job: Job) -> dict[str, Any]:
     from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
 
     config, census, dataset = job.config, job.counted(), job.dataset
-    passes: list[str] = []
-    n_bytes = 0
-
-    def on_pass(name: str, size: int) -> None:
-        nonlocal n_bytes
-        passes.append(name)
-        n_bytes += size
-        job.callback.on_pass("search", name)
-
+    passes = _Passes(job, "search")
     in_memory = job.scheduler.in_process and search_in_memory(dataset, resources_of(config, config.output))
     with measured(job.scheduler) as peak, open_scratch(in_memory, job.run.path("scratch")) as scratch:
         statistics = with_pairs(
@@ -110,14 +109,14 @@ def _search(job: Job) -> dict[str, Any]:
             scratch,
             scheduler=job.scheduler,
             progress=job.progress("search"),
-            on_pass=on_pass,
+            on_pass=passes,
         )
     assert statistics.pairs is not None  # noqa: S101  (with_pairs adds them)
     save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
     certificate = statistics.pairs.certificate
     return {
-        "passes": [name for name in passes if name in ("sample", "cells")],
-        "bytes": n_bytes,
+        "passes": [name for name in passes.names if name in ("sample", "cells")],
+        "bytes": passes.n_bytes,
         "memory": peak(),
         "certificate": certificate,
         "in_memory": in_memory,
