@@ -75,6 +75,7 @@ class Dataset(ABC):
     has_labels = True
     """False only for rows that are to be transformed; labels are then never asked for."""
     in_memory = False
+    sparse = False
     kind = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
     read_overhead = 1.0

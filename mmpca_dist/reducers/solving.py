@@ -18,6 +18,7 @@ from mmpca_dist.solvers.dense import (
     leading_generalized,
     leading_low_rank,
 )
+from mmpca_dist.solvers.ritz import certify, ritz_pairs, within_classes
 from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.working import Statistics
 
@@ -67,12 +68,14 @@ def solve_margin(
 
     Source: Luo & Durrant 2017, section 3.
     """
+    if variant == "m-pca0" and statistics.weighted is not None:
+        statistics = statistics.weighted
     scatter = margin_scatter(variant, statistics.moments, statistics.medians, pairing)
     wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
-    S = scatter.dense(statistics.moments)
     bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
     limit = f"the rank of its scatter, at most {bound} = {min(statistics.n_features, scatter.max_rank)}"
-    return _solution(statistics, leading_eigenpairs(S, wanted, statistics.epsilon), limit)
+    pairs = ritz_pairs(statistics, scatter, wanted)
+    return replace(_solution(statistics, pairs, limit), certificate=certify(statistics, scatter, pairs))
 
 
 def solve_pairs(statistics: Statistics, n_components: int | None) -> Solution:
@@ -102,9 +105,9 @@ def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage:
     moments, n = statistics.moments, statistics.moments.n_rows
     present = np.flatnonzero(moments.counts)
     _at_least_two(present)
-    within = moments.scatter(np.ones(len(moments.counts))) / n
-    ridge = shrinkage * np.trace(within) / statistics.n_features
-    if not np.trace(within) > 0:
+    within, trace, outside = within_classes(statistics)
+    ridge = shrinkage * trace / statistics.n_features
+    if not trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
     within = (1 - shrinkage) * within
     within[np.diag_indices_from(within)] += ridge
@@ -112,6 +115,11 @@ def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage:
     most = min(len(present) - 1, moments.n_features)
     wanted = most if n_components is None else min(n_components, most)
     pairs = leading_generalized(between, within, wanted, statistics.epsilon)
+    if outside is not None:
+        moved = (1 - shrinkage) * pairs.values * np.linalg.norm(outside @ pairs.vectors, axis=0)
+        pairs = replace(pairs, residuals=np.hypot(pairs.residuals, moved))
+    elif statistics.approximation is not None:
+        pairs = replace(pairs, residuals=np.full(len(pairs.values), np.nan))
     return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
 
 
@@ -186,10 +194,10 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     _at_least_two(present)
     by_size = present[np.argsort(-moments.counts[present], kind="stable")]
     differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
-    within = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    within, trace, _ = within_classes(statistics)
     most = min(moments.n_features, moments.n_rows - 1)
     wanted = most if n_components is None else min(n_components, most)
-    pairs = leading_eigenpairs(within, wanted, statistics.epsilon)
+    pairs = leading_eigenpairs(within, wanted, statistics.epsilon, trace)
     between = _orthonormalized(differences, wanted, statistics.epsilon)
     basis = _orthonormalized(np.concatenate([between, pairs.vectors.T]), wanted, statistics.epsilon)
     with np.errstate(divide="ignore"):

@@ -40,7 +40,9 @@ class Eigenpairs:
         return Eigenpairs(*found, self.total)
 
 
-def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
+def leading_eigenpairs(
+    S: NDArray[np.float64], n_components: int, epsilon: float, total: float | None = None
+) -> Eigenpairs:
     """Return the leading eigenpairs of a symmetric positive semidefinite matrix that stand above the rounding floor.
 
     Parameters
@@ -50,6 +52,8 @@ def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float
         How many are wanted; fewer come back where the others are rounding errors.
     epsilon : float
         Relative rounding error of the entries of ``S``.
+    total : float, optional
+        Sum of all eigenvalues, where ``S`` is a part of what they are of.
     """
     d = len(S)
     n_components = min(n_components, d)
@@ -58,7 +62,7 @@ def leading_eigenpairs(S: NDArray[np.float64], n_components: int, epsilon: float
             S, subset_by_index=(d - n_components, d - 1), driver="evr", check_finite=False
         )
         values, vectors = values[::-1], vectors[:, ::-1]
-        total = float(np.trace(S))
+        total = float(np.trace(S)) if total is None else total
         # Rounding of the pass, and of LAPACK, whose error grows with d.
         above = values > max(epsilon, 10 * d * np.finfo(np.float64).eps) * total
         values, vectors = values[above], np.ascontiguousarray(vectors[:, above])

@@ -28,7 +28,12 @@ SAMPLE_CLASS_ROWS = 64
 
 
 def draw_sample(
-    dataset: Dataset, census: Census, rows: int, scheduler: Scheduler, on_pass: OnPass | None = None
+    dataset: Dataset,
+    census: Census,
+    rows: int,
+    scheduler: Scheduler,
+    on_pass: OnPass | None = None,
+    class_rows: int = SAMPLE_CLASS_ROWS,
 ) -> tuple[NDArray, NDArray[np.intp]]:
     """Return about ``rows`` rows, as many of each class as it has of all, and their classes.
 
@@ -36,8 +41,10 @@ def draw_sample(
     ----------
     on_pass : callable, optional
         Told of the pass, ``"sample"``, and of the bytes it reads.
+    class_rows : int
+        Least number of rows of every class, if it has as many.
     """
-    wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, SAMPLE_CLASS_ROWS))
+    wanted = np.minimum(census.counts, np.maximum(rows * census.counts // census.n_rows, class_rows))
     units = _sample_units(census)
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))

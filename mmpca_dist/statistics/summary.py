@@ -152,19 +152,63 @@ def take_moments(
     found = reduce_spans(task, spans, merge_results, scheduler=scheduler, name="moments", progress=progress)
     if medians_of is None or brackets is None:
         return found.moments, None
-    totals = medians_of.astype(np.int64) @ census.counts
-    medians, counts = np.full(brackets.low.shape, np.nan), found.medians
-    while brackets is not None and counts is not None:
-        settled, brackets = settle(brackets, counts, totals)
-        medians = np.where(np.isnan(medians), settled, medians)
-        if brackets is not None:
-            if on_pass is not None:
-                on_pass("medians", dataset.n_bytes)
-            again = _ReadSpan(dataset, census.classes, None, precision, brackets, census.n_rows, False)
-            counts = reduce_spans(
-                again, spans, merge_results, scheduler=scheduler, name="medians", progress=progress
-            ).medians
-    return found.moments, medians
+    rounds = _Rounds(dataset, census, spans, medians_of, scheduler, progress, on_pass)
+    return found.moments, rounds.settle(brackets, found.medians)
+
+
+def take_medians(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    medians_of: NDArray[np.bool_],
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> NDArray[np.float64]:
+    """Return the coordinate-wise medians of sets of classes, shape (T, d), without any moments.
+
+    Parameters
+    ----------
+    medians_of : bool array of shape (T, C)
+    """
+    brackets = _first_brackets(dataset, census, medians_of, scheduler, on_pass)
+    rounds = _Rounds(dataset, census, spans, medians_of, scheduler, progress, on_pass)
+    return rounds.settle(brackets, rounds.count(brackets))
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Passes for medians alone, until all are settled."""
+
+    dataset: Dataset
+    census: Census
+    spans: list[Span]
+    medians_of: NDArray[np.bool_]
+    scheduler: Scheduler
+    progress: Progress | None
+    on_pass: OnPass | None
+
+    def count(self, brackets: Brackets) -> MedianCounts | None:
+        """Count what lies below the brackets and keep what lies inside."""
+        if self.on_pass is not None:
+            self.on_pass("medians", self.dataset.n_bytes)
+        task = _ReadSpan(self.dataset, self.census.classes, None, "double", brackets, self.census.n_rows, False)
+        return reduce_spans(
+            task, self.spans, merge_results, scheduler=self.scheduler, name="medians", progress=self.progress
+        ).medians
+
+    def settle(self, brackets: Brackets | None, counts: MedianCounts | None) -> NDArray[np.float64]:
+        """Return all medians, from what was counted and from as many more passes as it takes."""
+        assert brackets is not None  # noqa: S101  (there are medians to settle)
+        totals = self.medians_of.astype(np.int64) @ self.census.counts
+        medians = np.full(brackets.low.shape, np.nan)
+        while brackets is not None and counts is not None:
+            settled, brackets = settle(brackets, counts, totals)
+            medians = np.where(np.isnan(medians), settled, medians)
+            if brackets is not None:
+                counts = self.count(brackets)
+        return medians
 
 
 def _first_brackets(

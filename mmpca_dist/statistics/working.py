@@ -7,7 +7,7 @@ problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
@@ -16,6 +16,49 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
+
+BASIS_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.
+
+    Attributes
+    ----------
+    solver : str
+    passes : int
+        Over the rows that it took.
+    trace : float
+        Of G.
+    outside : array of shape (s, r) or None
+        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N; None where it is not known.
+    probed : array of shape (d, p)
+        G applied to ``probes(d, p)``, which the basis knows nothing of.
+    error : float or None
+        Where ``outside`` is not known: bound on the norm of G less its approximation, from the probes.
+    history : list of dict
+        ``values`` and ``residuals`` of the leading components after every pass.
+    """
+
+    solver: str
+    passes: int
+    trace: float
+    outside: NDArray[np.float64] | None
+    probed: NDArray[np.float64]
+    error: float | None = None
+    history: list[dict[str, list[float]]] = field(default_factory=list)
+
+
+PROBES, PROBE_BASE = 20, 2.0
+"""Gaussian vectors that bound what lies outside a basis. Halko, Martinsson & Tropp 2011, lemma 4.1: the norm of B is at
+most a sqrt(2 / pi) times the longest of B w_1 ... B w_r, except with probability a^-r; here a = 2 and r = 20: 10^-6."""
+PROBE_SEED = 2011
+
+
+def probes(n_features: int, count: int = PROBES) -> NDArray[np.float64]:
+    """Return standard Gaussian vectors, shape (d, p), always the same."""
+    return np.random.default_rng(PROBE_SEED).standard_normal((n_features, count))
 
 
 @dataclass(frozen=True)
@@ -42,20 +85,28 @@ class Statistics:
         Moments of the rows in their own units; None where they were solved in their span.
     pairs : PairScatter or None
         Of nearest rows of different classes, for M-PCA2.
+    approximation : Approximation or None
+        Where the basis holds the leading part of a scatter only.
+    weighted : Statistics or None
+        The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
     """
 
     moments: ClassMoments
     medians: NDArray[np.float64] | None
     mean: NDArray[np.float64]
     scale: NDArray[np.float64] | None
-    basis: NDArray[np.float64] | None
+    basis: NDArray | None
     precision: str
     raw: ClassMoments | None = None
     pairs: PairScatter | None = None
+    approximation: Approximation | None = None
+    weighted: Statistics | None = None
 
     @property
     def fixed(self) -> str | None:
         """Why no more rows can be merged in, in words; None where they can."""
+        if self.approximation is not None:
+            return "its scatters were applied to vectors, pass by pass, and never formed"
         if self.raw is None:
             return "there were fewer rows than columns, and what is kept of them lives in the space they span"
         if self.raw.pooled:
@@ -73,7 +124,12 @@ class Statistics:
 
     def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
-        return np.ascontiguousarray(vectors.T if self.basis is None else (self.basis @ vectors).T)
+        if self.basis is None:
+            return np.ascontiguousarray(vectors.T)
+        found = np.empty((vectors.shape[1], len(self.basis)))
+        for start in range(0, len(self.basis), BASIS_ROWS):  # a basis in single precision is never copied as a whole
+            found[:, start : start + BASIS_ROWS] = (self.basis[start : start + BASIS_ROWS] @ vectors).T
+        return found
 
 
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:

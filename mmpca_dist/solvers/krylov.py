@@ -1,0 +1,173 @@
+"""Orthonormal bases that leading eigenvectors lie in, grown by applying a scatter to blocks of vectors.
+
+Block Krylov (Musco & Musco 2015) keeps every block and lets Rayleigh and Ritz choose among them all; subspace
+iteration keeps the last one. Both know, without another pass, what the scatter moves out of the basis: the residuals
+of all Ritz pairs follow from it. The Nystroem sketch (Tropp, Yurtsever, Udell & Cevher 2017) makes one pass and
+does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+
+NEGLIGIBLE = 1e-12
+"""Of the longest column's length: what is left of one outside a basis that may be left out."""
+
+AT_ONCE = 128
+"""Columns of a basis in single precision that are brought to double at a time."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A scatter G in a basis Q, shape (d, r), of orthonormal columns.
+
+    Attributes
+    ----------
+    basis : array of shape (d, r)
+    inside : array of shape (r, r)
+        Q^T G Q.
+    outside : array of shape (s, r) or None
+        G Q - Q inside = N outside, with orthonormal columns N; None where it is not known.
+    """
+
+    basis: NDArray
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64] | None
+
+
+class GrowingBasis:
+    """A basis that grows by what the scatter makes of its last block.
+
+    Parameters
+    ----------
+    start : array of shape (d, b)
+        Orthonormal columns.
+    capacity : int
+        Columns there is room for.
+    keep : bool
+        Whether blocks are kept (block Krylov) or replaced by the next (subspace iteration).
+    dtype : dtype
+        Of the columns that are kept.
+    """
+
+    def __init__(self, start: NDArray[np.float64], capacity: int, *, keep: bool, dtype: np.dtype) -> None:
+        self._keep, self._width = keep, start.shape[1]
+        self._basis = np.empty((len(start), min(capacity, len(start))), dtype, order="F")
+        self._applied = self._count = 0
+        self._inside = np.zeros((0, 0))
+        self._rest = self._image = start
+        self._append(start)
+
+    @property
+    def block(self) -> NDArray:
+        """The vectors that the scatter is to be applied to next, shape (d, b)."""
+        return self._basis[:, self._applied : self._count]
+
+    def absorb(self, image: NDArray[np.float64]) -> None:
+        """Take up what the scatter makes of ``block``."""
+        r, b = self._applied, image.shape[1]
+        column = np.zeros((self._count, b))
+        self._rest = image.copy()
+        with single_blas_thread():
+            for _ in range(2):  # what rounding leaves inside after the first time is gone after the second
+                column += _take_out(self._rest, self._basis[:, : self._count])
+        inside = np.zeros((self._count, self._count))
+        inside[:r, :r] = self._inside
+        inside[:, r:] = column
+        inside[r:, :r] = column[:r].T
+        inside[r:, r:] = (column[r:] + column[r:].T) / 2
+        self._inside, self._image, self._applied = inside, image, self._count
+
+    def grow(self, others: NDArray[np.float64] | None = None) -> bool:
+        """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
+        following = self._rest if self._keep else self._leading_image()
+        if others is not None and others.shape[1]:
+            size = np.linalg.norm(following, axis=0).max(initial=0.0) or 1.0
+            following = np.concatenate([unit_columns(others) * size, following], axis=1)
+        block = orthonormal(following, self._basis[:, : self._count if self._keep else 0])
+        if not block.shape[1]:
+            return False
+        if not self._keep:
+            self._applied, self._count, self._inside = 0, 0, np.zeros((0, 0))
+        self._append(block)
+        return True
+
+    def _leading_image(self) -> NDArray[np.float64]:
+        """Return what the scatter makes of the leading Ritz vectors of the block, as many as there were at first."""
+        _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
+        return self._image @ turn[:, -self._width :]
+
+    def projected(self) -> Projected:
+        """Return the scatter in the basis of all blocks that it was applied to."""
+        r = self._applied
+        with single_blas_thread():
+            outside = np.linalg.qr(self._rest, mode="r")
+        padded = np.zeros((len(outside), r))
+        padded[:, r - outside.shape[1] :] = outside
+        return Projected(self._basis[:, :r], self._inside, padded)
+
+    def _append(self, block: NDArray[np.float64]) -> None:
+        room = self._basis.shape[1] - self._count
+        added = block[:, :room]
+        self._basis[:, self._count : self._count + added.shape[1]] = added
+        self._count += added.shape[1]
+
+
+def _take_out(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.float64]:
+    """Subtract from columns, in place, what lies in an orthonormal basis; return their coordinates there."""
+    shares = [np.zeros((0, columns.shape[1]))]
+    for start in range(0, basis.shape[1], AT_ONCE):
+        Q = basis[:, start : start + AT_ONCE].astype(np.float64, copy=False)
+        shares.append(Q.T @ columns)
+        columns -= Q @ shares[-1]
+    return np.concatenate(shares)
+
+
+def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the columns that are not zero, scaled to length 1."""
+    lengths = np.linalg.norm(columns, axis=0)
+    return columns[:, lengths > 0] / lengths[lengths > 0]
+
+
+def orthonormal(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.float64]:
+    """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k)."""
+    found = columns.astype(np.float64)
+    floor = NEGLIGIBLE * np.linalg.norm(found, axis=0).max(initial=0.0)
+    with single_blas_thread():
+        for _ in range(2):
+            _take_out(found, basis)
+            found, triangle, _ = scipy.linalg.qr(found, mode="economic", pivoting=True, check_finite=False)
+            found = found[:, np.abs(np.diagonal(triangle)) > floor]
+            floor = 0.5  # columns are of length 1 now: those that were rounding are not
+        _take_out(found, basis)
+        found = np.linalg.qr(found)[0] if found.shape[1] else found
+    return found[:, : len(columns) - basis.shape[1]]
+
+
+def nystroem(vectors: NDArray[np.float64], image: NDArray[np.float64], others: NDArray[np.float64]) -> Projected:
+    """Return the Nystroem approximation of a scatter from what it makes of vectors (d, b), with ``others`` (d, m) in
+    the basis.
+
+    Source: Tropp, Yurtsever, Udell & Cevher 2017, "Fixed-rank approximation of a positive-semidefinite matrix from
+    streaming data", algorithm 3.
+    """
+    with single_blas_thread():
+        shift = np.sqrt(len(image)) * np.finfo(np.float64).eps * np.linalg.norm(image)
+        shifted = image + shift * vectors
+        core = vectors.T @ shifted
+        values, turn = scipy.linalg.eigh((core + core.T) / 2, check_finite=False)
+        kept = values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+        root = shifted @ (turn[:, kept] / np.sqrt(values[kept]))
+        U, singular, _ = scipy.linalg.svd(root, full_matrices=False, check_finite=False)
+        found = np.maximum(singular**2 - shift, 0)
+        extra = orthonormal(unit_columns(others), U)
+        basis = np.concatenate([U, extra], axis=1)
+    inside = np.zeros((basis.shape[1],) * 2)
+    inside[np.arange(len(found)), np.arange(len(found))] = found
+    return Projected(basis, inside, None)

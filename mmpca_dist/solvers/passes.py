@@ -1,0 +1,236 @@
+"""Statistics from passes that apply scatters to blocks of vectors: no d x d matrix is ever formed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.scatters import margin_scatter
+from mmpca_dist.solvers.krylov import GrowingBasis, Projected, nystroem, orthonormal, unit_columns
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.solvers.ritz import norm_bound, ritz_pairs
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
+from mmpca_dist.statistics.operator import Block, ScatterOperator
+from mmpca_dist.statistics.reduction import Progress, Scheduler
+from mmpca_dist.statistics.sample import OnPass, draw_sample
+from mmpca_dist.statistics.summary import take_medians
+from mmpca_dist.statistics.working import Approximation, Statistics, probes, standard_deviations
+
+SEED = 2015
+CLASS_ROWS = 4
+"""Rows of every class in the sample that the passes begin with: their mean is subtracted from the class's rows."""
+LEAST_SAMPLE = 128
+
+
+def statistics_in_passes(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    *,
+    scheduler: Scheduler,
+    precision: str,
+    solver: SolverOptions,
+    n_components: int,
+    plain: bool = True,
+    weighted: bool = False,
+    medians_of: NDArray[np.bool_] | None = None,
+    standardize: bool = False,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> Statistics:
+    """Return what methods need, in bases that hold the leading part of their scatters.
+
+    Parameters
+    ----------
+    solver : SolverOptions
+        Of kind ``krylov``, ``subspace`` or ``nystroem``.
+    n_components : int
+        The largest number that any method wants.
+    plain, weighted : bool
+        Whether a method needs the scatter within the classes, and whether M-PCA0 needs the one it weights.
+    medians_of : bool array of shape (T, C), optional
+        Sets of classes whose medians are wanted: a pass more, or several.
+
+    Notes
+    -----
+    One basis serves all methods but M-PCA0: their scatters differ by what the differences of class means (and
+    medians) span, and these are in it. M-PCA0 shares the passes.
+    """
+    size = min(n_components + solver.oversampling, dataset.n_features)
+    sample, codes = draw_sample(dataset, census, max(2 * size, LEAST_SAMPLE), scheduler, on_pass, CLASS_ROWS)
+    work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
+    operator = ScatterOperator(
+        dataset, census, spans, scheduler, _centres(sample, codes, census, work, dataset.sparse), progress, on_pass
+    )
+    counts, mean = census.counts, None
+    medians = None
+    if medians_of is not None:
+        medians = take_medians(
+            dataset, census, spans, medians_of, scheduler=scheduler, progress=progress, on_pass=on_pass
+        )
+    if standardize:
+        operator.apply([])
+        means, mean = operator.means, counts @ operator.means / counts.sum()
+        squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
+        operator.scale = standard_deviations(squares / counts.sum(), mean)
+    start = _start(sample.astype(np.float64), operator.scale, size)
+    groups = []
+    same = len(set(counts.tolist())) == 1
+    if plain or (weighted and same):
+        groups.append(_Group("pca", np.ones(len(counts))))
+    if weighted and not same:
+        groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum()))
+    return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
+
+
+def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, work: np.dtype, sparse: bool) -> NDArray:
+    """Return what is subtracted from the rows of each class, shape (C, d): nothing from sparse ones."""
+    centres = np.zeros((len(census.classes), sample.shape[1]), work)
+    if not sparse:
+        for label in range(len(centres)):
+            rows = np.flatnonzero(codes == label)
+            with np.errstate(over="ignore"):
+                centres[label] = provisional_centre(sample, rows if len(rows) else None)
+    return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
+
+
+def _start(rows: NDArray[np.float64], scale: NDArray[np.float64] | None, size: int) -> NDArray[np.float64]:
+    """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size)."""
+    d = rows.shape[1]
+    random = np.random.default_rng(SEED).standard_normal((d, size))
+    rows = np.where(np.isfinite(rows), rows, 0)
+    rows = rows - rows.mean(axis=0)
+    if scale is not None:
+        rows /= scale
+    with single_blas_thread():
+        values, turn = scipy.linalg.eigh(rows @ rows.T, check_finite=False)
+        known = values > len(values) * np.finfo(np.float64).eps * values.max(initial=0.0)
+        known[: max(0, len(known) - (size - size // 8))] = False  # an eighth is random
+        leading = rows.T @ (turn[:, known] / np.sqrt(values[known]))
+    return orthonormal(np.concatenate([leading, random[:, : size - leading.shape[1]]], axis=1), random[:, :0])
+
+
+class _Group:
+    """A weighted class scatter on its way to a basis."""
+
+    def __init__(self, watched: str, weights: NDArray[np.float64]) -> None:
+        self.watched, self.weights = watched, weights
+        self.history: list[dict[str, list[float]]] = []
+        self.growing: GrowingBasis | None = None
+        self.projected: Projected | None = None
+        self.probed = np.empty((0, 0))
+        self.done = False
+
+
+class _Passes:
+    """The passes, over all groups at once."""
+
+    def __init__(
+        self, operator: ScatterOperator, groups: list[_Group], medians: NDArray[np.float64] | None, precision: str,
+        solver: SolverOptions, n_components: int, start: NDArray[np.float64],
+    ) -> None:  # fmt: skip
+        self._operator, self._groups, self._medians = operator, groups, medians
+        self._precision, self._solver, self._start = precision, solver, start
+        self._wanted = n_components
+
+    def run(self) -> Statistics:
+        operator = self._operator
+        dtype = np.dtype(np.float32 if self._precision == "single" else np.float64)
+        start = self._start.astype(dtype)  # what is applied is what is kept
+        probing = probes(len(start))
+        if not self._groups:
+            if operator.offsets is None:
+                operator.apply([])
+            return self._between_only()
+        both = np.concatenate([start, probing], axis=1)
+        images = operator.apply([Block(group.weights, both) for group in self._groups])
+        others = self._others()
+        keep = self._solver.kind == "krylov"
+        width = start.shape[1] + others.shape[1]
+        for group, image in zip(self._groups, images, strict=True):
+            group.probed = image[:, start.shape[1] :]
+            image = image[:, : start.shape[1]]
+            if self._solver.kind == "nystroem":
+                group.projected, group.done = nystroem(start, image, others), True
+                continue
+            group.growing = GrowingBasis(start, width * (self._solver.passes if keep else 1), keep=keep, dtype=dtype)
+            group.growing.absorb(image)
+        for number in range(2, self._solver.passes + 1):
+            going = [g for g in self._groups if g.growing is not None and not g.done]
+            for group in going:
+                # What is between the classes joins once, and again where the block before is given up.
+                group.done = not group.growing.grow(others if number == 2 or not keep else None)
+            going = [g for g in going if not g.done]
+            if not going:
+                break
+            found = operator.apply([Block(g.weights, g.growing.block) for g in going])
+            for group, image in zip(going, found, strict=True):
+                group.growing.absorb(image)
+                group.done = self._is_enough(group)
+        return self._statistics()
+
+    def _others(self) -> NDArray[np.float64]:
+        """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""
+        counts, means = self._operator.census.counts, self._operator.means
+        mean = counts @ means / counts.sum()
+        rows = means - mean
+        if self._medians is not None:
+            rows = np.concatenate([rows, self._medians - mean])
+        return (rows if self._operator.scale is None else rows / self._operator.scale).T
+
+    def _is_enough(self, group: _Group) -> bool:
+        """Note how far the components are, and tell whether the tolerance is met."""
+        assert group.growing is not None  # noqa: S101  (only such groups are on their way)
+        group.projected = group.growing.projected()
+        statistics = self._of(group)
+        pairs = ritz_pairs(statistics, margin_scatter(group.watched, statistics.moments), self._wanted)
+        group.history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
+        return bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
+
+    def _statistics(self) -> Statistics:
+        first, *others = [self._of(group) for group in self._groups]
+        return replace(first, weighted=others[0]) if others else first
+
+    def _of(self, group: _Group) -> Statistics:
+        """Return the statistics in a group's basis."""
+        if group.projected is None:
+            assert group.growing is not None  # noqa: S101
+            group.projected = group.growing.projected()
+        projected = group.projected
+        error = None
+        if projected.outside is None:
+            probing = probes(len(projected.basis))
+            found = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
+            error = norm_bound(np.linalg.norm(group.probed - found, axis=0))
+        approximation = Approximation(
+            self._solver.kind, self._operator.passes, self._operator.trace(group.weights), projected.outside,
+            group.probed, error, group.history,
+        )  # fmt: skip
+        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], approximation)
+
+    def _between_only(self) -> Statistics:
+        """Return statistics for methods that need class means alone."""
+        others = self._others()
+        basis = orthonormal(unit_columns(others), others[:, :0])
+        r, n_classes = basis.shape[1], len(self._operator.census.counts)
+        approximation = Approximation(self._solver.kind, self._operator.passes, 0.0, None, np.empty((len(basis), 0)))
+        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
+
+    def _in_basis(
+        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
+    ) -> Statistics:
+        census, means, scale = self._operator.census, self._operator.means, self._operator.scale
+        mean = census.counts @ means / census.counts.sum()
+
+        def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+            return ((rows - mean) if scale is None else (rows - mean) / scale) @ basis
+
+        moments = ClassMoments(census.classes, census.counts, along(means), scatters, weights)
+        medians = None if self._medians is None else along(self._medians)
+        return Statistics(moments, medians, mean, scale, basis, self._precision, approximation=approximation)

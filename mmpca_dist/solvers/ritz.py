@@ -1,0 +1,126 @@
+"""Ritz pairs of margin scatters, and what is proved of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.scatters import MarginScatter
+from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
+from mmpca_dist.statistics.working import PROBE_BASE, Statistics, probes
+
+
+def ritz_pairs(statistics: Statistics, scatter: MarginScatter, n_components: int) -> Eigenpairs:
+    """Return the leading eigenpairs of a margin scatter: exact, or those of its part in a basis with their residuals.
+
+    Residuals are those of the whole scatter; NaN where they are not known (``nystroem``).
+    """
+    moments, known = statistics.moments, statistics.approximation
+    S = scatter.dense(moments)
+    if known is None:
+        return leading_eigenpairs(S, n_components, statistics.epsilon)
+    share = _share(statistics, scatter)
+    total = share * known.trace + _between(scatter)
+    pairs = leading_eigenpairs(S, n_components, statistics.epsilon, total)
+    if known.outside is None:
+        return replace(pairs, residuals=np.full(len(pairs.values), np.nan))
+    outside = share * np.linalg.norm(known.outside @ pairs.vectors, axis=0)
+    return replace(pairs, residuals=np.hypot(pairs.residuals, outside))
+
+
+def within_classes(statistics: Statistics) -> tuple[NDArray[np.float64], float, NDArray[np.float64] | None]:
+    """Return the mean scatter within the classes in working coordinates, its whole trace, and what it moves outside."""
+    moments, known = statistics.moments, statistics.approximation
+    within = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    if known is None:
+        return within, float(np.trace(within)), None
+    share = 1 / moments.weights[0, 0] / moments.n_rows
+    return within, share * known.trace, None if known.outside is None else share * known.outside
+
+
+def _share(statistics: Statistics, scatter: MarginScatter) -> float:
+    """Return the factor of the weighted class scatter that was approximated in the margin scatter."""
+    return float(scatter.class_weights[0] / statistics.moments.weights[0, 0] / scatter.n_rows)
+
+
+def _between(scatter: MarginScatter) -> float:
+    """Return the trace of the part that differences of means make."""
+    return float(scatter.offset_weights @ np.einsum("ij,ij->i", scatter.offsets, scatter.offsets) / scatter.n_rows)
+
+
+def norm_bound(lengths: NDArray[np.float64]) -> float:
+    """Return a bound on the norm of B from the lengths of B w for Gaussian probes w; see ``working.PROBES``."""
+    return float(PROBE_BASE * np.sqrt(2 / np.pi) * lengths.max())
+
+
+def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
+    """Return what is proved of Ritz pairs from passes, as JSON-like values; None for exact ones.
+
+    Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With E = (I - V V^T) S (I - V V^T) for the first k Ritz vectors V,
+    the norm of E, and so the (k + 1)-th eigenvalue of S, is at most ``norm_bound`` of Gaussian probes, and at most the
+    trace of E, which is known. Where the k-th Ritz value less the norm of the residuals lies above that, the first k
+    eigenvalues are those that were found, and the angle to their subspace is bounded.
+
+    Returns
+    -------
+    dict
+        ``solver``, ``passes``; ``beyond``: bound on the first eigenvalue that was not found, for k = ``within`` vectors;
+        ``leading``: how many of the components are proved to be the leading ones; ``angle``: bound, in degrees, on the
+        largest angle between their subspace and that of the leading eigenvectors, or None where nothing is proved;
+        ``failure``: probability that (b) fails; ``residual``: largest residual.
+
+    Source: Halko, Martinsson & Tropp 2011, lemma 4.1; Davis & Kahan 1970.
+    """
+    known = statistics.approximation
+    if known is None or statistics.basis is None:
+        return None
+    found: dict[str, Any] = {"solver": known.solver, "passes": known.passes, "history": known.history}
+    share, wanted = _share(statistics, scatter), len(pairs.values)
+    if known.outside is None:
+        return {**found, "error": None if known.error is None else share * known.error}
+    S = scatter.dense(statistics.moments)
+    values, turn = (a[..., ::-1] for a in np.linalg.eigh(S))
+    probing = probes(statistics.n_features, known.probed.shape[1])
+    inside = turn.T @ (statistics.basis.T @ probing)  # of the probes along the Ritz vectors
+    applied = _applied(statistics, scatter, share, probing)
+    along = turn.T @ (statistics.basis.T @ applied)
+    moved = share * (known.outside @ turn)
+    floor = statistics.epsilon * pairs.total  # rounding of the passes
+    tried = _to_try(wanted, len(values))
+    best: dict[str, Any] = {"leading": 0, "angle": None, "beyond": float("inf"), "within": wanted}
+    for k in tried:
+        rest = np.sqrt(np.maximum(np.sum(applied**2, axis=0) - np.sum(along[:k] ** 2, axis=0), 0))
+        rest += np.linalg.norm(moved[:, :k] @ inside[:k], axis=0)
+        beyond = min(norm_bound(rest), max(pairs.total - values[:k].sum(), 0.0) + floor)
+        residual = float(np.linalg.norm(moved[:, :k], 2))
+        if beyond < best["beyond"]:
+            best.update(beyond=beyond, within=k)
+        if values[k - 1] - residual <= beyond:
+            continue
+        best["leading"] = max(best["leading"], min(k, wanted))
+        if k >= wanted:
+            gap = values[wanted - 1] - (values[wanted] + residual if k > wanted else beyond)
+            turned = float(np.linalg.norm(moved[:, :wanted], 2))
+            angle = float(np.degrees(np.arcsin(turned / gap))) if gap > turned else None
+            best["angle"] = angle if best["angle"] is None else min(best["angle"], angle or np.inf)
+    failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
+    return {**found, **best, "failure": failure, "residual": float(pairs.residuals.max(initial=0.0))}
+
+
+def _to_try(wanted: int, most: int) -> list[int]:
+    """Return sizes of subspaces: some of the components, all of them, more than them."""
+    sizes = {int(k) for k in np.geomspace(1, wanted, 5)} | {int(k) for k in np.geomspace(wanted, most, 5)}
+    return sorted(sizes | {wanted, most})
+
+
+def _applied(
+    statistics: Statistics, scatter: MarginScatter, share: float, probing: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return S applied to the probes, shape (d, p)."""
+    assert statistics.approximation is not None  # noqa: S101  (only such statistics come here)
+    offsets = statistics.loadings(scatter.offsets.T)
+    weighted = scatter.offset_weights[:, None] * (offsets @ probing) / scatter.n_rows
+    return share * statistics.approximation.probed + offsets.T @ weighted

@@ -1,0 +1,220 @@
+"""Class scatters as operators: one pass over the rows applies weighted sums of them to blocks of vectors.
+
+``sum_c w_c G_c V = sum_c w_c [X_c^T (X_c V) - n_c d_c (d_c^T V)]`` with rows X_c less a provisional centre of their
+class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse rows
+stay as they are (the centre is zero, and all in double precision).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.summary import Locate
+
+PANEL_BYTES = 32 << 20
+"""Rows that are centred at once: enough for fast products, few enough to stay near the processor."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Vectors, shape (d, b), and the class weights w, shape (C,), of the scatter that is applied to them."""
+
+    weights: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows less the provisional centre of their class.
+
+    Attributes
+    ----------
+    images : tuple of arrays of shape (d, b)
+        X^T W X V for every block.
+    totals : array of shape (C, d) or None
+    squares : array of shape (C, d) or None
+    """
+
+    images: tuple[NDArray[np.float64], ...]
+    totals: NDArray[np.float64] | None
+    squares: NDArray[np.float64] | None
+
+    def __add__(self, other: Sums) -> Sums:
+        def add(a: Any, b: Any) -> Any:
+            return None if a is None else a + b
+
+        images = tuple(map(operator.add, self.images, other.images))
+        return Sums(images, add(self.totals, other.totals), add(self.squares, other.squares))
+
+
+@dataclass(frozen=True)
+class _ApplySpan:
+    """The task: apply scatters to blocks over the rows of a span, and sum rows and squares where asked for."""
+
+    dataset: Dataset
+    classes: NDArray
+    centres: NDArray
+    blocks: tuple[Block, ...]
+    with_moments: bool
+
+    def __call__(self, span: Span) -> Sums:
+        d, n_classes = self.dataset.n_features, len(self.classes)
+        images = tuple(np.zeros(block.vectors.shape) for block in self.blocks)
+        totals = np.zeros((n_classes, d)) if self.with_moments else None
+        squares = np.zeros((n_classes, d)) if self.with_moments else None
+        sums = Sums(images, totals, squares)
+        vectors = np.concatenate([block.vectors for block in self.blocks], axis=1) if self.blocks else np.empty((d, 0))
+        add = _add_sparse if self.dataset.sparse else _add_dense
+        for start, X in self._units(span):
+            codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
+            add(self, sums, X, codes, vectors, Locate(self.dataset, start))
+        return sums
+
+    def _units(self, span: Span) -> Iterator[tuple[int, Any]]:
+        if not self.dataset.sparse:
+            return read_units(self.dataset, span)
+        return ((start, self.dataset.read_sparse(start, stop)) for start, stop in span.units)
+
+
+def _add_dense(
+    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, vectors: NDArray, locate: Callable[[int, int, float], str]
+) -> None:
+    work = task.centres.dtype
+    X = X.view(np.uint8) if X.dtype == bool else X
+    size = int(np.clip(PANEL_BYTES // (X.shape[1] * work.itemsize), 64, BLOCK_ROWS))
+    panel = np.empty((min(size, len(X)), X.shape[1]), work)
+    vectors = vectors.astype(work)
+    partial = [np.zeros(block.vectors.shape, work) for block in task.blocks]
+    product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
+    for start in range(0, len(X), size):
+        rows = X[start : start + size]
+        own, part = codes[start : start + size], panel[: len(rows)]
+        np.take(task.centres, own, axis=0, out=part, mode="clip")
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.subtract(rows, part, out=part, casting="same_kind")
+            along = part @ vectors
+            if task.with_moments:
+                _add_moments(sums, part, own)
+            finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
+        if not finite:
+            raise InputError(explain_not_finite(X, np.arange(start, start + len(rows)), work, locate))
+        column = 0
+        for image, block in zip(partial, task.blocks, strict=True):
+            width = image.shape[1]
+            weighted = along[:, column : column + width] * block.weights[own, None].astype(work)
+            out = np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
+            image += out
+            column += width
+    for total, image in zip(sums.images, partial, strict=True):
+        total += image
+
+
+def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
+    assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+    members = (codes == np.arange(len(sums.totals))[:, None]).astype(part.dtype)
+    sums.totals[...] += members @ part
+    sums.squares[...] += members @ np.square(part)
+
+
+def _add_sparse(
+    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, vectors: NDArray, locate: Callable[[int, int, float], str]
+) -> None:
+    X = X.astype(np.float64)
+    along = X @ vectors
+    if task.with_moments:
+        ones = (np.ones(len(codes)), codes, np.arange(len(codes) + 1))
+        members = scipy.sparse.csr_array(ones, shape=(len(codes), len(task.classes))).T
+        assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+        sums.totals[...] += (members @ X).toarray()
+        sums.squares[...] += (members @ X.multiply(X)).toarray()
+    column = 0
+    for image, block in zip(sums.images, task.blocks, strict=True):
+        width = image.shape[1]
+        image += X.T @ (along[:, column : column + width] * block.weights[codes, None])
+        column += width
+
+
+@dataclass
+class ScatterOperator:
+    """Applies weighted sums of class scatters of a data set's (standardised) rows, one pass at a time.
+
+    Attributes
+    ----------
+    centres : array of shape (C, d)
+        Provisional; their type is that of the products.
+    offsets : array of shape (C, d) or None
+        Class means less ``centres``, from the first pass on.
+    squares : array of shape (C, d) or None
+        Diagonals of the class scatters, from the first pass on.
+    scale : array of shape (d,) or None
+        Standard deviations that columns are divided by.
+    passes : int
+        Over the rows, so far.
+    """
+
+    dataset: Dataset
+    census: Census
+    spans: list[Span]
+    scheduler: Scheduler
+    centres: NDArray
+    progress: Progress | None = None
+    on_pass: OnPass | None = None
+    scale: NDArray[np.float64] | None = None
+    offsets: NDArray[np.float64] | None = None
+    squares: NDArray[np.float64] | None = None
+    passes: int = 0
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Class means of the rows in their own units, shape (C, d)."""
+        assert self.offsets is not None  # noqa: S101  (a pass comes first)
+        return self.centres + self.offsets
+
+    def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
+        """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
+
+        Raises
+        ------
+        InputError
+            For rows that are not finite.
+        """
+        if self.on_pass is not None:
+            self.on_pass("apply" if blocks else "moments", self.dataset.n_bytes)
+        first = self.offsets is None
+        given = blocks if self.scale is None else [Block(b.weights, b.vectors / self.scale[:, None]) for b in blocks]
+        task = _ApplySpan(self.dataset, self.census.classes, self.centres, tuple(given), first)
+        sums = reduce_spans(
+            task, self.spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress
+        )
+        self.passes += 1
+        counts = self.census.counts
+        if first:
+            assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+            self.offsets = sums.totals / np.maximum(counts, 1)[:, None]
+            self.squares = np.maximum(sums.squares - counts[:, None] * self.offsets**2, 0)
+        found = []
+        for image, block in zip(sums.images, given, strict=True):
+            shares = (block.weights * counts)[:, None] * (self.offsets @ block.vectors)
+            whole = image - self.offsets.T @ shares
+            found.append(whole if self.scale is None else whole / self.scale[:, None])
+        return found
+
+    def trace(self, weights: NDArray[np.float64]) -> float:
+        """Return the trace of ``sum_c w_c G_c``."""
+        assert self.squares is not None  # noqa: S101  (a pass comes first)
+        squares = self.squares if self.scale is None else self.squares / self.scale**2
+        return float(np.sum(weights @ squares))
