@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import dask
@@ -19,6 +20,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
 from mmpca_dist.reducers.solving import IMPRECISE, Solution
+from mmpca_dist.solvers.options import SolverOptions, choose_solver
+from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.gather import gather_statistics, moments_of
@@ -51,7 +54,13 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     center: bool
     precision: str
     pairing: str = "one-vs-rest"
+    solver: str = "auto"
+    oversampling: int = 10
+    passes: int = 4
+    tolerance: float = 1e-4
     _needs_medians = False
+    _scatters = frozenset({"plain"})
+    """Which weighted class scatters it is made from: those of equal weights (plain), those of M-PCA0, or none."""
     _scratch: str | None = None
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
@@ -260,10 +269,20 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         spans = make_spans(dataset)
         census = take_census(dataset, spans, scheduler)
         sets = median_sets(len(census.classes), self.pairing) if self._needs_medians else None
-        statistics = gather_statistics(
-            dataset, census, spans,
-            scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
-        )  # fmt: skip
+        options = self._solver_options()
+        choice = choose_solver(options, dataset.n_rows, dataset.n_features, self.n_components, needed=self._scatters)
+        if choice.in_passes:
+            statistics = statistics_in_passes(
+                dataset, census, spans,
+                scheduler=scheduler, precision=self.precision, solver=replace(options, kind=choice.kind),
+                n_components=self.n_components or 1, needed=self._scatters, medians_of=sets,
+                standardize=self.standardize,
+            )  # fmt: skip
+        else:
+            statistics = gather_statistics(
+                dataset, census, spans,
+                scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
+            )  # fmt: skip
         wanted = self._pair_search()
         if wanted is None:
             return statistics
@@ -277,7 +296,11 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Return how nearest rows of other classes are to be found, where they are needed."""
         return None
 
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)
+
     def _check_parameters(self) -> None:
+        self._solver_options()
         k = self.n_components
         if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
             raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")

@@ -49,6 +49,12 @@ class MarginPCA(MomentReducer):
         Subtract the mean in ``transform``. The paper does not.
     precision : {"single", "double"}
         Of the products of rows; their sums are double either way.
+    solver : {"auto", "dense", "dual", "krylov", "subspace", "nystroem"}
+        How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
+        from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
+    oversampling, passes, tolerance : int, int, float
+        For solvers in passes: vectors beyond ``n_components``, passes over the rows at most, and the residual over
+        eigenvalue at which they end before.
 
     Attributes
     ----------
@@ -61,8 +67,9 @@ class MarginPCA(MomentReducer):
     imprecise_ : bool array of shape (K,)
         Components within a hundredfold of the rounding floor.
     certificate_ : dict
-        For ``m-pca2``: the share of neighbours proved exact, the recall measured, what the search cost, and the
-        standard errors from searching for some rows only.
+        Of solvers in passes: how many components are proved to be the leading ones, and bounds. For ``m-pca2``: the
+        share of neighbours proved exact, the recall measured, what the search cost, and the standard errors from
+        searching for some rows only.
     mean_ : array of shape (n_features,)
     classes_ : array of shape (C,)
     moments_ : ClassMoments
@@ -92,6 +99,10 @@ class MarginPCA(MomentReducer):
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
+        solver: str = "auto",
+        oversampling: int = 10,
+        passes: int = 4,
+        tolerance: float = 1e-4,
         search: str = "exact",
         recall: float = 0.98,
         max_queries: int | None = None,
@@ -104,6 +115,10 @@ class MarginPCA(MomentReducer):
         self.standardize = standardize
         self.center = center
         self.precision = precision
+        self.solver = solver
+        self.oversampling = oversampling
+        self.passes = passes
+        self.tolerance = tolerance
         self.search = search
         self.recall = recall
         self.max_queries = max_queries
@@ -156,3 +171,9 @@ class MarginPCA(MomentReducer):
     @property
     def _needs_medians(self) -> bool:  # type: ignore[override]
         return self.variant == "m-pca1b"
+
+    @property
+    def _scatters(self) -> frozenset[str]:  # type: ignore[override]
+        return (
+            frozenset() if self.variant == PAIRED else frozenset({"weighted" if self.variant == "m-pca0" else "plain"})
+        )

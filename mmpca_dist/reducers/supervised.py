@@ -36,7 +36,7 @@ class FisherDiscriminant(MomentReducer):
     shrinkage : float
         g in W_g = (1 - g) W / n + g tr(W) / (n d) I, from 0 to 1. Above 0 (by default 0.001), singular scatters,
         constant columns and fewer rows than columns do no harm.
-    standardize, center, precision
+    standardize, center, precision, solver, oversampling, passes, tolerance
         As in ``MarginPCA``.
 
     Attributes
@@ -69,12 +69,20 @@ class FisherDiscriminant(MomentReducer):
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
+        solver: str = "auto",
+        oversampling: int = 10,
+        passes: int = 4,
+        tolerance: float = 1e-4,
     ) -> None:
         self.n_components = n_components
         self.shrinkage = shrinkage
         self.standardize = standardize
         self.center = center
         self.precision = precision
+        self.solver = solver
+        self.oversampling = oversampling
+        self.passes = passes
+        self.tolerance = tolerance
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
@@ -107,6 +115,8 @@ class SupervisedPCA(MomentReducer):
         As in ``MarginPCA``.
     precision : {"single", "double"}
         As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
+    solver : {"auto", "dense", "dual", "krylov"}
+        As in ``MarginPCA``; of many columns, one pass takes the class means, which are all that is needed.
 
     Attributes
     ----------
@@ -148,6 +158,7 @@ class SupervisedPCA(MomentReducer):
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
+        solver: str = "auto",
     ) -> None:
         self.n_components = n_components
         self.target = target
@@ -155,11 +166,16 @@ class SupervisedPCA(MomentReducer):
         self.standardize = standardize
         self.center = center
         self.precision = precision
+        self.solver = solver
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
         return cls._from_moments(moments, None, n_components=n_components, **parameters)
+
+    @property
+    def _scatters(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset()
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
         if self._continuous:
@@ -235,7 +251,7 @@ class LOL(MomentReducer):
     Parameters
     ----------
     n_components : int, optional
-    standardize, center, precision
+    standardize, center, precision, solver, oversampling, passes, tolerance
         As in ``MarginPCA``.
 
     Attributes
@@ -269,11 +285,19 @@ class LOL(MomentReducer):
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
+        solver: str = "auto",
+        oversampling: int = 10,
+        passes: int = 4,
+        tolerance: float = 1e-4,
     ) -> None:
         self.n_components = n_components
         self.standardize = standardize
         self.center = center
         self.precision = precision
+        self.solver = solver
+        self.oversampling = oversampling
+        self.passes = passes
+        self.tolerance = tolerance
 
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:

@@ -28,7 +28,8 @@ class SolverOptions:
     oversampling : int
         Vectors of a block beyond the components asked for.
     passes : int
-        Over the rows, at most; ``nystroem`` makes one.
+        Over the rows, at most, and at least two: the second takes in what lies between the classes. ``nystroem``
+        makes one.
     tolerance : float
         Residual over eigenvalue of every component at which passes end before that.
     """
@@ -43,7 +44,7 @@ class SolverOptions:
             raise InputError(
                 f"Unknown solver {self.kind!r}; there are {', '.join(SOLVERS)}.{did_you_mean(str(self.kind), SOLVERS)}"
             )
-        for name, least in (("oversampling", 0), ("passes", 1)):
+        for name, least in (("oversampling", 0), ("passes", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name}={value!r} must be a whole number from {least}.")
@@ -64,7 +65,13 @@ class Choice:
 
 
 def choose_solver(
-    options: SolverOptions, n_rows: int, n_features: int, n_components: int | None, *, dense_fits: bool = True
+    options: SolverOptions,
+    n_rows: int,
+    n_features: int,
+    n_components: int | None,
+    *,
+    needed: frozenset[str] = frozenset({"plain"}),
+    dense_fits: bool = True,
 ) -> Choice:
     """Choose how eigenvectors are found, from the shape of the rows.
 
@@ -72,6 +79,8 @@ def choose_solver(
     ----------
     n_components : int or None
         The largest number asked for; None for all there are.
+    needed : set of {"plain", "weighted"}
+        The weighted class scatters that methods are made from; none where class means suffice.
     dense_fits : bool
         Whether the plan of a dense or dual solver stays within the memory that is allowed.
 
@@ -83,14 +92,18 @@ def choose_solver(
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"
     if options.kind in IN_PASSES:
-        if n_components is None:
+        if n_components is None and needed:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
         return Choice(options.kind, "asked for")
     if options.kind == "dual" or options.kind == "dense":
         if wide != (options.kind == "dual"):
             other, order = ("dual", "fewer") if wide else ("dense", "no fewer")
-            raise InputError(f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}.")
+            raise InputError(
+                f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}."
+            )
         return Choice(options.kind, "asked for")
+    if not needed and n_features > LARGEST_DENSE:
+        return Choice("krylov", "class means suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
     if wide:
         if not few or (dense_fits and n_rows * n_features * 8 <= LARGEST_DUAL):
@@ -100,4 +113,6 @@ def choose_solver(
         return Choice("dense", f"a {n_features:,} x {n_features:,} scatter fits and is quickly solved")
     if not dense_fits:
         return Choice("krylov", f"{n_features:,} x {n_features:,} scatters do not fit into the memory allowed")
-    return Choice("krylov", f"a {n_features:,} x {n_features:,} scatter would take LAPACK longer than passes over the rows")
+    return Choice(
+        "krylov", f"a {n_features:,} x {n_features:,} scatter would take LAPACK longer than passes over the rows"
+    )

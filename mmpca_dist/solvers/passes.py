@@ -37,8 +37,7 @@ def statistics_in_passes(
     precision: str,
     solver: SolverOptions,
     n_components: int,
-    plain: bool = True,
-    weighted: bool = False,
+    needed: frozenset[str] = frozenset({"plain"}),
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
     progress: Progress | None = None,
@@ -52,7 +51,7 @@ def statistics_in_passes(
         Of kind ``krylov``, ``subspace`` or ``nystroem``.
     n_components : int
         The largest number that any method wants.
-    plain, weighted : bool
+    needed : set of {"plain", "weighted"}
         Whether a method needs the scatter within the classes, and whether M-PCA0 needs the one it weights.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose medians are wanted: a pass more, or several.
@@ -82,9 +81,9 @@ def statistics_in_passes(
     start = _start(sample.astype(np.float64), operator.scale, size)
     groups = []
     same = len(set(counts.tolist())) == 1
-    if plain or (weighted and same):
+    if "plain" in needed or ("weighted" in needed and same):
         groups.append(_Group("pca", np.ones(len(counts))))
-    if weighted and not same:
+    if "weighted" in needed and not same:
         groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum()))
     return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
 
