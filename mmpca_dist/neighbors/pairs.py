@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,16 +29,20 @@ BINS = 120
 
 
 @dataclass(frozen=True)
-class _Sums:
+class PairSums:
+    """What a pass over pairs leaves; in place of their scatter, what it makes of vectors, where these are given."""
+
     scatter: NDArray[np.float64]
+    trace: float
     weight: float
     sample: NDArray[np.float64]
     counts: NDArray[np.int64]
 
 
-def _add(left: _Sums, right: _Sums) -> _Sums:
-    return _Sums(
+def _add(left: PairSums, right: PairSums) -> PairSums:
+    return PairSums(
         left.scatter + right.scatter,
+        left.trace + right.trace,
         left.weight + right.weight,
         np.concatenate([left.sample, right.sample]),
         left.counts + right.counts,
@@ -55,15 +60,16 @@ class _PairRows:
     once: bool
     precision: str
     basis: NDArray[np.float64] | None
+    vectors: NDArray[np.float64] | None
     sampled: float
     edges: NDArray[np.float64]
 
-    def __call__(self, span: Span) -> _Sums:
+    def __call__(self, span: Span) -> PairSums:
         queries = queries_of(self.layout, self.scratch, span.start, span.stop, self.chosen)
         squared, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "positions"))
         d = self.layout.cells.frame.centre.size
         r = d if self.basis is None else self.basis.shape[1]
-        total, weight = np.zeros((r, r)), 0.0
+        total, trace, weight = np.zeros((r, r) if self.vectors is None else self.vectors.shape), 0.0, 0.0
         picked = np.linspace(0, len(queries) - 1, int(np.ceil(len(queries) * self.sampled))).astype(np.intp)
         kept, kept_of = [np.empty((0, d))], [np.empty(0, np.intp)]
         counts = np.zeros(len(self.edges) - 1, np.int64)
@@ -76,14 +82,17 @@ class _PairRows:
                 block = slice(start, start + BLOCK_ROWS)
                 differences = queries.x[known[block]].astype(np.float64) - partners[block]
                 total += self._product(differences, weights[block])
+                trace += float(weights[block] @ np.einsum("ij,ij->i", differences, differences))
             weight += float(weights.sum())
             sampled = np.flatnonzero(np.isin(known, picked))
             kept.append(queries.x[known[sampled]].astype(np.float64) - partners[sampled])
             kept_of.append(known[sampled])
         by_query = np.argsort(np.concatenate(kept_of), kind="stable")
-        return _Sums(total, weight, np.concatenate(kept)[by_query], counts)
+        return PairSums(total, trace, weight, np.concatenate(kept)[by_query], counts)
 
     def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
+        if self.vectors is not None:
+            return differences.T @ (weights[:, None] * (differences @ self.vectors))
         rows = differences if self.basis is None else differences @ self.basis
         rows = rows * np.sqrt(weights)[:, None]
         if self.precision == "double":
@@ -138,8 +147,12 @@ def with_pairs(
     scheduler: Scheduler,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
+    summarize: Callable[..., PairScatter] | None = None,
 ) -> Statistics:
-    """Return statistics with the scatter of pairs of nearest rows of different classes."""
+    """Return statistics with the scatter of pairs of nearest rows of different classes.
+
+    ``summarize`` makes it of the neighbours, with the keywords of `pair_scatter`, which does by default.
+    """
     layout = make_layout(
         dataset, census, spans, scratch,
         scheduler=scheduler, deviations=statistics.scale, progress=progress, on_pass=on_pass,
@@ -149,7 +162,7 @@ def with_pairs(
     )
     if on_pass is not None:
         on_pass("pairs", 0)
-    found = pair_scatter(
+    found = (summarize or pair_scatter)(
         neighbors, mutual=wanted.mutual, precision=statistics.precision, basis=statistics.basis, progress=progress
     )
     return replace(statistics, pairs=found)
@@ -174,23 +187,48 @@ def pair_scatter(
 
     Source: Luo & Durrant 2017, section 3, M-PCA2.
     """
-    layout, searched = neighbors.layout, neighbors.searched
-    d, n_queries = layout.cells.frame.centre.size, neighbors.work.queries
+    found, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, basis=basis, progress=progress)
+    return as_scatter(neighbors, found, edges)
+
+
+def as_scatter(neighbors: Neighbors, found: PairSums, edges: NDArray[np.float64]) -> PairScatter:
+    """Return the scatter that a pass over pairs leaves, with what is known of the search."""
+    n_queries = neighbors.work.queries
+    return PairScatter(
+        found.scatter, found.weight, found.sample, n_queries, n_queries / neighbors.layout.n_rows, edges, found.counts,
+        neighbors.certificate(), _missed(neighbors),
+    )  # fmt: skip
+
+
+def sum_pairs(
+    neighbors: Neighbors,
+    *,
+    mutual: str,
+    precision: str,
+    basis: NDArray | None = None,
+    vectors: NDArray[np.float64] | None = None,
+    progress: Progress | None = None,
+) -> tuple[PairSums, NDArray[np.float64]]:
+    """Return sums over all pairs, and the edges of the histogram of their distances.
+
+    Parameters
+    ----------
+    vectors : array of shape (d, b), optional
+        Apply the scatter to them in place of forming it.
+    """
+    d, n_queries = neighbors.layout.cells.frame.centre.size, neighbors.work.queries
     wanted = min(SAMPLE_PAIRS, max(SAMPLE_BYTES // (8 * d), 256))
     slots = max(len(neighbors.classes) - 1, 1) if neighbors.search.pairing == "one-vs-one" else 1
     edges = np.linspace(0.0, neighbors.farthest() or 1.0, BINS + 1)
     task = _PairRows(
-        layout, neighbors.scratch, neighbors.name, searched, mutual == "once", precision, basis,
-        min(1.0, wanted / (n_queries * slots)), edges,
+        neighbors.layout, neighbors.scratch, neighbors.name, neighbors.searched, mutual == "once", precision, basis,
+        vectors, min(1.0, wanted / (n_queries * slots)), edges,
     )  # fmt: skip
     with single_blas_thread():
         found = reduce_spans(
             task, neighbors.tasks, _add, scheduler=neighbors.searcher.scheduler, name="pairs", progress=progress
         )
-    return PairScatter(
-        found.scatter, found.weight, found.sample, n_queries, n_queries / layout.n_rows, edges, found.counts,
-        neighbors.certificate(), _missed(neighbors),
-    )  # fmt: skip
+    return found, edges
 
 
 def _missed(neighbors: Neighbors) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import dask
@@ -289,8 +290,16 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
 
         in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
+        summarize = None
+        if statistics.approximation is not None:
+            from mmpca_dist.solvers.pair_passes import pairs_in_passes
+
+            solver = replace(options, kind=choice.kind)
+            summarize = partial(pairs_in_passes, solver=solver, n_components=self.n_components or 1)
         with open_scratch(in_memory, self._scratch) as scratch:
-            return with_pairs(statistics, dataset, census, spans, wanted, scratch, scheduler=scheduler)
+            return with_pairs(
+                statistics, dataset, census, spans, wanted, scratch, scheduler=scheduler, summarize=summarize
+            )
 
     def _pair_search(self) -> PairSearch | None:
         """Return how nearest rows of other classes are to be found, where they are needed."""

@@ -174,6 +174,4 @@ class MarginPCA(MomentReducer):
 
     @property
     def _scatters(self) -> frozenset[str]:  # type: ignore[override]
-        return (
-            frozenset() if self.variant == PAIRED else frozenset({"weighted" if self.variant == "m-pca0" else "plain"})
-        )
+        return frozenset({{PAIRED: "pairs", "m-pca0": "weighted"}.get(self.variant, "plain")})

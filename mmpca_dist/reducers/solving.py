@@ -10,7 +10,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.scatters import margin_scatter
+from mmpca_dist.scatters import MarginScatter, margin_scatter
 from mmpca_dist.solvers.dense import (
     Eigenpairs,
     fix_signs,
@@ -20,6 +20,8 @@ from mmpca_dist.solvers.dense import (
 )
 from mmpca_dist.solvers.ritz import certify, ritz_pairs, within_classes
 from mmpca_dist.statistics.cross import CrossMoments
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.working import Statistics
 
 DEFAULT_SHRINKAGE = 1e-3
@@ -86,15 +88,37 @@ def solve_pairs(statistics: Statistics, n_components: int | None) -> Solution:
     pairs = statistics.pairs
     if pairs is None:
         raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
-    most = min(statistics.moments.n_features, statistics.n_features, int(np.ceil(pairs.weight)))
+    size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
+    most = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
     wanted = most if n_components is None else min(n_components, most)
     # More than wanted: the gaps behind the last tell how certain the subspace is.
-    found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.epsilon)
+    proved = {}
+    if pairs.basis is None:
+        found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.epsilon)
+    else:
+        statistics, scatter = _of_pairs(statistics, pairs)
+        found = ritz_pairs(statistics, scatter, wanted + FOLLOWING)
+        proved = {"solver": certify(statistics, scatter, found.leading(wanted))}
     limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
     solution = _solution(statistics, found.leading(wanted), limit)
     spectrum = (statistics.loadings(found.vectors), found.values, len(solution.eigenvalues))
     errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
-    return replace(solution, certificate={**pairs.certificate, **errors})
+    return replace(solution, certificate={**pairs.certificate, **errors, **proved})
+
+
+def _of_pairs(statistics: Statistics, pairs: PairScatter) -> tuple[Statistics, MarginScatter]:
+    """Return statistics in the basis of the pairs, and their scatter as one of a single class without offsets."""
+    assert pairs.basis is not None  # noqa: S101  (only such pairs come here)
+    r, given = pairs.basis.shape[1], statistics.moments
+    moments = ClassMoments(
+        given.classes,
+        given.counts,
+        np.zeros((len(given.counts), r)),
+        pairs.scatter[None],
+        np.ones((1, len(given.counts))),
+    )
+    scatter = MarginScatter(np.ones(len(given.counts)), np.empty((0, r)), np.empty(0), pairs.weight, r)
+    return replace(statistics, moments=moments, basis=pairs.basis, approximation=pairs.approximation), scatter
 
 
 def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:

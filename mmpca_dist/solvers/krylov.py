@@ -107,7 +107,8 @@ class GrowingBasis:
         """Return the scatter in the basis of all blocks that it was applied to."""
         r = self._applied
         with single_blas_thread():
-            outside = np.linalg.qr(self._rest, mode="r")
+            (outside,) = scipy.linalg.qr(self._rest, mode="r", check_finite=False)
+            outside = outside[: self._rest.shape[1]]
         padded = np.zeros((len(outside), r))
         padded[:, r - outside.shape[1] :] = outside
         return Projected(self._basis[:, :r], self._inside, padded)

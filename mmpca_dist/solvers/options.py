@@ -79,8 +79,8 @@ def choose_solver(
     ----------
     n_components : int or None
         The largest number asked for; None for all there are.
-    needed : set of {"plain", "weighted"}
-        The weighted class scatters that methods are made from; none where class means suffice.
+    needed : set of {"plain", "weighted", "pairs"}
+        What scatters methods are made from; none where class means suffice.
     dense_fits : bool
         Whether the plan of a dense or dual solver stays within the memory that is allowed.
 

@@ -14,13 +14,14 @@ from mmpca_dist.scatters import margin_scatter
 from mmpca_dist.solvers.krylov import GrowingBasis, Projected, nystroem, orthonormal, unit_columns
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import norm_bound, ritz_pairs
+from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
 from mmpca_dist.statistics.operator import Block, ScatterOperator
 from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
 from mmpca_dist.statistics.summary import take_medians
-from mmpca_dist.statistics.working import Approximation, Statistics, probes, standard_deviations
+from mmpca_dist.statistics.working import Statistics, standard_deviations
 
 SEED = 2015
 CLASS_ROWS = 4
@@ -51,8 +52,9 @@ def statistics_in_passes(
         Of kind ``krylov``, ``subspace`` or ``nystroem``.
     n_components : int
         The largest number that any method wants.
-    needed : set of {"plain", "weighted"}
-        Whether a method needs the scatter within the classes, and whether M-PCA0 needs the one it weights.
+    needed : set of {"plain", "weighted", "pairs"}
+        Whether a method needs the scatter within the classes, and whether M-PCA0 needs the one it weights; that of
+        pairs is not made here.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose medians are wanted: a pass more, or several.
 
@@ -78,7 +80,7 @@ def statistics_in_passes(
         means, mean = operator.means, counts @ operator.means / counts.sum()
         squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
         operator.scale = standard_deviations(squares / counts.sum(), mean)
-    start = _start(sample.astype(np.float64), operator.scale, size)
+    start = leading_start(sample.astype(np.float64), operator.scale, size)
     groups = []
     same = len(set(counts.tolist())) == 1
     if "plain" in needed or ("weighted" in needed and same):
@@ -99,12 +101,14 @@ def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, work: np.
     return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
 
 
-def _start(rows: NDArray[np.float64], scale: NDArray[np.float64] | None, size: int) -> NDArray[np.float64]:
+def leading_start(
+    rows: NDArray[np.float64], scale: NDArray[np.float64] | None, size: int, centre: bool = True
+) -> NDArray[np.float64]:
     """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size)."""
     d = rows.shape[1]
     random = np.random.default_rng(SEED).standard_normal((d, size))
     rows = np.where(np.isfinite(rows), rows, 0)
-    rows = rows - rows.mean(axis=0)
+    rows = rows - rows.mean(axis=0) if centre else rows
     if scale is not None:
         rows /= scale
     with single_blas_thread():
@@ -121,10 +125,33 @@ class _Group:
     def __init__(self, watched: str, weights: NDArray[np.float64]) -> None:
         self.watched, self.weights = watched, weights
         self.history: list[dict[str, list[float]]] = []
-        self.growing: GrowingBasis | None = None
-        self.projected: Projected | None = None
         self.probed = np.empty((0, 0))
         self.done = False
+        self._growing: GrowingBasis | None = None
+        self._projected: Projected | None = None
+
+    def begin(
+        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions
+    ) -> None:
+        """Take up what the first pass makes of the start block and of the probes behind it."""
+        size = start.shape[1]
+        image, self.probed = image[:, :size], np.ascontiguousarray(image[:, size:])
+        if solver.kind == "nystroem":
+            self._projected, self.done = nystroem(start, image, others), True
+            return
+        keep = solver.kind == "krylov"
+        width = size + others.shape[1]
+        capacity = width * (solver.passes if keep else 1)
+        self._growing = GrowingBasis(start, capacity, keep=keep, dtype=start.dtype)
+        self._growing.absorb(image)
+
+    @property
+    def growing(self) -> GrowingBasis:
+        assert self._growing is not None  # noqa: S101  (only groups that are not done are asked)
+        return self._growing
+
+    def projected(self) -> Projected:
+        return self.growing.projected() if self._projected is None else self._projected
 
 
 class _Passes:
@@ -135,44 +162,32 @@ class _Passes:
         solver: SolverOptions, n_components: int, start: NDArray[np.float64],
     ) -> None:  # fmt: skip
         self._operator, self._groups, self._medians = operator, groups, medians
-        self._precision, self._solver, self._start = precision, solver, start
-        self._wanted = n_components
+        self._precision, self._solver, self._wanted = precision, solver, n_components
+        kept = np.float32 if precision == "single" else np.float64
+        self._start = start.astype(kept)  # what is applied is what is kept
 
     def run(self) -> Statistics:
-        operator = self._operator
-        dtype = np.dtype(np.float32 if self._precision == "single" else np.float64)
-        start = self._start.astype(dtype)  # what is applied is what is kept
-        probing = probes(len(start))
         if not self._groups:
-            if operator.offsets is None:
-                operator.apply([])
+            if self._operator.offsets is None:
+                self._operator.apply([])
             return self._between_only()
-        both = np.concatenate([start, probing], axis=1)
-        images = operator.apply([Block(group.weights, both) for group in self._groups])
+        both = np.concatenate([self._start, probes(len(self._start))], axis=1)
+        images = self._operator.apply([Block(group.weights, both) for group in self._groups])
         others = self._others()
-        keep = self._solver.kind == "krylov"
-        width = start.shape[1] + others.shape[1]
         for group, image in zip(self._groups, images, strict=True):
-            group.probed = image[:, start.shape[1] :]
-            image = image[:, : start.shape[1]]
-            if self._solver.kind == "nystroem":
-                group.projected, group.done = nystroem(start, image, others), True
-                continue
-            group.growing = GrowingBasis(start, width * (self._solver.passes if keep else 1), keep=keep, dtype=dtype)
-            group.growing.absorb(image)
+            group.begin(self._start, image, others, self._solver)
         for number in range(2, self._solver.passes + 1):
-            going = [g for g in self._groups if g.growing is not None and not g.done]
-            for group in going:
-                # What is between the classes joins once, and again where the block before is given up.
-                group.done = not group.growing.grow(others if number == 2 or not keep else None)
-            going = [g for g in going if not g.done]
+            # What is between the classes joins once, or anew where the block before is given up.
+            joining = others if number == 2 or self._solver.kind == "subspace" else None
+            going = [group for group in self._groups if not group.done and group.growing.grow(joining)]
             if not going:
                 break
-            found = operator.apply([Block(g.weights, g.growing.block) for g in going])
+            found = self._operator.apply([Block(group.weights, group.growing.block) for group in going])
             for group, image in zip(going, found, strict=True):
                 group.growing.absorb(image)
                 group.done = self._is_enough(group)
-        return self._statistics()
+        first, *more = [self._of(group) for group in self._groups]
+        return replace(first, weighted=more[0]) if more else first
 
     def _others(self) -> NDArray[np.float64]:
         """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""
@@ -185,23 +200,14 @@ class _Passes:
 
     def _is_enough(self, group: _Group) -> bool:
         """Note how far the components are, and tell whether the tolerance is met."""
-        assert group.growing is not None  # noqa: S101  (only such groups are on their way)
-        group.projected = group.growing.projected()
         statistics = self._of(group)
         pairs = ritz_pairs(statistics, margin_scatter(group.watched, statistics.moments), self._wanted)
         group.history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
         return bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
 
-    def _statistics(self) -> Statistics:
-        first, *others = [self._of(group) for group in self._groups]
-        return replace(first, weighted=others[0]) if others else first
-
     def _of(self, group: _Group) -> Statistics:
         """Return the statistics in a group's basis."""
-        if group.projected is None:
-            assert group.growing is not None  # noqa: S101
-            group.projected = group.growing.projected()
-        projected = group.projected
+        projected = group.projected()
         error = None
         if projected.outside is None:
             probing = probes(len(projected.basis))

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.scatters import MarginScatter
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
-from mmpca_dist.statistics.working import PROBE_BASE, Statistics, probes
+from mmpca_dist.statistics.approximation import PROBE_BASE, probes
+from mmpca_dist.statistics.working import Statistics
 
 
 def ritz_pairs(statistics: Statistics, scatter: MarginScatter, n_components: int) -> Eigenpairs:
@@ -59,18 +60,20 @@ def norm_bound(lengths: NDArray[np.float64]) -> float:
 def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
     """Return what is proved of Ritz pairs from passes, as JSON-like values; None for exact ones.
 
-    Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With E = (I - V V^T) S (I - V V^T) for the first k Ritz vectors V,
-    the norm of E, and so the (k + 1)-th eigenvalue of S, is at most ``norm_bound`` of Gaussian probes, and at most the
-    trace of E, which is known. Where the k-th Ritz value less the norm of the residuals lies above that, the first k
-    eigenvalues are those that were found, and the angle to their subspace is bounded.
+    Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With V the first k Ritz
+    vectors, the norm of E = (I - V V^T) S (I - V V^T), and so the (k + 1)-th eigenvalue of S, is at most `norm_bound`
+    of Gaussian probes, and at most the trace of E, which is known. Where the k-th Ritz value less the norm of the
+    residuals lies above that, the first k eigenvalues are those that were found, and the angle to their subspace is
+    bounded.
 
     Returns
     -------
     dict
-        ``solver``, ``passes``; ``beyond``: bound on the first eigenvalue that was not found, for k = ``within`` vectors;
-        ``leading``: how many of the components are proved to be the leading ones; ``angle``: bound, in degrees, on the
-        largest angle between their subspace and that of the leading eigenvectors, or None where nothing is proved;
-        ``failure``: probability that (b) fails; ``residual``: largest residual.
+        ``solver``, ``passes``, ``history``; ``beyond``: bound on the first eigenvalue that was not found, for k =
+        ``within`` vectors; ``leading``: how many of the components are proved to be the leading ones; ``angle``: bound,
+        in degrees, on the largest angle between their subspace and that of the leading eigenvectors, or None where none
+        is proved; ``failure``: probability that (b) fails; ``residual``: the largest. For ``nystroem`` only ``error``:
+        what the eigenvalues may be off, from the probes.
 
     Source: Halko, Martinsson & Tropp 2011, lemma 4.1; Davis & Kahan 1970.
     """

@@ -1,8 +1,8 @@
 """Class scatters as operators: one pass over the rows applies weighted sums of them to blocks of vectors.
 
 ``sum_c w_c G_c V = sum_c w_c [X_c^T (X_c V) - n_c d_c (d_c^T V)]`` with rows X_c less a provisional centre of their
-class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse rows
-stay as they are (the centre is zero, and all in double precision).
+class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse
+rows stay as they are (the centre is zero, and all in double precision).
 """
 
 from __future__ import annotations
@@ -208,6 +208,7 @@ class ScatterOperator:
             self.squares = np.maximum(sums.squares - counts[:, None] * self.offsets**2, 0)
         found = []
         for image, block in zip(sums.images, given, strict=True):
+            assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
             shares = (block.weights * counts)[:, None] * (self.offsets @ block.vectors)
             whole = image - self.offsets.T @ shares
             found.append(whole if self.scale is None else whole / self.scale[:, None])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.statistics.approximation import Approximation
+
 
 @dataclass(frozen=True)
 class PairScatter:
@@ -33,6 +35,9 @@ class PairScatter:
     missed : pair of arrays of shape (k, d), or None
         Where neighbours are approximate: differences to what was found and to what is nearest, for the queries of
         the recall's sample that missed it.
+    basis : array of shape (d, r) or None
+        Of ``scatter``, where it is not that of the other statistics, with what is known of the rest.
+    approximation : Approximation or None
     """
 
     scatter: NDArray[np.float64]
@@ -44,6 +49,8 @@ class PairScatter:
     counts: NDArray[np.int64]
     certificate: dict[str, Any] = field(default_factory=dict)
     missed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    basis: NDArray | None = None
+    approximation: Approximation | None = None
 
     def mean_outer_product(self) -> NDArray[np.float64]:
         """Return S of M-PCA2, shape (r, r).

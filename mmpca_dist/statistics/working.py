@@ -7,58 +7,18 @@ problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
 
 BASIS_ROWS = 8192
-
-
-@dataclass(frozen=True)
-class Approximation:
-    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.
-
-    Attributes
-    ----------
-    solver : str
-    passes : int
-        Over the rows that it took.
-    trace : float
-        Of G.
-    outside : array of shape (s, r) or None
-        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N; None where it is not known.
-    probed : array of shape (d, p)
-        G applied to ``probes(d, p)``, which the basis knows nothing of.
-    error : float or None
-        Where ``outside`` is not known: bound on the norm of G less its approximation, from the probes.
-    history : list of dict
-        ``values`` and ``residuals`` of the leading components after every pass.
-    """
-
-    solver: str
-    passes: int
-    trace: float
-    outside: NDArray[np.float64] | None
-    probed: NDArray[np.float64]
-    error: float | None = None
-    history: list[dict[str, list[float]]] = field(default_factory=list)
-
-
-PROBES, PROBE_BASE = 20, 2.0
-"""Gaussian vectors that bound what lies outside a basis. Halko, Martinsson & Tropp 2011, lemma 4.1: the norm of B is at
-most a sqrt(2 / pi) times the longest of B w_1 ... B w_r, except with probability a^-r; here a = 2 and r = 20: 10^-6."""
-PROBE_SEED = 2011
-
-
-def probes(n_features: int, count: int = PROBES) -> NDArray[np.float64]:
-    """Return standard Gaussian vectors, shape (d, p), always the same."""
-    return np.random.default_rng(PROBE_SEED).standard_normal((n_features, count))
 
 
 @dataclass(frozen=True)
