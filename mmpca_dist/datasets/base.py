@@ -119,6 +119,11 @@ class Dataset(ABC):
         return self.n_features * self.dtype.itemsize
 
     @property
+    def n_values(self) -> int:
+        """Numbers that products meet."""
+        return self.n_rows * self.n_features
+
+    @property
     def n_bytes(self) -> int:
         return self.n_rows * self.row_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
+from mmpca_dist.solvers.costs import passes_costs
+from mmpca_dist.solvers.options import SolverOptions, choose_solver
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
@@ -55,7 +57,8 @@ class Request:
     """What the plan must know of a run's settings.
 
     ``counts`` are the rows of each class, ``median_rows`` is the number of rows in all sets of classes whose medians
-    are wanted, together, and ``search`` what m-pca2 wants, if it is among the methods.
+    are wanted, together, ``search`` what m-pca2 wants, if it is among the methods, and ``scatters`` what the methods
+    are made from; see ``solvers.passes``.
     """
 
     counts: NDArray[np.int64]
@@ -67,6 +70,8 @@ class Request:
     resources: Resources
     standardize: bool = False
     search: Search | None = None
+    solver: SolverOptions = field(default_factory=SolverOptions)
+    scatters: frozenset[str] = frozenset({"plain"})
 
     @property
     def n_classes(self) -> int:
@@ -78,13 +83,17 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     rank = min(request.largest, d, n)
-    operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
-    counted = 0 if wide else request.median_rows * d
-    passes = [_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)]
-    more_passes = 0
-    if request.median_rows and not wide:
-        before, after, more_passes = _median_passes(dataset, spans, request)
-        passes = [*before, *passes, *after]
+    base = resources.base + dataset.resident_bytes
+    forming = _forming(dataset, spans, request)
+    limit = resources.memory_limit * (resources.workers if resources.in_process else 1)
+    choice = choose_solver(
+        request.solver, n, d, request.largest, needed=request.scatters, dense_fits=(base + forming) * SLACK <= limit
+    )
+    if choice.in_passes:
+        passes, more_passes, reducing = _in_passes(dataset, spans, request, choice.kind)
+    else:
+        passes, more_passes = _at_once(dataset, spans, request)
+        reducing = forming
     search = _search_costs(dataset, spans, request)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
@@ -93,38 +102,83 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
-    base = resources.base + dataset.resident_bytes
-    held = [
-        reading_wide(dataset, spans)
-        if wide
-        else reducing(
-            dataset,
-            spans,
-            n_classes=request.n_classes,
-            pooled=pooled,
-            medians=request.median_rows > 0,
-            item=resources.item,
-            threads=resources.process_threads,
-        ),
-        _projecting(dataset, spans, resources, widths),
-    ]
+    held = [reducing, _projecting(dataset, spans, resources, widths)]
     if search is not None:
         held.append(search.memory)
-    if resources.in_process and not wide:
-        held.append(((2 if pooled else request.n_classes) + 5) * d * d * 8)  # solving
+    form = "in the span of the rows" if wide else f"dense, {d} x {d}"
     return Plan(
         passes=passes,
         more_passes=more_passes,
         spans=len(spans),
-        solver="in the span of the rows" if wide else f"dense, {d} x {d}",
-        pooled=pooled and not wide,
+        solver=choice.kind if choice.in_passes else form,
+        pooled=pooled and not wide and not choice.in_passes,
         memory=int((base + max(held)) * SLACK),
         base=base,
         resources=resources,
         output=_projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
         free=_free_bytes(resources.output),
         search=search,
+        choice=choice,
     )
+
+
+def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
+    """Return what a process holds while scatters are formed and solved, or few rows kept."""
+    n, d, resources = dataset.n_rows, dataset.n_features, request.resources
+    if is_wide(n, d):
+        return reading_wide(dataset, spans)
+    pooled = use_pooled(request.n_classes, d)
+    held = reducing(
+        dataset,
+        spans,
+        n_classes=request.n_classes,
+        pooled=pooled,
+        medians=request.median_rows > 0,
+        item=resources.item,
+        threads=resources.process_threads,
+    )
+    solving = ((2 if pooled else request.n_classes) + 5) * d * d * 8
+    return max(held, solving) if resources.in_process else held
+
+
+def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
+    """Return the passes that form scatters, or keep few rows, and how many more for medians there may be."""
+    n, d, resources = dataset.n_rows, dataset.n_features, request.resources
+    wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
+    operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
+    counted = 0 if wide else request.median_rows * d
+    found = _pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
+    if not request.median_rows or wide:
+        return [found], 0
+    before, after, more = _median_passes(dataset, spans, request)
+    return [*before, found, *after], more
+
+
+def _in_passes(dataset: Dataset, spans: list[Span], request: Request, kind: str) -> tuple[list[PassPlan], int, int]:
+    """Return the passes that apply scatters to vectors, how many more there may be, and what a process holds."""
+    resources = request.resources
+    costs = passes_costs(
+        dataset,
+        spans,
+        replace(request.solver, kind=kind),
+        n_components=request.largest,
+        n_classes=request.n_classes,
+        scatters=request.scatters,
+        medians=request.median_rows > 0,
+        standardize=request.standardize,
+        item=resources.item,
+        threads=resources.process_threads,
+    )
+    passes = [
+        _pass("apply" if vectors else "moments", dataset, operations, resources)
+        for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
+    ]
+    sample = _sample_pass(dataset, spans, resources)
+    if not request.median_rows:
+        return [sample, *passes], 0, costs.memory
+    before, after, more = _median_passes(dataset, spans, request)
+    counting = _pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
+    return [sample, *before, counting, *after, *passes], more, costs.memory
 
 
 def plan_projection(

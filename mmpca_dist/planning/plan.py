@@ -10,6 +10,7 @@ import psutil
 from dask.utils import format_bytes
 
 from mmpca_dist.errors import PlanError
+from mmpca_dist.solvers.options import Choice
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -66,7 +67,8 @@ class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top, ``search`` what the search for nearest rows costs, where there is one.
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, and ``choice`` the
+    solver with the reason for it.
     """
 
     passes: list[PassPlan]
@@ -80,6 +82,7 @@ class Plan:
     output: int
     free: int | None
     search: SearchCosts | None = None
+    choice: Choice | None = None
 
     @property
     def written(self) -> int:
@@ -127,7 +130,7 @@ class Plan:
             ("bytes to read", format_bytes(self.bytes)),
             ("operations", f"{self.operations:.2g}"),
             ("pairs to compare", "" if self.search is None else f"{self._bound} {self.search.pairs:.2g}"),
-            ("eigenproblem", self.solver),
+            ("eigenproblem", self.solver if self.choice is None else f"{self.solver} ({self.choice.reason})"),
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),

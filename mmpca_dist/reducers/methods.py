@@ -48,6 +48,11 @@ class Method:
         """Whether nearest rows of other classes are needed."""
         return self.estimator(**self.options)._pair_search() is not None
 
+    @property
+    def scatters(self) -> frozenset[str]:
+        """Which weighted class scatters it is made from; see ``solvers.passes``."""
+        return self.estimator(**self.options)._scatters
+
     def reducer(self, n_components: int | None, settings: Any) -> MomentReducer:
         """Return the estimator, with what it takes from ``settings`` (a run's configuration)."""
         taken = {name: getattr(settings, name) for name in ("standardize", "precision", *self.settings)}

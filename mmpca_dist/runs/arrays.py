@@ -9,6 +9,8 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.solvers.options import SOLVERS
+from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.working import Statistics, tall_statistics
@@ -41,32 +43,89 @@ def load_arrays(uri: str) -> dict[str, NDArray[np.float64]]:
 
 def save_statistics(uri: str, statistics: Statistics) -> None:
     """Store statistics; those of tall data must not be standardised, so that later rows can be merged in."""
+    arrays = _arrays_of(statistics)
+    if statistics.weighted is not None:
+        arrays |= {f"weighted_{name}": array for name, array in _arrays_of(statistics.weighted).items()}
+    save_arrays(uri, arrays)
+
+
+def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
     moments = statistics.moments
-    save_arrays(
-        uri,
-        {
-            "counts": moments.counts.astype(np.float64),
-            "means": moments.means,
-            "scatters": moments.scatters,
-            "weights": moments.weights,
-            "medians": statistics.medians,
-            "mean": statistics.mean,
-            "scale": statistics.scale,
-            "basis": statistics.basis,
-        },
-    )
+    return {
+        "counts": moments.counts.astype(np.float64),
+        "means": moments.means,
+        "scatters": moments.scatters,
+        "weights": moments.weights,
+        "medians": statistics.medians,
+        "mean": statistics.mean,
+        "scale": statistics.scale,
+        "basis": statistics.basis,
+        **_known(statistics.approximation),
+    }
+
+
+def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
+    """Return an approximation as arrays; its history as one of shape (passes, values and residuals, components)."""
+    if approximation is None:
+        return {}
+    error = np.nan if approximation.error is None else approximation.error
+    numbers = [SOLVERS.index(approximation.solver), approximation.passes, approximation.trace, error]
+    history = [(told["values"], told["residuals"]) for told in approximation.history]
+    width = max((len(values) for values, _ in history), default=0)
+    padded = np.full((len(history), 2, width), np.nan)
+    for i, told in enumerate(history):
+        padded[i, :, : len(told[0])] = told
+    return {
+        "known": np.asarray(numbers, np.float64),
+        "outside": approximation.outside,
+        "probed": approximation.probed,
+        "history": padded if padded.size else None,
+    }
+
+
+def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | None:
+    if "known" not in found:
+        return None
+    solver, passes, trace, error = found["known"].tolist()
+    history = [
+        {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
+        for values, residuals in found.get("history", ())
+    ]
+    return Approximation(
+        SOLVERS[int(solver)], int(passes), trace, found.get("outside"), found["probed"],
+        None if np.isnan(error) else error, history,
+    )  # fmt: skip
 
 
 def load_statistics(uri: str, classes: NDArray, *, precision: str, standardize: bool) -> Statistics:
     """Read what ``save_statistics`` wrote, standardised where asked for."""
     found = load_arrays(uri)
-    moments = ClassMoments(
-        classes, found["counts"].astype(np.int64), found["means"], found["scatters"], found["weights"]
-    )
-    medians = found.get("medians")
     if "basis" not in found:
-        return tall_statistics(moments, medians, precision=precision, standardize=standardize)
-    return Statistics(moments, medians, found["mean"], found.get("scale"), found["basis"], "double")
+        moments = _moments(found, classes)
+        return tall_statistics(moments, found.get("medians"), precision=precision, standardize=standardize)
+    return _in_basis(found, classes, precision)
+
+
+def _moments(found: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
+    counts = found["counts"].astype(np.int64)
+    return ClassMoments(classes, counts, found["means"], found["scatters"], found["weights"])
+
+
+def _in_basis(found: dict[str, NDArray[np.float64]], classes: NDArray, precision: str) -> Statistics:
+    """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
+    known = _approximation(found)
+    prefix = "weighted_"
+    more = {name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)}
+    return Statistics(
+        _moments(found, classes),
+        found.get("medians"),
+        found["mean"],
+        found.get("scale"),
+        found["basis"],
+        "double" if known is None else precision,
+        approximation=known,
+        weighted=_in_basis(more, classes, precision) if more else None,
+    )
 
 
 def save_pairs(uri: str, pairs: PairScatter) -> None:
@@ -74,7 +133,7 @@ def save_pairs(uri: str, pairs: PairScatter) -> None:
     numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
     arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
     missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
-    save_arrays(uri, {**arrays, **missed, "numbers": numbers})
+    save_arrays(uri, {**arrays, **missed, **_known(pairs.approximation), "numbers": numbers, "basis": pairs.basis})
 
 
 def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
@@ -85,4 +144,5 @@ def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
         found["scatter"], weight, found["sample"], int(queries), fraction,
         found["edges"], found["counts"].astype(np.int64), certificate,
         (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
+        found.get("basis"), _approximation(found),
     )  # fmt: skip

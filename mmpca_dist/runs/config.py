@@ -16,6 +16,7 @@ from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.fields import is_section, keys_of, settings_of
+from mmpca_dist.solvers.options import SolverOptions
 
 
 def _as_list(value: Any) -> Any:
@@ -93,6 +94,33 @@ class NeighborsConfig(_Section):
     def pair_search(self, pairing: str) -> PairSearch:
         """Return these settings as the search takes them."""
         return PairSearch(Search(self.mode, self.recall, self.max_queries, pairing), self.mutual)
+
+
+class SolverConfig(_Section):
+    """How leading eigenvectors are found."""
+
+    kind: Literal["auto", "dense", "dual", "krylov", "subspace", "nystroem"] = _setting(
+        "auto",
+        example="krylov",
+        description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
+        "apply scatters to a block of vectors (krylov, subspace iteration, nystroem in one); auto goes by the shape",
+    )
+    oversampling: int = _setting(
+        10, ge=0, example=20, description="In passes: vectors of a block beyond the components asked for"
+    )
+    passes: int = _setting(4, ge=2, example=8, description="Passes over the rows, at most; nystroem makes one")
+    tolerance: float = _setting(
+        1e-4,
+        ge=0,
+        lt=1,
+        values="a number from 0 to 1",
+        example=1e-6,
+        description="Residual over eigenvalue of every component at which passes end before that",
+    )
+
+    def options(self) -> SolverOptions:
+        """Return these settings as the solvers take them."""
+        return SolverOptions(self.kind, self.oversampling, self.passes, self.tolerance)
 
 
 class ProjectConfig(_Section):
@@ -190,6 +218,7 @@ class RunConfig(_Section):
         "single", example="double", description="Of products of rows; sums are double in any case"
     )
     neighbors: NeighborsConfig = NeighborsConfig()
+    solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
     compute: ComputeConfig = ComputeConfig()
     output: str = _setting(

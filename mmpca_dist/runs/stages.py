@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.models import load_model, save_model
 from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
+from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics, is_wide
 from mmpca_dist.statistics.reduction import Threads
@@ -74,22 +78,33 @@ def _reduce(job: Job) -> dict[str, Any]:
     config, census, dataset = job.config, job.counted(), job.dataset
     passes = _Passes(job, "reduce")
     needed = any(METHODS[method].needs_medians for method in config.methods)
-    wide = is_wide(dataset.n_rows, dataset.n_features)
+    solver = _solver(job)
+    gather: Callable[..., Statistics] = gather_statistics
+    standardize = config.standardize and is_wide(dataset.n_rows, dataset.n_features)
+    if solver.kind in IN_PASSES:
+        scatters = scatters_of(config)
+        gather = partial(statistics_in_passes, solver=solver, n_components=config.largest, needed=scatters)
+        standardize = config.standardize
     with measured(job.scheduler) as peak:
-        statistics = gather_statistics(
+        statistics = gather(
             dataset,
             census,
             job.spans,
             scheduler=job.scheduler,
             precision=config.precision,
             medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
-            standardize=config.standardize and wide,
+            standardize=standardize,
             progress=job.progress("reduce"),
             on_pass=passes,
         )
     save_statistics(job.run.path("statistics.zarr"), statistics)
     found = {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak()}
     return {**found, "outputs": ["statistics.zarr/zarr.json"]}
+
+
+def _solver(job: Job) -> SolverOptions:
+    """Return the solver that the plan has chosen."""
+    return replace(job.config.solver.options(), kind=job.results["plan"]["choice"]["kind"])
 
 
 def _search(job: Job) -> dict[str, Any]:
@@ -99,9 +114,15 @@ def _search(job: Job) -> dict[str, Any]:
     config, census, dataset = job.config, job.counted(), job.dataset
     passes = _Passes(job, "search")
     in_memory = job.scheduler.in_process and search_in_memory(dataset, resources_of(config, config.output))
+    stored, summarize = _stored_statistics(job), None
+    if stored.approximation is not None:
+        from mmpca_dist.solvers.pair_passes import pairs_in_passes
+
+        solver = replace(config.solver.options(), kind=stored.approximation.solver)
+        summarize = partial(pairs_in_passes, solver=solver, n_components=config.largest)
     with measured(job.scheduler) as peak, open_scratch(in_memory, job.run.path("scratch")) as scratch:
         statistics = with_pairs(
-            _stored_statistics(job),
+            stored,
             dataset,
             census,
             job.spans,
@@ -110,6 +131,7 @@ def _search(job: Job) -> dict[str, Any]:
             scheduler=job.scheduler,
             progress=job.progress("search"),
             on_pass=passes,
+            summarize=summarize,
         )
     assert statistics.pairs is not None  # noqa: S101  (with_pairs adds them)
     save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
@@ -195,6 +217,11 @@ def needs_pairs(config: RunConfig) -> bool:
     return any(METHODS[method].needs_pairs for method in config.methods)
 
 
+def scatters_of(config: RunConfig) -> frozenset[str]:
+    """Return which weighted class scatters the methods of a run are made from."""
+    return frozenset().union(*(METHODS[method].scatters for method in config.methods))
+
+
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
     config, census = job.config, job.counted()
@@ -209,6 +236,8 @@ def plan_of(job: Job) -> Plan:
         resources=resources_of(config, config.output),
         standardize=config.standardize,
         search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
+        solver=config.solver.options(),
+        scatters=scatters_of(config),
     )
     return make_plan(job.dataset, job.spans, request)
 

@@ -60,16 +60,16 @@ def norm_bound(lengths: NDArray[np.float64]) -> float:
 def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
     """Return what is proved of Ritz pairs from passes, as JSON-like values; None for exact ones.
 
-    Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With V the first k Ritz
-    vectors, the norm of E = (I - V V^T) S (I - V V^T), and so the (k + 1)-th eigenvalue of S, is at most `norm_bound`
-    of Gaussian probes, and at most the trace of E, which is known. Where the k-th Ritz value less the norm of the
-    residuals lies above that, the first k eigenvalues are those that were found, and the angle to their subspace is
-    bounded.
+    Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With V the first m Ritz
+    vectors, the norm of E = (I - V V^T) S (I - V V^T) is at most `norm_bound` of Gaussian probes, and at most the trace
+    of E, which is known. The (m + 1)-th eigenvalue of S is no larger; Ritz values above it are the leading
+    eigenvalues up to the norm of the residuals of V; and so the gap behind the last component, and with it the angle to
+    the subspace of leading eigenvectors, is bounded.
 
     Returns
     -------
     dict
-        ``solver``, ``passes``, ``history``; ``beyond``: bound on the first eigenvalue that was not found, for k =
+        ``solver``, ``passes``, ``history``; ``beyond``: bound on the first eigenvalue that was not found, for m =
         ``within`` vectors; ``leading``: how many of the components are proved to be the leading ones; ``angle``: bound,
         in degrees, on the largest angle between their subspace and that of the leading eigenvectors, or None where none
         is proved; ``failure``: probability that (b) fails; ``residual``: the largest. For ``nystroem`` only ``error``:
@@ -93,22 +93,21 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
     moved = share * (known.outside @ turn)
     floor = statistics.epsilon * pairs.total  # rounding of the passes
     tried = _to_try(wanted, len(values))
-    best: dict[str, Any] = {"leading": 0, "angle": None, "beyond": float("inf"), "within": wanted}
-    for k in tried:
-        rest = np.sqrt(np.maximum(np.sum(applied**2, axis=0) - np.sum(along[:k] ** 2, axis=0), 0))
-        rest += np.linalg.norm(moved[:, :k] @ inside[:k], axis=0)
-        beyond = min(norm_bound(rest), max(pairs.total - values[:k].sum(), 0.0) + floor)
-        residual = float(np.linalg.norm(moved[:, :k], 2))
+    best: dict[str, Any] = {"leading": 0, "beyond": float("inf"), "within": wanted}
+    angles: list[float] = []
+    for m in tried:
+        rest = np.sqrt(np.maximum(np.sum(applied**2, axis=0) - np.sum(along[:m] ** 2, axis=0), 0))
+        rest += np.linalg.norm(moved[:, :m] @ inside[:m], axis=0)
+        beyond = min(norm_bound(rest), max(pairs.total - values[:m].sum(), 0.0)) + floor
         if beyond < best["beyond"]:
-            best.update(beyond=beyond, within=k)
-        if values[k - 1] - residual <= beyond:
-            continue
-        best["leading"] = max(best["leading"], min(k, wanted))
-        if k >= wanted:
-            gap = values[wanted - 1] - (values[wanted] + residual if k > wanted else beyond)
-            turned = float(np.linalg.norm(moved[:, :wanted], 2))
-            angle = float(np.degrees(np.arcsin(turned / gap))) if gap > turned else None
-            best["angle"] = angle if best["angle"] is None else min(best["angle"], angle or np.inf)
+            best.update(beyond=beyond, within=m)
+        best["leading"] = max(best["leading"], int(np.sum(values[: min(m, wanted)] > beyond)))
+        if m >= wanted:
+            following = max(beyond, values[wanted] if m > wanted else 0.0) + float(np.linalg.norm(moved[:, :m], 2))
+            turned, gap = float(np.linalg.norm(moved[:, :wanted], 2)), values[wanted - 1] - following
+            if gap > turned:
+                angles.append(float(np.degrees(np.arcsin(turned / gap))))
+    best["angle"] = min(angles, default=None)
     failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
     return {**found, **best, "failure": failure, "residual": float(pairs.residuals.max(initial=0.0))}
 
