@@ -19,9 +19,11 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
 from mmpca_dist.runs.report import Margins, MethodResult, ReportContents, figures, render
+from mmpca_dist.runs.solving import proved_of, solver_notes, solver_rows
 
 SAMPLE_ROWS = 2000
 SAMPLE_CHUNKS = 8
+MOST_LISTED = 6
 
 
 def write_report(
@@ -77,9 +79,11 @@ def report_contents(
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
         config_yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         versions=run.header()["versions"],
-        notes=notes + search_notes(results),
+        notes=notes + search_notes(results) + solver_notes(results, config.solver.tolerance),
         margins=_margins(run, config, methods, results) if "search" in results else None,
         search=search_rows(results),
+        solving=solver_rows(results),
+        tolerance=config.solver.tolerance,
     )
 
 
@@ -100,6 +104,8 @@ def _margins(
 def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dict[str, dict[str, Any]]) -> MethodResult:
     model = load_model(run.uri, name)
     found = results["solve"]["models"][name]
+    known = proved_of(results).get(name, {})
+    history = known.get("history", [])
     return MethodResult(
         name=name,
         title=METHODS[name].title,
@@ -113,6 +119,8 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
         requested=list(config.n_components),
         orthonormal=METHODS[name].orthonormal,
         ordered=METHODS[name].ordered,
+        history=history,
+        first_told=known.get("passes", 0) - len(history) + 1,
     )
 
 
@@ -129,6 +137,12 @@ def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[st
         if len(m.eigenvalues) < largest
     ]
     for method in methods:
+        alike = np.flatnonzero(method.arbitrary) + 1
+        if len(alike):
+            notes.append(
+                f"Eigenvalues of {method.title} are not told apart at component {_listed(alike)}: directions within "
+                "the space of such neighbours are arbitrary."
+            )
         marked = int(np.sum(method.relative_errors > IMPRECISE))
         if marked:
             notes.append(
@@ -136,6 +150,12 @@ def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[st
                 f"{precision} precision: not reliable."
             )
     return notes
+
+
+def _listed(numbers: NDArray[np.intp]) -> str:
+    """Return "3, 4, 5 and 9 more"."""
+    shown = ", ".join(str(number) for number in numbers[:MOST_LISTED])
+    return shown + (f" and {len(numbers) - MOST_LISTED} more" if len(numbers) > MOST_LISTED else "")
 
 
 def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:

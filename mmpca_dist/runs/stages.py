@@ -22,6 +22,7 @@ from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.models import load_model, save_model
 from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.solving import solver_notes
 from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
 from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
@@ -171,7 +172,8 @@ def _solve(job: Job) -> dict[str, Any]:
                 f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    for note in search_notes({**job.results, "solve": {"models": models}}):
+    results = {**job.results, "solve": {"models": models}}
+    for note in search_notes(results) + solver_notes(results, config.solver.tolerance):
         job.callback.on_note(note)
     return {
         "models": models,

@@ -104,7 +104,7 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
         best["leading"] = max(best["leading"], int(np.sum(values[: min(m, wanted)] > beyond)))
         if m >= wanted:
             following = max(beyond, values[wanted] if m > wanted else 0.0) + float(np.linalg.norm(moved[:, :m], 2))
-            turned, gap = float(np.linalg.norm(moved[:, :wanted], 2)), values[wanted - 1] - following
+            turned, gap = float(np.linalg.norm(moved[:, :wanted], 2)) + floor, values[wanted - 1] - following
             if gap > turned:
                 angles.append(float(np.degrees(np.arcsin(turned / gap))))
     best["angle"] = min(angles, default=None)

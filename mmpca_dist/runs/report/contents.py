@@ -34,6 +34,9 @@ class MethodResult:
         Whether components have length one and are perpendicular.
     ordered : bool
         Whether eigenvalues decrease (not so for LOL).
+    history : list of dict
+        ``values`` and ``residuals`` after passes from ``first_told`` on, where a solver in passes found them.
+    first_told : int
     """
 
     name: str
@@ -48,6 +51,8 @@ class MethodResult:
     requested: list[int]
     orthonormal: bool
     ordered: bool
+    history: list[dict[str, list[float]]] = field(default_factory=list)
+    first_told: int = 2
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -59,6 +64,19 @@ class MethodResult:
     def imprecise(self) -> NDArray[np.bool_]:
         """Which components are within a hundredfold of the rounding floor, shape (K,)."""
         return np.asarray(self.relative_errors) > IMPRECISE
+
+    @property
+    def arbitrary(self) -> NDArray[np.bool_]:
+        """Which components have an eigenvalue that is not told apart from its neighbour's, shape (K,)."""
+        values = np.asarray(self.eigenvalues, np.float64)
+        unequal = np.zeros(len(values), bool)
+        if not self.ordered or len(values) < 2:
+            return unequal
+        known = np.fmax(np.nan_to_num(self.residuals), np.asarray(self.relative_errors) * values)
+        close = values[:-1] - values[1:] <= known[:-1] + known[1:]
+        unequal[:-1] |= close
+        unequal[1:] |= close
+        return unequal
 
     def directions(self, first: int) -> NDArray[np.float64]:
         """Return the first components (as many as there are), scaled to length one, shape (<= first, d)."""
@@ -122,6 +140,9 @@ class ReportContents:
         Where nearest rows of other classes were searched for.
     search : list of (what, found, meaning)
         The certificate of that search.
+    solving : list of (method, proved, meaning)
+        The certificate of a solver in passes, and its tolerance.
+    tolerance : float
     """
 
     dataset: dict[str, Any]
@@ -136,6 +157,8 @@ class ReportContents:
     notes: list[str]
     margins: Margins | None = None
     search: list[tuple[str, str, str]] = field(default_factory=list)
+    solving: list[tuple[str, str, str]] = field(default_factory=list)
+    tolerance: float = 0.0
 
     @property
     def solved(self) -> list[MethodResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mmpca_dist.runs.report.contents import ReportContents
+from mmpca_dist.runs.report.convergence import convergence
 from mmpca_dist.runs.report.drawing import Figure
 from mmpca_dist.runs.report.loadings import loadings
 from mmpca_dist.runs.report.margins import margins
@@ -14,7 +15,8 @@ def figures(contents: ReportContents) -> list[Figure]:
     """Return the pictures of a run, in reading order; those that would show nothing are left out.
 
     ``projection`` (rows along two components), ``margins`` and ``margins-kept`` (distances to the nearest row of
-    another class, where m-pca2 sought them), ``spectrum`` and ``spectrum-by-method`` (eigenvalues),
+    another class, where m-pca2 sought them), ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence``
+    (residuals after every pass of a solver in passes),
     ``components`` (images) or ``loadings`` (bars), ``agreement`` (between methods). May be called from several
     threads at once.
     """
@@ -22,6 +24,7 @@ def figures(contents: ReportContents) -> list[Figure]:
         *projections(contents),
         *margins(contents),
         *spectra(contents.solved),
+        *convergence(contents.solved, contents.tolerance),
         *loadings(contents),
         *agreement(contents.solved),
     ]

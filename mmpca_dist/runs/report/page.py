@@ -48,6 +48,7 @@ def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
         methods=[_method_rows(method) for method in contents.methods],
         figures=figures,
         search=contents.search,
+        solving=contents.solving,
         plan=contents.plan,
         stages=_stage_rows(contents.stages),
         seconds=_seconds(sum(seconds for _, seconds, _ in contents.stages)),
