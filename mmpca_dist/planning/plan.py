@@ -67,8 +67,8 @@ class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, and ``choice`` the
-    solver with the reason for it.
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the solver
+    with the reason for it, and ``advice`` how other chunks would help.
     """
 
     passes: list[PassPlan]
@@ -83,6 +83,7 @@ class Plan:
     free: int | None
     search: SearchCosts | None = None
     choice: Choice | None = None
+    advice: str = ""
 
     @property
     def written(self) -> int:
@@ -168,7 +169,7 @@ class Plan:
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
-                "compute.threads_per_worker, smaller chunks or fewer columns."
+                f"compute.threads_per_worker, smaller chunks or fewer columns.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
             scratch = self.written - self.output

@@ -76,6 +76,6 @@ def passes_costs(
     reading = threads * task + waiting * (images + moments)
     return PassesCosts(
         vectors,
-        [2.0 * dataset.n_values * b for b in vectors],
+        [2.0 * dataset.nnz * b for b in vectors],
         bases + d * n_classes * (item + 16) + max(reading + images, growing + images, sample * d * 8 * 4),
     )

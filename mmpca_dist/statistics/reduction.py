@@ -187,10 +187,10 @@ def reduce_spans(
     return result
 
 
-def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
-    """Read rows; a chunk that cannot be read becomes an ``InputError`` that says which."""
+def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
+    """Read rows, dense or in CSR form; a chunk that cannot be read becomes an ``InputError`` that says which."""
     try:
-        return dataset.read_rows(start, stop, out)
+        return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
@@ -207,6 +207,12 @@ def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
     with rented(largest, dataset.n_features, dataset.dtype) as buffer:
         for start, stop in span.units:
             yield start, read_unit(dataset, start, stop, buffer[: stop - start])
+
+
+def read_sparse_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the CSR rows of each unit of a span."""
+    for start, stop in span.units:
+        yield start, read_unit(dataset, start, stop, sparse=True)
 
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
