@@ -67,8 +67,8 @@ class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the solver
-    with the reason for it, and ``advice`` how other chunks would help.
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the
+    solver with the reason for it, and ``advice`` how other chunks would help.
     """
 
     passes: list[PassPlan]

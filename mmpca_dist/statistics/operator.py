@@ -7,6 +7,7 @@ rows stay as they are (the centre is zero, and all in double precision).
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census
@@ -27,6 +28,11 @@ from mmpca_dist.statistics.summary import Locate
 
 PANEL_BYTES = 32 << 20
 """Rows that are centred at once: enough for fast products, few enough to stay near the processor."""
+
+
+SPARSE_TASKS, SPARSE_TASK_BYTES = 32, 16 << 20
+"""Sparse rows make few tasks, for each leaves sums as large as the dense vectors: of 16 MiB of stored rows or more, at
+most 32, at least two."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,23 @@ def _add_sparse(
         column += width
 
 
+def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
+    """Join the spans of sparse rows, whose units are small lest they be large as dense ones, to few of long units."""
+    edges = np.asarray([*(start for span in spans for start, _ in span.units), spans[-1].stop])
+    rows = max(1, UNIT_BYTES * dataset.n_rows // max(dataset.n_bytes, 1))
+    count = int(np.clip(dataset.n_bytes // SPARSE_TASK_BYTES, 2, SPARSE_TASKS))
+    ends = np.unique(np.searchsorted(edges, np.linspace(edges[0], edges[-1], count + 1)))
+    found: list[Span] = []
+    for first, last in itertools.pairwise(ends.tolist()):
+        own = edges[first : last + 1]
+        kept = [int(own[0])]
+        for edge, following in itertools.pairwise([*own[1:].tolist(), None]):
+            if following is None or following - kept[-1] > rows:
+                kept.append(edge)
+        found.append(Span(len(found), tuple(kept)))
+    return found
+
+
 @dataclass
 class ScatterOperator:
     """Applies weighted sums of class scatters of a data set's (standardised) rows, one pass at a time.
@@ -197,9 +220,8 @@ class ScatterOperator:
         first = self.offsets is None
         given = blocks if self.scale is None else [Block(b.weights, b.vectors / self.scale[:, None]) for b in blocks]
         task = _ApplySpan(self.dataset, self.census.classes, self.centres, tuple(given), first)
-        sums = reduce_spans(
-            task, self.spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress
-        )
+        spans = sparse_spans(self.dataset, self.spans) if self.dataset.sparse else self.spans
+        sums = reduce_spans(task, spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress)
         self.passes += 1
         counts = self.census.counts
         if first:
