@@ -16,12 +16,12 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import norm_bound, ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
-from mmpca_dist.statistics.operator import Block, ScatterOperator
+from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, safe_scale
+from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
 from mmpca_dist.statistics.summary import take_medians
-from mmpca_dist.statistics.working import Statistics, standard_deviations
+from mmpca_dist.statistics.working import Statistics, coordinates, standard_deviations
 
 SEED = 2015
 CLASS_ROWS = 4
@@ -66,9 +66,11 @@ def statistics_in_passes(
     size = min(n_components + solver.oversampling, dataset.n_features)
     sample, codes = draw_sample(dataset, census, max(2 * size, LEAST_SAMPLE), scheduler, on_pass, CLASS_ROWS)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
+    centres = _centres(sample, codes, census, centre_type(dataset.dtype, work), dataset.sparse)
     operator = ScatterOperator(
-        dataset, census, spans, scheduler, _centres(sample, codes, census, work, dataset.sparse), progress, on_pass
-    )
+        dataset, census, spans, scheduler, centres, work, progress, on_pass,
+        powers=None if dataset.sparse else safe_scale(sample, work),
+    )  # fmt: skip
     counts, mean = census.counts, None
     medians = None
     if medians_of is not None:
@@ -90,9 +92,9 @@ def statistics_in_passes(
     return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
 
 
-def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, work: np.dtype, sparse: bool) -> NDArray:
+def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype, sparse: bool) -> NDArray:
     """Return what is subtracted from the rows of each class, shape (C, d): nothing from sparse ones."""
-    centres = np.zeros((len(census.classes), sample.shape[1]), work)
+    centres = np.zeros((len(census.classes), sample.shape[1]), dtype)
     if not sparse:
         for label in range(len(centres)):
             rows = np.flatnonzero(codes == label)
@@ -107,16 +109,20 @@ def leading_start(
     """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size)."""
     d = rows.shape[1]
     random = np.random.default_rng(SEED).standard_normal((d, size))
-    rows = np.where(np.isfinite(rows), rows, 0)
+    rows = _of_unit_size(np.where(np.isfinite(rows), rows, 0))
     rows = rows - rows.mean(axis=0) if centre else rows
-    if scale is not None:
-        rows /= scale
+    rows = rows if scale is None else _of_unit_size(rows / scale)
     with single_blas_thread():
         values, turn = scipy.linalg.eigh(rows @ rows.T, check_finite=False)
         known = values > len(values) * np.finfo(np.float64).eps * values.max(initial=0.0)
         known[: max(0, len(known) - (size - size // 8))] = False  # an eighth is random
         leading = rows.T @ (turn[:, known] / np.sqrt(values[known]))
     return orthonormal(np.concatenate([leading, random[:, : size - leading.shape[1]]], axis=1), random[:, :0])
+
+
+def _of_unit_size(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows divided by their largest value, lest their squares overflow or vanish."""
+    return rows / (np.abs(rows).max(initial=0.0) or 1.0)
 
 
 class _Group:
@@ -131,13 +137,14 @@ class _Group:
         self._projected: Projected | None = None
 
     def begin(
-        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions
-    ) -> None:
+        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions,
+        epsilon: float,
+    ) -> None:  # fmt: skip
         """Take up what the first pass makes of the start block and of the probes behind it."""
         size = start.shape[1]
         image, self.probed = image[:, :size], np.ascontiguousarray(image[:, size:])
         if solver.kind == "nystroem":
-            self._projected, self.done = nystroem(start, image, others), True
+            self._projected, self.done = nystroem(start, image, others, epsilon), True
             return
         keep = solver.kind == "krylov"
         width = size + others.shape[1]
@@ -175,7 +182,7 @@ class _Passes:
         images = self._operator.apply([Block(group.weights, both) for group in self._groups])
         others = self._others()
         for group, image in zip(self._groups, images, strict=True):
-            group.begin(self._start, image, others, self._solver)
+            group.begin(self._start, image, others, self._solver, float(np.finfo(self._operator.work).eps))
         for number in range(2, self._solver.passes + 1):
             # What is between the classes joins once, or anew where the block before is given up.
             joining = others if number == 2 or self._solver.kind == "subspace" else None
@@ -234,7 +241,7 @@ class _Passes:
         mean = census.counts @ means / census.counts.sum()
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            return ((rows - mean) if scale is None else (rows - mean) / scale) @ basis
+            return coordinates(((rows - mean) if scale is None else (rows - mean) / scale).T, basis).T
 
         moments = ClassMoments(census.classes, census.counts, along(means), scatters, weights)
         medians = None if self._medians is None else along(self._medians)
