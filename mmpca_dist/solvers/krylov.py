@@ -151,19 +151,21 @@ def orthonormal(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.floa
     return found[:, : len(columns) - basis.shape[1]]
 
 
-def nystroem(vectors: NDArray[np.float64], image: NDArray[np.float64], others: NDArray[np.float64]) -> Projected:
+def nystroem(
+    vectors: NDArray[np.float64], image: NDArray[np.float64], others: NDArray[np.float64], epsilon: float
+) -> Projected:
     """Return the Nystroem approximation of a scatter from what it makes of vectors (d, b), with ``others`` (d, m) in
-    the basis.
+    the basis; ``epsilon`` is the relative rounding error of the image.
 
     Source: Tropp, Yurtsever, Udell & Cevher 2017, "Fixed-rank approximation of a positive-semidefinite matrix from
     streaming data", algorithm 3.
     """
     with single_blas_thread():
-        shift = np.sqrt(len(image)) * np.finfo(np.float64).eps * np.linalg.norm(image)
+        shift = np.sqrt(len(image)) * epsilon * np.linalg.norm(image)
         shifted = image + shift * vectors
         core = vectors.T @ shifted
         values, turn = scipy.linalg.eigh((core + core.T) / 2, check_finite=False)
-        kept = values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+        kept = values > values.max(initial=0.0) * len(values) * epsilon
         root = shifted @ (turn[:, kept] / np.sqrt(values[kept]))
         U, singular, _ = scipy.linalg.svd(root, full_matrices=False, check_finite=False)
         found = np.maximum(singular**2 - shift, 0)

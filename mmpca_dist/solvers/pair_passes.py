@@ -61,7 +61,7 @@ def _project(
     apply: Callable[[NDArray], NDArray[np.float64]], start: NDArray[np.float64], solver: SolverOptions
 ) -> Projected:
     if solver.kind == "nystroem":
-        return nystroem(start, apply(start), start[:, :0])
+        return nystroem(start, apply(start), start[:, :0], float(np.finfo(np.float64).eps))
     keep = solver.kind == "krylov"
     growing = GrowingBasis(
         start, start.shape[1] * (solver.passes if keep else 1), keep=keep, dtype=np.dtype(np.float64)
