@@ -75,7 +75,8 @@ def solve_margin(
     scatter = margin_scatter(variant, statistics.moments, statistics.medians, pairing)
     wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
     bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
-    limit = f"the rank of its scatter, at most {bound} = {min(statistics.n_features, scatter.max_rank)}"
+    most = min(statistics.n_features, statistics.moments.n_rows - (variant != "m-pca1b"))
+    limit = f"the rank of its scatter, at most {bound} = {most}"
     pairs = ritz_pairs(statistics, scatter, wanted)
     return replace(_solution(statistics, pairs, limit), certificate=certify(statistics, scatter, pairs))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.passes import CLASS_ROWS, LEAST_SAMPLE
 from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.operator import PANEL_BYTES
+from mmpca_dist.statistics.operator import centre_type, panel_bytes, panel_rows
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,12 @@ def passes_costs(
     kept = {"krylov": most * width, "subspace": width, "nystroem": 2 * width}[solver.kind] if groups else between
     largest, item = max(vectors), 8 if dataset.sparse else item
     unit_rows, unit = largest_unit(dataset, spans)
-    rows = min(unit_rows, max(64, PANEL_BYTES // (d * item)), BLOCK_ROWS)
+    work = np.dtype(f"f{item}")
+    centres = centre_type(dataset.dtype, work)
+    rows = min(unit_rows, panel_rows(d, work, centres))
     images, moments = d * largest * 8, 2 * n_classes * d * 8
-    task = unit + unit_rows * 24 + rows * (d + 2 * largest) * item + d * largest * 3 * item + images + moments
+    panels = rows * (panel_bytes(d, work, centres) + 2 * largest * item)
+    task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
     waiting = math.ceil(math.log2(len(spans) + 1)) + 2
     sample = max(2 * size, LEAST_SAMPLE) + CLASS_ROWS * n_classes
     bases = groups * kept * d * (item if solver.kind != "nystroem" else 8)
@@ -77,5 +81,5 @@ def passes_costs(
     return PassesCosts(
         vectors,
         [2.0 * dataset.nnz * b for b in vectors],
-        bases + d * n_classes * (item + 16) + max(reading + images, growing + images, sample * d * 8 * 4),
+        bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sample * d * 8 * 4),
     )

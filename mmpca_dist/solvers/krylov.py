@@ -19,8 +19,11 @@ from mmpca_dist.blas import single_blas_thread
 NEGLIGIBLE = 1e-12
 """Of the longest column's length: what is left of one outside a basis that may be left out."""
 
-AT_ONCE = 128
-"""Columns of a basis in single precision that are brought to double at a time."""
+BLOCK_ROWS = 8192
+"""Rows that are brought to double precision at a time."""
+
+PRODUCTS_LOSE = 1e-12
+"""Squared lengths, of those of the longest direction, that products of columns in double precision cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class GrowingBasis:
         Of the columns that are kept.
     """
 
-    def __init__(self, start: NDArray[np.float64], capacity: int, *, keep: bool, dtype: np.dtype) -> None:
+    def __init__(self, start: NDArray, capacity: int, *, keep: bool, dtype: np.dtype) -> None:
         self._keep, self._width = keep, start.shape[1]
         self._basis = np.empty((len(start), min(capacity, len(start))), dtype, order="F")
         self._applied = self._count = 0
@@ -73,6 +76,7 @@ class GrowingBasis:
         """Take up what the scatter makes of ``block``."""
         r, b = self._applied, image.shape[1]
         column = np.zeros((self._count, b))
+        image = image.astype(self._basis.dtype, copy=False)
         self._rest = image.copy()
         with single_blas_thread():
             for _ in range(2):  # what rounding leaves inside after the first time is gone after the second
@@ -89,7 +93,7 @@ class GrowingBasis:
         following = self._rest if self._keep else self._leading_image()
         if others is not None and others.shape[1]:
             size = np.linalg.norm(following, axis=0).max(initial=0.0) or 1.0
-            following = np.concatenate([unit_columns(others) * size, following], axis=1)
+            following = np.concatenate([(unit_columns(others) * size).astype(following.dtype), following], axis=1)
         block = orthonormal(following, self._basis[:, : self._count if self._keep else 0])
         if not block.shape[1]:
             return False
@@ -98,36 +102,40 @@ class GrowingBasis:
         self._append(block)
         return True
 
-    def _leading_image(self) -> NDArray[np.float64]:
+    def _leading_image(self) -> NDArray:
         """Return what the scatter makes of the leading Ritz vectors of the block, as many as there were at first."""
         _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
-        return self._image @ turn[:, -self._width :]
+        return self._image @ turn[:, -self._width :].astype(self._image.dtype)
 
     def projected(self) -> Projected:
         """Return the scatter in the basis of all blocks that it was applied to."""
         r = self._applied
         with single_blas_thread():
-            (outside,) = scipy.linalg.qr(self._rest, mode="r", check_finite=False)
-            outside = outside[: self._rest.shape[1]]
+            outside = self._root_of_rest()
         padded = np.zeros((len(outside), r))
         padded[:, r - outside.shape[1] :] = outside
         return Projected(self._basis[:, :r], self._inside, padded)
 
-    def _append(self, block: NDArray[np.float64]) -> None:
+    def _root_of_rest(self) -> NDArray[np.float64]:
+        """Return R with R^T R the products of what the scatter moved outside."""
+        if self._basis.dtype == np.float64:
+            (root,) = scipy.linalg.qr(self._rest, mode="r", check_finite=False)
+            return root[: self._rest.shape[1]]
+        values, vectors = scipy.linalg.eigh(_products(self._rest), check_finite=False)
+        return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+
+    def _append(self, block: NDArray) -> None:
         room = self._basis.shape[1] - self._count
         added = block[:, :room]
         self._basis[:, self._count : self._count + added.shape[1]] = added
         self._count += added.shape[1]
 
 
-def _take_out(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.float64]:
+def _take_out(columns: NDArray, basis: NDArray) -> NDArray[np.float64]:
     """Subtract from columns, in place, what lies in an orthonormal basis; return their coordinates there."""
-    shares = [np.zeros((0, columns.shape[1]))]
-    for start in range(0, basis.shape[1], AT_ONCE):
-        Q = basis[:, start : start + AT_ONCE].astype(np.float64, copy=False)
-        shares.append(Q.T @ columns)
-        columns -= Q @ shares[-1]
-    return np.concatenate(shares)
+    shares = basis.T @ columns
+    columns -= basis @ shares
+    return shares.astype(np.float64)
 
 
 def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -136,34 +144,70 @@ def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return columns[:, lengths > 0] / lengths[lengths > 0]
 
 
-def orthonormal(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.float64]:
-    """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k)."""
-    found = columns.astype(np.float64)
-    floor = NEGLIGIBLE * np.linalg.norm(found, axis=0).max(initial=0.0)
+def orthonormal(columns: NDArray, basis: NDArray) -> NDArray:
+    """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k), in the latter's type.
+
+    Beside a basis in single precision products of columns decide (Stathopoulos & Wu 2002), which is several times
+    faster than a factorisation with pivoting, and loses what is 10^-6 of the columns' lengths.
+    """
+    found = columns.astype(basis.dtype)
+    turn = _turned if basis.dtype == np.float32 else _factored
+    floor = NEGLIGIBLE * float(np.linalg.norm(found, axis=0).max(initial=0.0))
     with single_blas_thread():
         for _ in range(2):
             _take_out(found, basis)
-            found, triangle, _ = scipy.linalg.qr(found, mode="economic", pivoting=True, check_finite=False)
-            found = found[:, np.abs(np.diagonal(triangle)) > floor]
+            found = turn(found, floor)
             floor = 0.5  # columns are of length 1 now: those that were rounding are not
-        _take_out(found, basis)
-        found = np.linalg.qr(found)[0] if found.shape[1] else found
+        if basis.shape[1]:
+            _take_out(found, basis)
+            found = turn(found, floor)
     return found[:, : len(columns) - basis.shape[1]]
 
 
-def nystroem(vectors: NDArray[np.float64], image: NDArray[np.float64], others: NDArray[np.float64]) -> Projected:
+def _factored(columns: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Return an orthonormal basis of columns, without directions shorter than ``floor``."""
+    if not columns.shape[1]:
+        return columns
+    found, triangle, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
+    return found[:, np.abs(np.diagonal(triangle)) > floor]
+
+
+def _turned(columns: NDArray, floor: float) -> NDArray:
+    """Return an orthonormal basis of columns, the longest directions first, from their products."""
+    lengths = np.linalg.norm(columns, axis=0)
+    long = lengths > floor
+    if not long.any():
+        return columns[:, :0]
+    units = columns[:, long] / lengths[long]
+    values, vectors = scipy.linalg.eigh(_products(units), check_finite=False)
+    kept = np.flatnonzero(values > PRODUCTS_LOSE * values[-1])[::-1]
+    return units @ (vectors[:, kept] / np.sqrt(values[kept])).astype(units.dtype)
+
+
+def _products(columns: NDArray) -> NDArray[np.float64]:
+    """Return columns^T columns, in double precision."""
+    found = np.zeros((columns.shape[1],) * 2)
+    for start in range(0, len(columns), BLOCK_ROWS):
+        block = columns[start : start + BLOCK_ROWS].astype(np.float64, copy=False)
+        found += block.T @ block
+    return found
+
+
+def nystroem(
+    vectors: NDArray[np.float64], image: NDArray[np.float64], others: NDArray[np.float64], epsilon: float
+) -> Projected:
     """Return the Nystroem approximation of a scatter from what it makes of vectors (d, b), with ``others`` (d, m) in
-    the basis.
+    the basis; ``epsilon`` is the relative rounding error of the image.
 
     Source: Tropp, Yurtsever, Udell & Cevher 2017, "Fixed-rank approximation of a positive-semidefinite matrix from
     streaming data", algorithm 3.
     """
     with single_blas_thread():
-        shift = np.sqrt(len(image)) * np.finfo(np.float64).eps * np.linalg.norm(image)
+        shift = np.sqrt(len(image)) * epsilon * np.linalg.norm(image)
         shifted = image + shift * vectors
         core = vectors.T @ shifted
         values, turn = scipy.linalg.eigh((core + core.T) / 2, check_finite=False)
-        kept = values > values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+        kept = values > values.max(initial=0.0) * len(values) * epsilon
         root = shifted @ (turn[:, kept] / np.sqrt(values[kept]))
         U, singular, _ = scipy.linalg.svd(root, full_matrices=False, check_finite=False)
         found = np.maximum(singular**2 - shift, 0)

@@ -37,7 +37,7 @@ def pairs_in_passes(
     d = neighbors.layout.cells.frame.centre.size
     probing, passes = probes(d), 1
     first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probing, progress=progress)
-    start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), centre=False)
+    start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), np.dtype(np.float64), False)
 
     def apply(vectors: NDArray) -> NDArray[np.float64]:
         nonlocal passes
@@ -61,7 +61,7 @@ def _project(
     apply: Callable[[NDArray], NDArray[np.float64]], start: NDArray[np.float64], solver: SolverOptions
 ) -> Projected:
     if solver.kind == "nystroem":
-        return nystroem(start, apply(start), start[:, :0])
+        return nystroem(start, apply(start), start[:, :0], float(np.finfo(np.float64).eps))
     keep = solver.kind == "krylov"
     growing = GrowingBasis(
         start, start.shape[1] * (solver.passes if keep else 1), keep=keep, dtype=np.dtype(np.float64)

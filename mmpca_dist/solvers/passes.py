@@ -16,12 +16,12 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import norm_bound, ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
-from mmpca_dist.statistics.operator import Block, ScatterOperator
+from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, safe_scale
+from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
 from mmpca_dist.statistics.summary import take_medians
-from mmpca_dist.statistics.working import Statistics, standard_deviations
+from mmpca_dist.statistics.working import Statistics, coordinates, standard_deviations
 
 SEED = 2015
 CLASS_ROWS = 4
@@ -66,9 +66,11 @@ def statistics_in_passes(
     size = min(n_components + solver.oversampling, dataset.n_features)
     sample, codes = draw_sample(dataset, census, max(2 * size, LEAST_SAMPLE), scheduler, on_pass, CLASS_ROWS)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
+    centres = _centres(sample, codes, census, centre_type(dataset.dtype, work), dataset.sparse)
     operator = ScatterOperator(
-        dataset, census, spans, scheduler, _centres(sample, codes, census, work, dataset.sparse), progress, on_pass
-    )
+        dataset, census, spans, scheduler, centres, work, progress, on_pass,
+        powers=None if dataset.sparse else safe_scale(sample, work),
+    )  # fmt: skip
     counts, mean = census.counts, None
     medians = None
     if medians_of is not None:
@@ -80,7 +82,7 @@ def statistics_in_passes(
         means, mean = operator.means, counts @ operator.means / counts.sum()
         squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
         operator.scale = standard_deviations(squares / counts.sum(), mean)
-    start = leading_start(sample.astype(np.float64), operator.scale, size)
+    start = leading_start(sample, operator.scale, size, kept_type(precision))
     groups = []
     same = len(set(counts.tolist())) == 1
     if "plain" in needed or ("weighted" in needed and same):
@@ -90,9 +92,9 @@ def statistics_in_passes(
     return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
 
 
-def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, work: np.dtype, sparse: bool) -> NDArray:
+def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype, sparse: bool) -> NDArray:
     """Return what is subtracted from the rows of each class, shape (C, d): nothing from sparse ones."""
-    centres = np.zeros((len(census.classes), sample.shape[1]), work)
+    centres = np.zeros((len(census.classes), sample.shape[1]), dtype)
     if not sparse:
         for label in range(len(centres)):
             rows = np.flatnonzero(codes == label)
@@ -101,22 +103,39 @@ def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, work: np.
     return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
 
 
+def kept_type(precision: str) -> np.dtype:
+    """Return the type of the bases that are kept."""
+    return np.dtype(np.float32 if precision == "single" else np.float64)
+
+
 def leading_start(
-    rows: NDArray[np.float64], scale: NDArray[np.float64] | None, size: int, centre: bool = True
-) -> NDArray[np.float64]:
-    """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size)."""
-    d = rows.shape[1]
-    random = np.random.default_rng(SEED).standard_normal((d, size))
-    rows = np.where(np.isfinite(rows), rows, 0)
-    rows = rows - rows.mean(axis=0) if centre else rows
+    sample: NDArray, scale: NDArray[np.float64] | None, size: int, dtype: np.dtype, centre: bool = True
+) -> NDArray:
+    """Return the leading directions of sampled rows, and random ones beside them, orthonormal: shape (d, size).
+
+    ``dtype`` is that of the basis they begin.
+    """
+    rows = np.nan_to_num(_of_unit_size(sample, dtype), nan=0, posinf=0, neginf=0, copy=False)
+    if centre:
+        rows -= rows.mean(axis=0, dtype=np.float64).astype(dtype)
     if scale is not None:
-        rows /= scale
+        rows = _of_unit_size(rows / scale, dtype)
     with single_blas_thread():
-        values, turn = scipy.linalg.eigh(rows @ rows.T, check_finite=False)
-        known = values > len(values) * np.finfo(np.float64).eps * values.max(initial=0.0)
+        values, turn = scipy.linalg.eigh((rows @ rows.T).astype(np.float64), check_finite=False)
+        known = values > len(values) * np.finfo(dtype).eps * values.max(initial=0.0)
         known[: max(0, len(known) - (size - size // 8))] = False  # an eighth is random
-        leading = rows.T @ (turn[:, known] / np.sqrt(values[known]))
-    return orthonormal(np.concatenate([leading, random[:, : size - leading.shape[1]]], axis=1), random[:, :0])
+        leading = rows.T @ (turn[:, known] / np.sqrt(values[known])).astype(dtype)
+    random = np.random.default_rng(SEED).standard_normal((len(leading), size - leading.shape[1]))
+    return orthonormal(np.concatenate([leading, random], axis=1), np.empty((len(leading), 0), dtype)).astype(dtype)
+
+
+def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
+    """Return rows divided by their largest value, lest their squares overflow or vanish."""
+    with np.errstate(invalid="ignore"):
+        values = rows.view(np.uint8) if rows.dtype == bool else rows
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+        usable = largest if 0 < largest < np.inf else 1.0
+        return np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
 
 
 class _Group:
@@ -131,13 +150,14 @@ class _Group:
         self._projected: Projected | None = None
 
     def begin(
-        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions
-    ) -> None:
+        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions,
+        epsilon: float,
+    ) -> None:  # fmt: skip
         """Take up what the first pass makes of the start block and of the probes behind it."""
         size = start.shape[1]
         image, self.probed = image[:, :size], np.ascontiguousarray(image[:, size:])
         if solver.kind == "nystroem":
-            self._projected, self.done = nystroem(start, image, others), True
+            self._projected, self.done = nystroem(start, image, others, epsilon), True
             return
         keep = solver.kind == "krylov"
         width = size + others.shape[1]
@@ -159,12 +179,11 @@ class _Passes:
 
     def __init__(
         self, operator: ScatterOperator, groups: list[_Group], medians: NDArray[np.float64] | None, precision: str,
-        solver: SolverOptions, n_components: int, start: NDArray[np.float64],
+        solver: SolverOptions, n_components: int, start: NDArray,
     ) -> None:  # fmt: skip
         self._operator, self._groups, self._medians = operator, groups, medians
         self._precision, self._solver, self._wanted = precision, solver, n_components
-        kept = np.float32 if precision == "single" else np.float64
-        self._start = start.astype(kept)  # what is applied is what is kept
+        self._start = start
 
     def run(self) -> Statistics:
         if not self._groups:
@@ -175,7 +194,7 @@ class _Passes:
         images = self._operator.apply([Block(group.weights, both) for group in self._groups])
         others = self._others()
         for group, image in zip(self._groups, images, strict=True):
-            group.begin(self._start, image, others, self._solver)
+            group.begin(self._start, image, others, self._solver, float(np.finfo(self._operator.work).eps))
         for number in range(2, self._solver.passes + 1):
             # What is between the classes joins once, or anew where the block before is given up.
             joining = others if number == 2 or self._solver.kind == "subspace" else None
@@ -234,7 +253,7 @@ class _Passes:
         mean = census.counts @ means / census.counts.sum()
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            return ((rows - mean) if scale is None else (rows - mean) / scale) @ basis
+            return coordinates(((rows - mean) if scale is None else (rows - mean) / scale).T, basis).T
 
         moments = ClassMoments(census.classes, census.counts, along(means), scatters, weights)
         medians = None if self._medians is None else along(self._medians)

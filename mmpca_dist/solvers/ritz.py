@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.scatters import MarginScatter
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
 from mmpca_dist.statistics.approximation import PROBE_BASE, probes
@@ -84,21 +85,32 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
     share, wanted = _share(statistics, scatter), len(pairs.values)
     if known.outside is None:
         return {**found, "error": None if known.error is None else share * known.error}
-    S = scatter.dense(statistics.moments)
-    values, turn = (a[..., ::-1] for a in np.linalg.eigh(S))
-    probing = probes(statistics.n_features, known.probed.shape[1])
-    inside = turn.T @ (statistics.basis.T @ probing)  # of the probes along the Ritz vectors
-    applied = _applied(statistics, scatter, share, probing)
-    along = turn.T @ (statistics.basis.T @ applied)
-    moved = share * (known.outside @ turn)
     floor = statistics.epsilon * pairs.total  # rounding of the passes
+    if not wanted:
+        nothing = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
+        return {**found, **nothing, "failure": 0.0, "residual": 0.0}
+    with single_blas_thread():
+        return {**found, **_proved(statistics, scatter, pairs, floor)}
+
+
+def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, floor: float) -> dict[str, Any]:
+    known, share, wanted = statistics.approximation, _share(statistics, scatter), len(pairs.values)
+    assert known is not None and known.outside is not None  # noqa: S101  (only such statistics come here)
+    values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
+    probing = probes(statistics.n_features, known.probed.shape[1])
+    inside = turn.T @ statistics.coordinates(probing)  # of the probes along the Ritz vectors
+    applied = _applied(statistics, scatter, share, probing)
+    along = statistics.coordinates(applied)
+    outside = np.sum((applied - statistics.loadings(along).T) ** 2, axis=0)
+    along = turn.T @ along
+    moved = share * (known.outside @ turn)
     tried = _to_try(wanted, len(values))
     best: dict[str, Any] = {"leading": 0, "beyond": float("inf"), "within": wanted}
     angles: list[float] = []
     for m in tried:
-        rest = np.sqrt(np.maximum(np.sum(applied**2, axis=0) - np.sum(along[:m] ** 2, axis=0), 0))
+        rest = np.sqrt(outside + np.sum(along[m:] ** 2, axis=0))
         rest += np.linalg.norm(moved[:, :m] @ inside[:m], axis=0)
-        beyond = min(norm_bound(rest), max(pairs.total - values[:m].sum(), 0.0)) + floor
+        beyond = min(norm_bound(rest), max(float(pairs.total - values[:m].sum()), 0.0)) + floor
         if beyond < best["beyond"]:
             best.update(beyond=beyond, within=m)
         best["leading"] = max(best["leading"], int(np.sum(values[: min(m, wanted)] > beyond)))
@@ -109,7 +121,7 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
                 angles.append(float(np.degrees(np.arcsin(turned / gap))))
     best["angle"] = min(angles, default=None)
     failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
-    return {**found, **best, "failure": failure, "residual": float(pairs.residuals.max(initial=0.0))}
+    return {**best, "failure": failure, "residual": float(pairs.residuals.max(initial=0.0))}
 
 
 def _to_try(wanted: int, most: int) -> list[int]:

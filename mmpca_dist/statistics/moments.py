@@ -154,7 +154,7 @@ class ClassMoments:
                 self.scatters[target] += scatter
                 self.scatters[target] += spread.T @ spread
             if not np.isfinite(np.trace(self.scatters[target])):
-                raise InputError(_too_large(np.dtype(np.float64)))
+                raise InputError(too_large(np.dtype(np.float64)))
         self.means[at] += delta * share[:, None]
         self.counts[at] = total
 
@@ -209,7 +209,7 @@ class ChunkAdder:
         """
         if X.dtype == bool:
             X = X.view(np.uint8)
-        scale = _safe_scale(X, self._panel.dtype)
+        scale = safe_scale(X, self._panel.dtype)
         present, counts, means, sums = [], [], [], []
         self._partial[...] = 0
         for label, rows in class_groups(codes):
@@ -283,7 +283,7 @@ class ChunkAdder:
                     exact = scale.astype(np.float64)  # squares of single-precision scales over- or underflow
                     partial /= exact[:, None] * exact
         if not np.isfinite(np.trace(self._partial, axis1=1, axis2=2)).all():
-            raise InputError(_too_large(self._panel.dtype))
+            raise InputError(too_large(self._panel.dtype))
         self.moments._absorb(labels, counts, means, self._partial)
         self._partial[...] = 0
 
@@ -311,7 +311,7 @@ def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.fl
     return np.where((sample == sample[0]).all(axis=0), sample[0], mean)
 
 
-def _safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
+def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     """Return a power of two a column that brings it into the range of single-precision squares, or None."""
     if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
         return None
@@ -332,10 +332,10 @@ def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callab
         if bad.any():
             row, column = np.argwhere(bad)[0]
             return locate(int(some[row]), int(column), float(X[some[row], column]))
-    return _too_large(work)
+    return too_large(work)
 
 
-def _too_large(work: np.dtype) -> str:
+def too_large(work: np.dtype) -> str:
     if work == np.float32:
         return "The rows hold values whose squares are too large for single precision; set precision: double."
     return "The rows hold values whose squares are too large even for double precision; scale them down."

@@ -11,17 +11,19 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite
+from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.summary import Locate
@@ -33,6 +35,25 @@ PANEL_BYTES = 32 << 20
 SPARSE_TASKS, SPARSE_TASK_BYTES = 32, 16 << 20
 """Sparse rows make few tasks, for each leaves sums as large as the dense vectors: of 16 MiB of stored rows or more, at
 most 32, at least two."""
+
+
+def centre_type(rows: np.dtype, work: np.dtype) -> np.dtype:
+    """Return the type of provisional centres: wide enough for a value of the rows."""
+    return np.dtype(np.result_type(rows, work))
+
+
+def panel_bytes(n_features: int, work: np.dtype, centres: np.dtype) -> int:
+    """Return the bytes of a row that is centred, and of its centre where that is of another type."""
+    return n_features * (work.itemsize + (centres.itemsize if centres != work else 0))
+
+
+def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
+    """Return how many rows are centred at once."""
+    return int(np.clip(PANEL_BYTES // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
+
+
+SPARSE_COLUMNS = 32
+"""Vectors that sparse rows are multiplied with at once: what comes of it is as long as they are, and not sparse."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,8 @@ class _ApplySpan:
     dataset: Dataset
     classes: NDArray
     centres: NDArray
+    work: np.dtype
+    powers: NDArray | None
     blocks: tuple[Block, ...]
     with_moments: bool
 
@@ -83,11 +106,15 @@ class _ApplySpan:
         totals = np.zeros((n_classes, d)) if self.with_moments else None
         squares = np.zeros((n_classes, d)) if self.with_moments else None
         sums = Sums(images, totals, squares)
-        vectors = np.concatenate([block.vectors for block in self.blocks], axis=1) if self.blocks else np.empty((d, 0))
-        add = _add_sparse if self.dataset.sparse else _add_dense
+        add: Callable[..., None] = _add_sparse
+        if not self.dataset.sparse:
+            vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
+            add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
         for start, X in self._units(span):
             codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
-            add(self, sums, X, codes, vectors, Locate(self.dataset, start))
+            add(self, sums, X, codes, Locate(self.dataset, start))
+        if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
+            raise InputError(too_large(self.work))
         return sums
 
     def _units(self, span: Span) -> Iterator[tuple[int, Any]]:
@@ -97,21 +124,23 @@ class _ApplySpan:
 
 
 def _add_dense(
-    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, vectors: NDArray, locate: Callable[[int, int, float], str]
+    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], vectors: NDArray
 ) -> None:
-    work = task.centres.dtype
+    work, centres = task.work, task.centres
     X = X.view(np.uint8) if X.dtype == bool else X
-    size = int(np.clip(PANEL_BYTES // (X.shape[1] * work.itemsize), 64, BLOCK_ROWS))
-    panel = np.empty((min(size, len(X)), X.shape[1]), work)
-    vectors = vectors.astype(work)
+    size = min(panel_rows(X.shape[1], work, centres.dtype), len(X))
+    panel = np.empty((size, X.shape[1]), work)
+    near = panel if centres.dtype == work else np.empty(panel.shape, centres.dtype)
     partial = [np.zeros(block.vectors.shape, work) for block in task.blocks]
     product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
     for start in range(0, len(X), size):
         rows = X[start : start + size]
         own, part = codes[start : start + size], panel[: len(rows)]
-        np.take(task.centres, own, axis=0, out=part, mode="clip")
+        centre = np.take(centres, own, axis=0, out=near[: len(rows)], mode="clip")
         with np.errstate(invalid="ignore", over="ignore"):
-            np.subtract(rows, part, out=part, casting="same_kind")
+            np.subtract(rows, centre, out=part, casting="same_kind")
+            if task.powers is not None:
+                part *= task.powers
             along = part @ vectors
             if task.with_moments:
                 _add_moments(sums, part, own)
@@ -121,9 +150,9 @@ def _add_dense(
         column = 0
         for image, block in zip(partial, task.blocks, strict=True):
             width = image.shape[1]
-            weighted = along[:, column : column + width] * block.weights[own, None].astype(work)
-            out = np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
-            image += out
+            with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
+                weighted = along[:, column : column + width] * block.weights[own, None].astype(work)
+                image += np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
             column += width
     for total, image in zip(sums.images, partial, strict=True):
         total += image
@@ -136,22 +165,19 @@ def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
     sums.squares[...] += members @ np.square(part)
 
 
-def _add_sparse(
-    task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, vectors: NDArray, locate: Callable[[int, int, float], str]
-) -> None:
+def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callable[[int, int, float], str]) -> None:
     X = X.astype(np.float64)
-    along = X @ vectors
     if task.with_moments:
         ones = (np.ones(len(codes)), codes, np.arange(len(codes) + 1))
         members = scipy.sparse.csr_array(ones, shape=(len(codes), len(task.classes))).T
         assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
         sums.totals[...] += (members @ X).toarray()
         sums.squares[...] += (members @ X.multiply(X)).toarray()
-    column = 0
     for image, block in zip(sums.images, task.blocks, strict=True):
-        width = image.shape[1]
-        image += X.T @ (along[:, column : column + width] * block.weights[codes, None])
-        column += width
+        weights = block.weights[codes, None]
+        for start in range(0, image.shape[1], SPARSE_COLUMNS):
+            some = slice(start, start + SPARSE_COLUMNS)
+            image[:, some] += X.T @ (weights * (X @ block.vectors[:, some].astype(np.float64)))
 
 
 def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
@@ -178,13 +204,17 @@ class ScatterOperator:
     Attributes
     ----------
     centres : array of shape (C, d)
-        Provisional; their type is that of the products.
+        Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
+    work : dtype
+        Of the products.
     offsets : array of shape (C, d) or None
         Class means less ``centres``, from the first pass on.
     squares : array of shape (C, d) or None
         Diagonals of the class scatters, from the first pass on.
     scale : array of shape (d,) or None
         Standard deviations that columns are divided by.
+    powers : array of shape (d,) or None
+        Powers of two that columns are multiplied by, lest their squares overflow or vanish; it cannot be seen outside.
     passes : int
         Over the rows, so far.
     """
@@ -194,9 +224,11 @@ class ScatterOperator:
     spans: list[Span]
     scheduler: Scheduler
     centres: NDArray
+    work: np.dtype
     progress: Progress | None = None
     on_pass: OnPass | None = None
     scale: NDArray[np.float64] | None = None
+    powers: NDArray | None = None
     offsets: NDArray[np.float64] | None = None
     squares: NDArray[np.float64] | None = None
     passes: int = 0
@@ -218,22 +250,27 @@ class ScatterOperator:
         if self.on_pass is not None:
             self.on_pass("apply" if blocks else "moments", self.dataset.n_bytes)
         first = self.offsets is None
-        given = blocks if self.scale is None else [Block(b.weights, b.vectors / self.scale[:, None]) for b in blocks]
-        task = _ApplySpan(self.dataset, self.census.classes, self.centres, tuple(given), first)
+        powers = 1.0 if self.powers is None else self.powers.astype(np.float64)
+        plain = self.powers is None and self.scale is None
+        units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
+        given = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
+        task = _ApplySpan(self.dataset, self.census.classes, self.centres, self.work, self.powers, given, first)
         spans = sparse_spans(self.dataset, self.spans) if self.dataset.sparse else self.spans
         sums = reduce_spans(task, spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress)
         self.passes += 1
         counts = self.census.counts
         if first:
             assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-            self.offsets = sums.totals / np.maximum(counts, 1)[:, None]
-            self.squares = np.maximum(sums.squares - counts[:, None] * self.offsets**2, 0)
-        found = []
-        for image, block in zip(sums.images, given, strict=True):
-            assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
-            shares = (block.weights * counts)[:, None] * (self.offsets @ block.vectors)
-            whole = image - self.offsets.T @ shares
-            found.append(whole if self.scale is None else whole / self.scale[:, None])
+            offsets = sums.totals / np.maximum(counts, 1)[:, None]
+            self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) / powers**2
+            self.offsets = offsets / powers
+        assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
+        offsets, found = self.offsets * powers, []
+        with single_blas_thread():
+            for image, block in zip(sums.images, given, strict=True):
+                shares = (block.weights * counts)[:, None] * (offsets @ block.vectors)
+                whole = image - offsets.T @ shares
+                found.append(whole if plain else whole / units)
         return found
 
     def trace(self, weights: NDArray[np.float64]) -> float:
