@@ -17,7 +17,7 @@ from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
 def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
-    """Write float64 arrays to a new Zarr group, matrix by matrix."""
+    """Write arrays to a new Zarr group, matrix by matrix, in single precision if they are, else in double."""
     group = storage.open_group(uri, "w")
     with storage.explained(uri, "write"):
         for name, array in arrays.items():
@@ -27,7 +27,7 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target = group.create_array(
                 name,
                 shape=array.shape,
-                dtype="float64",
+                dtype="float32" if array.dtype == np.float32 else "float64",
                 chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
                 fill_value=np.nan,
                 compressors=[zarr.codecs.Crc32cCodec()],
@@ -36,7 +36,7 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target[...] = array
 
 
-def load_arrays(uri: str) -> dict[str, NDArray[np.float64]]:
+def load_arrays(uri: str) -> dict[str, NDArray]:
     """Read what ``save_arrays`` wrote."""
     return {name: np.asarray(array[...]) for name, array in storage.open_group(uri).arrays()}
 

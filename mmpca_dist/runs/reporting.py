@@ -109,7 +109,7 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
     return MethodResult(
         name=name,
         title=METHODS[name].title,
-        components=model.components_,
+        components=model.components_.astype(np.float32),  # of many columns, and all methods at once
         eigenvalues=model.eigenvalues_,
         residuals=model.residuals_,
         relative_errors=model.relative_errors_,

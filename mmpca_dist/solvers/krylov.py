@@ -61,10 +61,11 @@ class GrowingBasis:
 
     def __init__(self, start: NDArray, capacity: int, *, keep: bool, dtype: np.dtype) -> None:
         self._keep, self._width = keep, start.shape[1]
+        self._image: NDArray | None = None
         self._basis = np.empty((len(start), min(capacity, len(start))), dtype, order="F")
         self._applied = self._count = 0
         self._inside = np.zeros((0, 0))
-        self._rest = self._image = start
+        self._rest = start
         self._append(start)
 
     @property
@@ -86,7 +87,8 @@ class GrowingBasis:
         inside[:, r:] = column
         inside[r:, :r] = column[:r].T
         inside[r:, r:] = (column[r:] + column[r:].T) / 2
-        self._inside, self._image, self._applied = inside, image, self._count
+        self._inside, self._applied = inside, self._count
+        self._image = None if self._keep else image
 
     def grow(self, others: NDArray[np.float64] | None = None) -> bool:
         """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
@@ -105,6 +107,7 @@ class GrowingBasis:
     def _leading_image(self) -> NDArray:
         """Return what the scatter makes of the leading Ritz vectors of the block, as many as there were at first."""
         _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
+        assert self._image is not None  # noqa: S101  (a pass comes first, and it is kept)
         return self._image @ turn[:, -self._width :].astype(self._image.dtype)
 
     def projected(self) -> Projected:

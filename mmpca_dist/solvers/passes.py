@@ -83,6 +83,7 @@ def statistics_in_passes(
         squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
         operator.scale = standard_deviations(squares / counts.sum(), mean)
     start = leading_start(sample, operator.scale, size, kept_type(precision))
+    del sample, codes  # dense rows of many columns
     groups = []
     same = len(set(counts.tolist())) == 1
     if "plain" in needed or ("weighted" in needed and same):
@@ -190,11 +191,7 @@ class _Passes:
             if self._operator.offsets is None:
                 self._operator.apply([])
             return self._between_only()
-        both = np.concatenate([self._start, probes(len(self._start))], axis=1)
-        images = self._operator.apply([Block(group.weights, both) for group in self._groups])
-        others = self._others()
-        for group, image in zip(self._groups, images, strict=True):
-            group.begin(self._start, image, others, self._solver, float(np.finfo(self._operator.work).eps))
+        others = self._begin()
         for number in range(2, self._solver.passes + 1):
             # What is between the classes joins once, or anew where the block before is given up.
             joining = others if number == 2 or self._solver.kind == "subspace" else None
@@ -202,11 +199,22 @@ class _Passes:
             if not going:
                 break
             found = self._operator.apply([Block(group.weights, group.growing.block) for group in going])
-            for group, image in zip(going, found, strict=True):
-                group.growing.absorb(image)
+            for group in going:
+                group.growing.absorb(found.pop(0))  # which lets go of it
                 group.done = self._is_enough(group)
         first, *more = [self._of(group) for group in self._groups]
         return replace(first, weighted=more[0]) if more else first
+
+    def _begin(self) -> NDArray[np.float64]:
+        """Make the first pass, and return what lies between the classes, shape (d, m)."""
+        probing = probes(len(self._start)).astype(self._start.dtype)
+        both = np.concatenate([self._start, probing], axis=1)
+        images = self._operator.apply([Block(group.weights, both) for group in self._groups])
+        others = self._others()
+        for group in self._groups:
+            epsilon = float(np.finfo(self._operator.work).eps)
+            group.begin(self._start, images.pop(0), others, self._solver, epsilon)
+        return others
 
     def _others(self) -> NDArray[np.float64]:
         """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""

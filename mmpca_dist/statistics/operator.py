@@ -52,6 +52,8 @@ def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
     return int(np.clip(PANEL_BYTES // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
 
 
+CORRECTED_ROWS = 8192
+
 SPARSE_COLUMNS = 32
 """Vectors that sparse rows are multiplied with at once: what comes of it is as long as they are, and not sparse."""
 
@@ -102,7 +104,11 @@ class _ApplySpan:
 
     def __call__(self, span: Span) -> Sums:
         d, n_classes = self.dataset.n_features, len(self.classes)
-        images = tuple(np.zeros(block.vectors.shape) for block in self.blocks)
+        # Sums of sparse rows are as long as all columns: they stay in the precision of the vectors.
+        images = tuple(
+            np.zeros(block.vectors.shape, block.vectors.dtype if self.dataset.sparse else np.float64)
+            for block in self.blocks
+        )
         totals = np.zeros((n_classes, d)) if self.with_moments else None
         squares = np.zeros((n_classes, d)) if self.with_moments else None
         sums = Sums(images, totals, squares)
@@ -177,7 +183,8 @@ def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callabl
         weights = block.weights[codes, None]
         for start in range(0, image.shape[1], SPARSE_COLUMNS):
             some = slice(start, start + SPARSE_COLUMNS)
-            image[:, some] += X.T @ (weights * (X @ block.vectors[:, some].astype(np.float64)))
+            found = X.T @ (weights * (X @ block.vectors[:, some].astype(np.float64)))
+            image[:, some] += found.astype(image.dtype, copy=False)
 
 
 def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
@@ -269,8 +276,12 @@ class ScatterOperator:
         with single_blas_thread():
             for image, block in zip(sums.images, given, strict=True):
                 shares = (block.weights * counts)[:, None] * (offsets @ block.vectors)
-                whole = image - offsets.T @ shares
-                found.append(whole if plain else whole / units)
+                for start in range(0, len(image), CORRECTED_ROWS):  # in place: images are as long as the vectors
+                    rows = slice(start, start + CORRECTED_ROWS)
+                    image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
+                    if not plain:
+                        image[rows] /= units[rows].astype(image.dtype)
+                found.append(image)
         return found
 
     def trace(self, weights: NDArray[np.float64]) -> float:
