@@ -92,6 +92,62 @@ def eigenpairs(S):
     return values[::-1], vectors[:, ::-1]
 
 
+def _class_differences(X, y):
+    """Every row minus the mean of its class, with its class; in extended precision."""
+    X = np.asarray(X).astype(np.longdouble)
+    means = {label: _mean([x for x, own in zip(X, y, strict=True) if own == label]) for label in sorted(set(y))}
+    return [(x - means[own], own) for x, own in zip(X, y, strict=True)]
+
+
+def scatter_image(X, y, weights, V):
+    """sum_c w_c G_c V, G_c the sum of (x - m_c)(x - m_c)^T over the rows of class c; w by label."""
+    image = np.zeros(V.shape, np.longdouble)
+    for difference, own in _class_differences(X, y):
+        image += weights[own] * np.outer(difference, difference @ V.astype(np.longdouble))
+    return image.astype(np.float64)
+
+
+def class_squares(X, y):
+    """By label, the sum of squared distances of a class's rows from their mean: the trace of G_c."""
+    squares = dict.fromkeys(y, 0.0)
+    for difference, own in _class_differences(X, y):
+        squares[own] += float(difference @ difference)
+    return squares
+
+
+def block_krylov(S, Q, passes):
+    """Leading eigenpairs of S from the space of [Q, S Q, S^2 Q ...] (Musco & Musco 2015, algorithm 2).
+
+    Returns Ritz values, largest first, the Ritz vectors, and an orthonormal basis of the whole space.
+    """
+    block, basis = np.linalg.qr(Q)[0], np.zeros((len(S), 0))
+    for _ in range(passes):
+        for column in block.T:
+            for _ in range(2):
+                column = column - basis @ (basis.T @ column)
+            if np.linalg.norm(column) > 1e-10:
+                basis = np.column_stack([basis, column / np.linalg.norm(column)])
+        block = S @ block
+        sizes = np.linalg.norm(block, axis=0)
+        block = block / np.where(sizes > 0, sizes, 1)
+    values, turn = eigenpairs(basis.T @ S @ basis)
+    return values, basis @ turn, basis
+
+
+def subspace_iteration(S, Q, passes):
+    """Ritz pairs of S in S^(passes - 1) Q, orthonormalised every time (Halko, Martinsson & Tropp 2011, 4.4)."""
+    Q = np.linalg.qr(Q)[0]
+    for _ in range(passes - 1):
+        Q = np.linalg.qr(S @ Q)[0]
+    values, turn = eigenpairs(Q.T @ S @ Q)
+    return values, Q @ turn
+
+
+def nystroem(S, W):
+    """S W (W^T S W)^+ W^T S (Tropp, Yurtsever, Udell & Cevher 2017)."""
+    return S @ W @ np.linalg.pinv(W.T @ S @ W, rcond=1e-12, hermitian=True) @ W.T @ S
+
+
 def fisher_matrices(X, y, shrinkage):
     """B / n and W_g = (1 - g) W / n + g tr(W) / (n d) I (STAT 841, Fisher discriminant analysis, many classes)."""
     n, d = X.shape

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import time
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.linalg
 import zarr
 
 from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.datasets.base import Dataset, spans_of
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import MemoryScratch
@@ -63,6 +67,31 @@ def find(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None
 def even_edges(n, size):
     """Return the edges of chunks of ``size`` rows."""
     return np.append(np.arange(0, n, size), n)
+
+
+@dataclass(frozen=True)
+class Shuffled(Dataset):
+    """Rows whose reading takes a random time, so that spans arrive in another order every time."""
+
+    inner: Dataset
+    seed: int
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    @property
+    def chunk_edges(self):
+        return self.inner.chunk_edges
+
+    def read_rows(self, start, stop, out=None):
+        time.sleep(random.Random(self.seed + start).random() / 500)  # noqa: S311
+        return self.inner.read_rows(start, stop, out)
+
+    def read_labels(self, start, stop):
+        return self.inner.read_labels(start, stop)
+
+    def fingerprint(self):
+        return self.inner.fingerprint()
 
 
 def product_bound(scatter, n_rows, precision, mean=0.0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+import threading
 import time
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from samples import even_edges
+from samples import Shuffled, even_edges
+from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import _controller, single_blas_thread
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import Dataset, Span, make_spans, spans_of, unit_edges
+from mmpca_dist.datasets.base import Span, make_spans, spans_of, unit_edges
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.reduction import Cluster, Threads, reduce_spans, run_span
@@ -38,31 +39,6 @@ def bits(scheduler, dataset=None, precision="single"):
     )  # fmt: skip
     assert moments.n_rows == 20000
     return b"".join(a.tobytes() for a in (moments.counts, moments.means, moments.scatters, medians))
-
-
-@dataclass(frozen=True)
-class Shuffled(Dataset):
-    """Rows whose reading takes a random time, so that spans arrive in another order every time."""
-
-    inner: Dataset
-    seed: int
-
-    def __getattr__(self, name):
-        return getattr(object.__getattribute__(self, "inner"), name)
-
-    @property
-    def chunk_edges(self):
-        return self.inner.chunk_edges
-
-    def read_rows(self, start, stop, out=None):
-        time.sleep(random.Random(self.seed + start).random() / 500)  # noqa: S311
-        return self.inner.read_rows(start, stop, out)
-
-    def read_labels(self, start, stop):
-        return self.inner.read_labels(start, stop)
-
-    def fingerprint(self):
-        return self.inner.fingerprint()
 
 
 @dataclass(frozen=True)
@@ -223,6 +199,30 @@ def test_tasks_run_on_one_blas_thread_each():
     outer.__exit__(None, None, None)
     assert blas_threads(None) == {1}
     inner.__exit__(None, None, None)
+
+
+def test_the_limit_on_blas_is_taken_back_whichever_thread_leaves_last():
+    def blas_threads():
+        return {info["num_threads"] for info in _controller().info() if info["user_api"] == "blas"}
+
+    def hold(entered, leave):
+        with single_blas_thread():
+            entered.set()
+            leave.wait()
+            seen.append(blas_threads())
+
+    seen, before = [], threadpool_limits(2, user_api="blas")
+    with before:
+        events = [(threading.Event(), threading.Event()) for _ in range(2)]
+        threads = [threading.Thread(target=hold, args=pair) for pair in events]
+        for thread, (entered, _) in zip(threads, events, strict=True):
+            thread.start()
+            entered.wait()
+        for thread, (_, leave) in zip(threads, events, strict=True):
+            leave.set()
+            thread.join()
+        assert seen == [{1}, {1}]
+        assert blas_threads() == {2}
 
 
 def test_what_a_reader_raises_becomes_one_sentence():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 
 NEGLIGIBLE = 1e-12
-"""Of the longest column's length: what is left of one outside a basis that may be left out."""
+"""Of the length of images: what is left of one outside a basis that may be left out."""
 
 BLOCK_ROWS = 8192
 """Rows that are brought to double precision at a time."""
@@ -93,10 +93,10 @@ class GrowingBasis:
     def grow(self, others: NDArray[np.float64] | None = None) -> bool:
         """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
         following = self._rest if self._keep else self._leading_image()
+        size = float(np.linalg.norm(self._image, axis=0).max(initial=0.0)) or 1.0
         if others is not None and others.shape[1]:
-            size = np.linalg.norm(following, axis=0).max(initial=0.0) or 1.0
             following = np.concatenate([(unit_columns(others) * size).astype(following.dtype), following], axis=1)
-        block = orthonormal(following, self._basis[:, : self._count if self._keep else 0])
+        block = orthonormal(following, self._basis[:, : self._count if self._keep else 0], size)
         if not block.shape[1]:
             return False
         if not self._keep:
@@ -106,9 +106,10 @@ class GrowingBasis:
 
     def _leading_image(self) -> NDArray:
         """Return what the scatter makes of the leading Ritz vectors of the block, as many as there were at first."""
-        _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
         assert self._image is not None  # noqa: S101  (a pass comes first, and it is kept)
-        return self._image @ turn[:, -self._width :].astype(self._image.dtype)
+        with single_blas_thread():
+            _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
+            return self._image @ turn[:, -self._width :].astype(self._image.dtype)
 
     def projected(self) -> Projected:
         """Return the scatter in the basis of all blocks that it was applied to."""
@@ -147,15 +148,16 @@ def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return columns[:, lengths > 0] / lengths[lengths > 0]
 
 
-def orthonormal(columns: NDArray, basis: NDArray) -> NDArray:
+def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None) -> NDArray:
     """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k), in the latter's type.
 
+    What they add is left out where it is rounding beside ``size``, by default the length of the longest of them.
     Beside a basis in single precision products of columns decide (Stathopoulos & Wu 2002), which is several times
     faster than a factorisation with pivoting, and loses what is 10^-6 of the columns' lengths.
     """
     found = columns.astype(basis.dtype)
     turn = _turned if basis.dtype == np.float32 else _factored
-    floor = NEGLIGIBLE * float(np.linalg.norm(found, axis=0).max(initial=0.0))
+    floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
     with single_blas_thread():
         for _ in range(2):
             _take_out(found, basis)

@@ -90,7 +90,8 @@ def statistics_in_passes(
         groups.append(_Group("pca", np.ones(len(counts))))
     if "weighted" in needed and not same:
         groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum()))
-    return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
+    with single_blas_thread():
+        return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
 
 
 def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype, sparse: bool) -> NDArray:

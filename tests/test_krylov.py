@@ -1,0 +1,403 @@
+"""Solvers in passes: bases against their textbook twins, estimators against dense scatters, passes against reads."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+import scipy.linalg
+from samples import even_edges, labelled, largest_angle
+from sklearn.base import clone
+
+from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.reducers.margin import VARIANTS
+from mmpca_dist.solvers import pair_passes, passes
+from mmpca_dist.solvers.krylov import GrowingBasis, nystroem, orthonormal
+from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
+from mmpca_dist.solvers.passes import statistics_in_passes
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.summary import median_sets
+
+EPS = float(np.finfo(np.float64).eps)
+UNITS = {"single": float(np.finfo(np.float32).eps), "double": EPS}
+D = 30
+
+
+def symmetric(values, seed=0):
+    """Return a matrix with these eigenvalues."""
+    rotation = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))[0]
+    return rotation * values @ rotation.T
+
+
+MATRICES = {
+    "decay": symmetric(0.8 ** np.arange(D)),
+    "rank 4": symmetric(np.append([3.0, 2, 1, 0.5], np.zeros(D - 4))),
+    "one huge": symmetric(np.append(1e9, 0.9 ** np.arange(D - 1))),
+    "flat": np.eye(D),
+    "zero": np.zeros((D, D)),
+    "tiny": 1e-100 * symmetric(0.8 ** np.arange(D)),
+}
+
+
+def random_start(d, b, seed=1):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((d, b)))[0]
+
+
+def grow(S, start, count, *, keep, others=None, dtype=np.float64):
+    """Return what is known of S after so many passes."""
+    width = start.shape[1] + (0 if others is None else others.shape[1])
+    growing = GrowingBasis(start.astype(dtype), width * (count if keep else 1), keep=keep, dtype=np.dtype(dtype))
+    growing.absorb(S @ growing.block.astype(np.float64))
+    for number in range(2, count + 1):
+        if not growing.grow(others if number == 2 or not keep else None):
+            break
+        growing.absorb(S @ growing.block.astype(np.float64))
+    return growing.projected()
+
+
+def assert_projected(found, S, unit):
+    """The basis is orthonormal; what is said of S inside and outside is so, up to the rounding of the basis."""
+    Q, size = found.basis.astype(np.float64), np.linalg.norm(S, 2)
+    allowed = 20 * np.sqrt(len(S)) * unit
+    assert np.linalg.norm(Q.T @ Q - np.eye(Q.shape[1]), 2) <= allowed
+    assert np.linalg.norm(found.inside - Q.T @ S @ Q, 2) <= allowed * size
+    np.testing.assert_array_equal(found.inside, found.inside.T)
+    rest = S @ Q - Q @ (Q.T @ S @ Q)
+    for v in naive.eigenpairs(found.inside)[1].T:
+        assert abs(np.linalg.norm(rest @ v) - np.linalg.norm(found.outside @ v)) <= allowed * size
+    assert abs(np.linalg.norm(rest, 2) - np.linalg.norm(found.outside, 2)) <= allowed * size
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("name", MATRICES)
+def test_what_a_basis_says_of_a_matrix(name, keep, dtype):
+    rng = np.random.default_rng(3)
+    others = np.column_stack([rng.standard_normal((D, 2)), np.zeros(D)])
+    for count in (1, 2, 4):
+        found = grow(MATRICES[name], random_start(D, 4), count, keep=keep, others=others, dtype=dtype)
+        assert_projected(found, MATRICES[name], float(np.finfo(dtype).eps))
+        if count > 1:  # what lies between the classes is in the basis
+            Q = found.basis.astype(np.float64)
+            outside = others - Q @ (Q.T @ others)
+            assert np.linalg.norm(outside) <= 100 * np.finfo(dtype).eps * np.linalg.norm(others)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize(("d", "b", "count"), [(5, 4, 4), (5, 5, 3), (3, 2, 6), (1, 1, 2)])
+def test_fewer_dimensions_than_the_blocks_want(d, b, count, keep):
+    S = symmetric(0.7 ** np.arange(d))
+    found = grow(S, random_start(d, b), count, keep=keep, others=np.ones((d, 2)))
+    assert found.basis.shape[1] <= d
+    assert_projected(found, S, EPS)
+    if keep:
+        np.testing.assert_allclose(naive.eigenpairs(found.inside)[0], 0.7 ** np.arange(d), atol=1e-13)
+
+
+def test_a_start_that_spans_an_invariant_subspace_grows_no_further():
+    S = symmetric(np.append(np.arange(1, 6), np.zeros(D - 5)))
+    start = naive.eigenpairs(S)[1][:, :3]
+    for others in (None, start[:, :2], np.zeros((D, 1))):
+        growing = GrowingBasis(start, 12, keep=True, dtype=np.dtype(np.float64))
+        growing.absorb(S @ growing.block)
+        before = growing.projected()
+        assert not growing.grow(others)
+        assert growing.projected().basis.shape == before.basis.shape == (D, 3)
+        assert np.linalg.norm(before.outside) <= 100 * EPS
+
+
+def test_block_krylov_is_that_of_the_textbook():
+    """Only while the blocks are far from dependent: the textbook loses them, the growing basis does not."""
+    S, start = MATRICES["decay"], random_start(D, 4)
+    for count in (1, 2, 3):
+        found = grow(S, start, count, keep=True)
+        values, vectors, basis = naive.block_krylov(S, start, count)
+        assert found.basis.shape == basis.shape
+        assert largest_angle(found.basis.T, basis) <= 1e-10  # the condition of the blocks, below 1e4, times rounding
+        ours, turn = naive.eigenpairs(found.inside)
+        np.testing.assert_allclose(ours, values, atol=1e-12)
+        assert largest_angle((found.basis @ turn[:, :3]).T, vectors[:, :3]) <= 1e-10
+
+
+def test_subspace_iteration_is_that_of_the_textbook():
+    S, start = MATRICES["decay"], random_start(D, 4)
+    for count in (1, 2, 5):
+        found = grow(S, start, count, keep=False)
+        values, vectors = naive.subspace_iteration(S, start, count)
+        np.testing.assert_allclose(naive.eigenpairs(found.inside)[0], values, atol=1e-12)
+        assert largest_angle(found.basis.T, vectors) <= 1e-10
+
+
+@pytest.mark.parametrize("name", ["decay", "rank 4", "flat"])
+def test_nystroem_is_its_formula(name):
+    S, W = MATRICES[name], random_start(D, 8)
+    others = np.random.default_rng(4).standard_normal((D, 2))
+    found = nystroem(W, S @ W, others, EPS)
+    assert found.outside is None
+    assert found.basis.shape[1] <= 8 + 2
+    Q = found.basis
+    np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-13)
+    # the shift that keeps it stable, and its root where eigenvalues vanish
+    np.testing.assert_allclose(Q @ found.inside @ Q.T, naive.nystroem(S, W), atol=1e-12)
+    assert np.linalg.norm(others - Q @ (Q.T @ others)) <= 1e-13 * np.linalg.norm(others)
+    if name == "rank 4":
+        np.testing.assert_allclose(Q @ found.inside @ Q.T, S, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nystroem_of_rounded_images_invents_nothing(seed):
+    """Directions in which a rounded image is noise would come out with any eigenvalue."""
+    S, W = symmetric(np.append([3.0, 2, 1], np.zeros(D - 3)), seed), random_start(D, 8, seed)
+    image = (S.astype(np.float32) @ W.astype(np.float32)).astype(np.float64)
+    unit = UNITS["single"]
+    found = nystroem(W.astype(np.float32), image, W[:, :0], unit)
+    error = np.linalg.norm(found.basis @ found.inside @ found.basis.T - S, 2)
+    assert (
+        error <= D * np.sqrt(unit) * unit**0.25
+    )  # far below what is left out at the threshold, d u |S|, times its root
+
+
+def test_nystroem_of_nothing():
+    found = nystroem(random_start(D, 4), np.zeros((D, 4)), np.ones((D, 1)), EPS)
+    assert found.basis.shape == (D, 1)
+    assert not found.inside.any()
+
+
+@pytest.mark.parametrize("tiny", [1.0, 1e-6, 1e-10])
+def test_columns_that_nearly_lie_in_the_basis(tiny):
+    """Once is not enough: what rounding leaves of the basis is as large as what is new."""
+    rng = np.random.default_rng(5)
+    basis = random_start(D, 6)
+    columns = basis @ rng.standard_normal((6, 4)) + tiny * rng.standard_normal((D, 4))
+    found = orthonormal(np.column_stack([columns, columns[:, :2], np.zeros(D)]), basis)
+    # copies are dropped, unless what rounding makes of them stands out from what is new
+    assert 4 <= found.shape[1] <= 6
+    both = np.column_stack([basis, found])
+    np.testing.assert_allclose(both.T @ both, np.eye(both.shape[1]), atol=50 * EPS)
+    left = columns - both @ (both.T @ columns)
+    assert np.linalg.norm(left) <= 100 * EPS * np.linalg.norm(columns)
+
+
+def test_columns_that_add_nothing():
+    basis = random_start(D, 6)
+    for columns in (basis[:, :3] * 7, np.zeros((D, 2)), np.empty((D, 0))):
+        assert orthonormal(columns, basis).shape == (D, 0)
+    assert orthonormal(np.random.default_rng(0).standard_normal((4, 9)), np.empty((4, 0))).shape == (4, 4)
+
+
+# -------------------------------------------------------------------------------------------------------- estimators
+
+
+def fit(name, X, y, **parameters):
+    """Return the fitted estimator of a method."""
+    made = {"fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL()}
+    return clone(made.get(name) or MarginPCA(variant=name)).set_params(**parameters).fit(X, y)
+
+
+def turned(found, k, gap, rounding):
+    """Return how far the residuals let the span of the first k components turn (Davis & Kahan 1970), in radians.
+
+    For ``nystroem``, from the bound on what it leaves out.
+    """
+    error = found.certificate_.get("solver", found.certificate_)
+    error = error["error"] if isinstance(error, dict) and "error" in error else found.certificate_.get("error")
+    moved = np.linalg.norm(found.residuals_[:k]) if error is None else 2 * error
+    sine = (moved + rounding) / gap
+    return np.arcsin(sine) if 0 < sine < 1 else None
+
+
+def assert_as_dense(found, dense, n_rows, precision):
+    """Values and prefixes of components are within their residuals, and those within the gaps, of the dense ones."""
+    rounding = n_rows * UNITS[precision] * dense.total_
+    np.testing.assert_allclose(found.total_, dense.total_, atol=rounding)
+    np.testing.assert_allclose(
+        found.components_ @ found.components_.T, np.eye(3), atol=1e-5 if precision == "single" else 1e-12
+    )
+    proved = 0
+    for k in range(1, 4):
+        gap = found.eigenvalues_[k - 1] - dense.eigenvalues_[k]
+        bound = turned(found, k, gap, rounding)
+        if bound is not None:
+            proved += 1
+            assert largest_angle(found.components_[:k], dense.components_[:k].T) <= bound
+    assert proved >= 2, "the sample is too hard for this test to say anything"
+    nearest = np.abs(found.eigenvalues_[:, None] - dense.eigenvalues_).min(axis=1)
+    known = found.residuals_ if np.isfinite(found.residuals_).all() else np.inf
+    assert (nearest <= known + rounding).all()
+    assert (found.eigenvalues_ <= dense.eigenvalues_[:3] + rounding).all(), "Ritz values lie below eigenvalues"
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("solver", IN_PASSES)
+@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_margin_components_are_those_of_the_dense_scatter(variant, pairing, solver, standardize, precision):
+    X, y = labelled(90, D, 3, seed=1)
+    options = {"pairing": pairing, "standardize": standardize}
+    dense = fit(variant, X, y, solver="dense", precision="double", **options)
+    more = {"oversampling": 12 if solver == "nystroem" else 3, "tolerance": 0.0}
+    found = fit(variant, X, y, n_components=3, solver=solver, precision=precision, **options, **more)
+    if solver == "nystroem" and standardize:
+        # a flat spectrum: what is left out is too large for angles, not for eigenvalues
+        known = found.certificate_.get("solver", found.certificate_)
+        error = known["error"] if isinstance(known, dict) else found.certificate_["error"]
+        assert (np.abs(found.eigenvalues_ - dense.eigenvalues_[:3]) <= error).all()
+        return
+    assert_as_dense(found, dense, len(X), precision)
+
+
+@pytest.mark.parametrize("solver", ["krylov", "subspace"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_fewer_rows_than_columns(variant, solver):
+    X, y = labelled(25, 60, 2, seed=2)
+    dual = fit(variant, X, y, solver="dual")
+    found = fit(variant, X, y, n_components=3, solver=solver, precision="double", oversampling=3)
+    assert_as_dense(found, dual, len(X), "double")
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_mpca0_follows_the_weights_of_its_classes(equal):
+    """Equal classes share the basis of the others; classes of 2, 30 and 58 rows do not."""
+    X, _ = labelled(90, D, 3, seed=3)
+    y = np.repeat([0, 1, 2], [30, 30, 30] if equal else [2, 30, 58])
+    X = X + y[:, None] * (np.arange(D) == 3) * np.arange(90)[:, None] * 0.1  # scatters that differ by class
+    S = naive.mean_outer_product(naive.mpca0_rows(X, y))
+    found = fit("m-pca0", X, y, n_components=3, solver="krylov", precision="double")
+    values, _ = naive.eigenpairs(S)
+    rounding = len(X) * EPS * np.trace(S)
+    residuals = np.linalg.norm(S @ found.components_.T - found.components_.T * found.eigenvalues_, axis=0)
+    np.testing.assert_allclose(residuals, found.residuals_, atol=rounding)
+    np.testing.assert_allclose(found.eigenvalues_, values[:3], atol=found.residuals_.max() + rounding)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("solver", ["krylov", "subspace"])
+@pytest.mark.parametrize("shrinkage", [1e-2, 0.3])
+def test_fisher_directions_are_within_their_residuals(shrinkage, solver, precision):
+    """With W = L L^T the problem is that of L^-1 B L^-T, whose residuals are those of ours times L^-1."""
+    X, y = labelled(150, D, 3, seed=4)
+    found = fit("fisher", X, y, shrinkage=shrinkage, solver=solver, precision=precision, n_components=2)
+    values, vectors = naive.fisher(X, y, shrinkage, 2)
+    B, W = naive.fisher_matrices(X, y, shrinkage)
+    factor = np.linalg.cholesky(W)
+    rounding = len(X) * UNITS[precision] * (np.trace(W) * values[0] + np.trace(B))
+    actual = np.linalg.norm(B @ found.components_.T - W @ found.components_.T * found.eigenvalues_, axis=0)
+    lengths = np.linalg.norm(found.components_, axis=1)
+    assert (np.abs(actual - found.residuals_) <= rounding * lengths).all()
+    white = (np.linalg.norm(found.residuals_) + rounding * lengths.max()) / np.linalg.svd(factor)[1][-1]
+    assert (np.abs(found.eigenvalues_ - values) <= white).all()
+    third = scipy.linalg.eigh(B, W, eigvals_only=True)[-3]
+    sine = white / (found.eigenvalues_[1] - third)
+    assert sine < 0.2, "the sample is too hard for this test to say anything"
+    assert largest_angle(found.components_ @ factor, factor.T @ vectors) <= np.arcsin(sine)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("solver", IN_PASSES)
+def test_class_means_alone_make_hsic(solver, standardize, precision):
+    """One pass (two where columns are standardised), no basis but what the means span, and nothing approximate."""
+    X, y = labelled(90, D, 4, seed=5)
+    dense = fit("hsic", X, y, solver="dense", precision="double", standardize=standardize)
+    found = fit("hsic", X, y, solver=solver, precision=precision, standardize=standardize)
+    error = len(X) * UNITS[precision]
+    np.testing.assert_allclose(found.eigenvalues_, dense.eigenvalues_, rtol=0, atol=error * dense.total_)
+    for k in range(1, 4):
+        gap = dense.eigenvalues_[k - 1] - (dense.eigenvalues_[k] if k < 3 else 0)
+        assert largest_angle(found.components_[:k], dense.components_[:k].T) <= 2 * error * dense.total_ / gap
+
+
+@pytest.mark.parametrize("name", ["lol", "fisher"])
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("solver", IN_PASSES)
+def test_a_scatter_of_low_rank_is_found_whole(solver, precision, name):
+    """Then nothing is approximate, not even by one pass."""
+    rng = np.random.default_rng(6)
+    y = np.arange(120) % 3
+    X = rng.standard_normal((120, 6)) * [6, 5, 4, 3, 2, 1] @ random_start(D, 6).T + rng.standard_normal((3, D))[y]
+    k = {"lol": 6, "fisher": 2}[name]
+    dense = fit(name, X, y, n_components=k, solver="dense", precision="double")
+    found = fit(name, X, y, n_components=k, solver=solver, precision=precision)
+    rounding = 10 * len(X) * UNITS[precision]
+    np.testing.assert_allclose(found.eigenvalues_, dense.eigenvalues_, rtol=rounding)
+    condition = np.linalg.cond(naive.fisher_matrices(X, y, 1e-3)[1]) if name == "fisher" else 1.0
+    assert largest_angle(found.components_, dense.components_.T) <= rounding * condition
+
+
+# ------------------------------------------------------------------------------------------------- passes that are made
+
+
+class Counting(ArrayDataset):
+    """Rows that count how many of them are read."""
+
+    rows_read = 0
+
+    def read_rows(self, start, stop, out=None):
+        self.rows_read += stop - start
+        return super().read_rows(start, stop, out)
+
+
+@pytest.mark.parametrize("medians", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("kind", IN_PASSES)
+@pytest.mark.parametrize("needed", [set(), {"plain"}, {"weighted"}, {"plain", "weighted"}])
+def test_the_passes_told_are_the_passes_made(needed, kind, standardize, medians):
+    X, y = labelled(200, D, 3, seed=7)
+    dataset, spans = Counting(X, y), spans_of(even_edges(200, 17))
+    census = take_census(dataset, spans, Threads(1))
+    told = []
+    found = statistics_in_passes(
+        dataset, census, spans, scheduler=Threads(1), precision="double", n_components=3,
+        solver=SolverOptions(kind, 2, 3, 0.0), needed=frozenset(needed), standardize=standardize,
+        medians_of=median_sets(3, "one-vs-rest") if medians else None, on_pass=lambda *pass_: told.append(pass_),
+    )  # fmt: skip
+    made = sum(name in ("apply", "moments") for name, _ in told)
+    most = {"nystroem": 1}.get(kind, 3) if needed else 1 - standardize
+    assert found.approximation.passes == made == most + standardize
+    assert sum(n_bytes for _, n_bytes in told) == dataset.rows_read * dataset.row_bytes
+    assert (found.weighted is not None) == (needed == {"plain", "weighted"})
+    if kind != "nystroem" and needed:
+        assert [len(h["values"]) for h in found.approximation.history] == [3, 3]
+
+
+@pytest.fixture
+def from_anywhere(monkeypatch):
+    """Begin with random vectors: those of a sample that holds all rows are the eigenvectors already."""
+    for module in (passes, pair_passes):
+        monkeypatch.setattr(module, "leading_start", lambda rows, scale, size, **_: random_start(rows.shape[1], size))
+
+
+@pytest.mark.parametrize("variant", ["pca", "m-pca0"])
+@pytest.mark.parametrize("solver", ["krylov", "subspace"])
+def test_passes_end_where_the_tolerance_is_met(solver, variant, from_anywhere):
+    X, y = labelled(200, 100, 3, seed=8)
+    taken = []
+    for tolerance in (0.5, 1e-2, 1e-4, 0.0):
+        found = fit(
+            variant, X, y, n_components=3, solver=solver, precision="double", oversampling=5, passes=12,
+            tolerance=tolerance,
+        )  # fmt: skip
+        made, history = found.certificate_["passes"], found.certificate_["history"]
+        taken.append(made)
+        worst = [max(r / v for v, r in zip(h["values"], h["residuals"], strict=True)) for h in history]
+        assert len(worst) == made - 1
+        assert all(w > tolerance for w in worst[:-1]), "it might have ended before"
+        assert worst[-1] <= tolerance or made == 12
+    assert taken == sorted(taken)
+    assert taken[0] == 2 < taken[2] < taken[3] <= 12
+
+
+def test_the_passes_over_pairs_are_counted(monkeypatch, from_anywhere):
+    X, y = labelled(80, D, 2, seed=9)
+    calls = []
+    monkeypatch.setattr(
+        pair_passes, "sum_pairs", lambda *a, _call=pair_passes.sum_pairs, **k: calls.append(1) or _call(*a, **k)
+    )
+    for solver, made in (("krylov", 4), ("subspace", 4), ("nystroem", 2)):
+        calls.clear()
+        found = fit("m-pca2", X, y, n_components=2, solver=solver, passes=3, oversampling=2, tolerance=0.0)
+        assert found.certificate_["solver"]["passes"] == len(calls) == made

@@ -1,0 +1,281 @@
+"""Scatters applied to vectors: the same as formed row by row, whatever the rows, the chunks and where they run."""
+
+from __future__ import annotations
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from samples import Shuffled, even_edges, labelled
+from threadpoolctl import threadpool_limits
+
+import mmpca_dist.datasets.base as base
+from mmpca_dist import LOL, MarginPCA
+from mmpca_dist.datasets import open_dataset
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.errors import InputError
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.solvers.passes import statistics_in_passes
+from mmpca_dist.statistics import operator as operators
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.moments import provisional_centre
+from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
+from mmpca_dist.statistics.reduction import Cluster, Threads
+
+WORK = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
+
+
+def make_operator(X, y, precision="double", *, edges=None, threads=1, **options):
+    """Return the operator of rows whose reading units begin at ``edges``."""
+    dataset = ArrayDataset(np.asarray(X), np.asarray(y))
+    spans = spans_of(np.asarray([0, len(X)] if edges is None else edges))
+    census = take_census(dataset, spans, Threads(threads))
+    centres = np.stack([provisional_centre(np.asarray(X), np.flatnonzero(y == label)) for label in census.classes])
+    centres = centres.astype(centre_type(dataset.dtype, WORK[precision]))
+    return ScatterOperator(dataset, census, spans, Threads(threads), centres, WORK[precision], **options)
+
+
+def some_blocks(d, n_classes, seed=0, widths=(3, 1, 5)):
+    """Return blocks of vectors with class weights that differ, one of them zero for a class."""
+    rng = np.random.default_rng(seed)
+    weights = [np.ones(n_classes), np.arange(n_classes) + 0.5, np.append(0.0, rng.random(n_classes - 1))]
+    return [Block(w, rng.standard_normal((d, b))) for w, b in zip(weights, widths, strict=True)]
+
+
+def bound_on(operator, X, y, block):
+    """Return what entries of an image may be off by.
+
+    Sums of m rounded products are within (m + 2) u sum |a_i b_i| (Higham 2002, section 3.1). Here the sum of d products
+    in x^T v is multiplied by the rows of a panel and summed; |x^T v| is at most |x| |v|. Rows are taken about the
+    provisional centre; centring them and taking away the offset of their mean at most doubles what is rounded, twice.
+    """
+    unit = np.finfo(operator.work).eps
+    rows = np.asarray(X, np.float64) - operator.centres[np.searchsorted(operator.census.classes, y)]
+    weights = block.weights[np.searchsorted(operator.census.classes, y)]
+    spread, lengths = np.sqrt(weights @ rows**2), np.sqrt(weights @ np.sum(rows**2, axis=1))
+    terms = X.shape[1] + min(len(X), operators.BLOCK_ROWS) + len(X) // 64 + 8
+    return 4 * terms * unit * lengths * np.outer(spread, np.linalg.norm(block.vectors, axis=0))
+
+
+def assert_applied(operator, X, y, blocks):
+    """Every pass gives what the twin gives: the first, which takes means and squares too, and a later one."""
+    for _ in range(2):
+        for image, block in zip(operator.apply(blocks), blocks, strict=True):
+            weights = dict(zip(operator.census.classes.tolist(), block.weights, strict=True))
+            expected = naive.scatter_image(X, y, weights, block.vectors)
+            assert image.dtype == np.float64
+            assert (np.abs(image - expected) <= bound_on(operator, X, y, block)).all()
+            trace = sum(weights[label] * squares for label, squares in naive.class_squares(X, y).items())
+            work = np.finfo(operator.work).eps
+            assert abs(operator.trace(block.weights) - trace) <= 4 * (len(X) + 8) * work * (1 + trace) or not trace
+    assert operator.passes == 2
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("shape", [(60, 7), (11, 40), (3, 3)])
+def test_every_shape_and_chunking(shape, chunk, precision):
+    X, y = labelled(*shape, 3, seed=1)
+    operator = make_operator(X, y, precision, edges=even_edges(shape[0], chunk))
+    assert_applied(operator, X, y, some_blocks(shape[1], 3))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool", "float16", "float32", "float64", ">f4"])
+def test_every_type_of_rows(dtype, precision):
+    X, y = labelled(60, 6, 3, seed=2)
+    X = (X > 3 if dtype == "bool" else np.clip(X * 10, 0, 120)).astype(dtype)
+    assert_applied(make_operator(X, y, precision, edges=even_edges(60, 13)), X, y, some_blocks(6, 3))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_more_rows_than_a_block_of_products(precision):
+    X, y = labelled(5000, 4, 2, seed=3)
+    assert_applied(make_operator(X, y, precision), X, y, some_blocks(4, 2))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_panels_of_fewer_rows_than_a_unit(monkeypatch, precision):
+    """Many columns make panels of 64 rows."""
+    X, y = labelled(150, 5, 2, seed=4)
+    monkeypatch.setattr(operators, "PANEL_BYTES", 64)
+    assert_applied(make_operator(X, y, precision), X, y, some_blocks(5, 2))
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e6])
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_means_far_larger_than_the_spread_cost_no_digits(precision, mean):
+    X, y = labelled(80, 6, 3, seed=5, mean=mean)
+    assert_applied(make_operator(X, y, precision, edges=even_edges(80, 9)), X, y, some_blocks(6, 3))
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e5])
+def test_single_precision_rows_far_from_zero(mean):
+    """The rows themselves are rounded; what is made of them is not."""
+    X, y = labelled(80, 6, 3, seed=6, mean=mean)
+    X = X.astype(np.float32)
+    assert_applied(make_operator(X, y, "single", edges=even_edges(80, 9)), X, y, some_blocks(6, 3))
+
+
+def test_a_provisional_centre_that_is_off_is_put_right():
+    """The classes' first rows are far from the others: the means that are left are large."""
+    X, y = labelled(200, 5, 2, seed=7)
+    operator = make_operator(X, y, "double")
+    operator.centres += 3.0
+    assert_applied(operator, X, y, some_blocks(5, 2))
+    np.testing.assert_allclose(operator.means, [X[y == label].mean(axis=0) for label in (0, 1)], rtol=1e-13)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_classes_of_one_row_and_constant_columns(precision):
+    X, y = labelled(40, 6, 3, seed=8)
+    y[y == 0] = 1
+    y[5] = 0
+    X[:, 2], X[:, 4] = 0.1, 1e6 / 3  # neither is a number of single precision
+    operator = make_operator(X, y, precision, edges=even_edges(40, 7))
+    assert_applied(operator, X, y, some_blocks(6, 3))
+    assert not operator.squares[0].any(), "one row has no scatter"
+    assert not operator.squares[:, [2, 4]].any(), "a constant column has no scatter, to the bit"
+    np.testing.assert_array_equal(operator.means[:, [2, 4]], np.tile([0.1, 1e6 / 3], (3, 1)))
+
+
+def test_a_class_without_rows_in_a_unit():
+    X, y = labelled(40, 4, 3, seed=9)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    assert_applied(make_operator(X, y, edges=even_edges(40, 5)), X, y, some_blocks(4, 3))
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_standardised_columns(precision):
+    X, y = labelled(80, 6, 3, seed=10)
+    scale = 10.0 ** np.arange(-3, 3)
+    operator = make_operator(X * scale, y, precision, edges=even_edges(80, 9), scale=scale)
+    plain = make_operator(X, y, precision, edges=even_edges(80, 9))
+    blocks = some_blocks(6, 3)
+    for found, block in zip(operator.apply(blocks), blocks, strict=True):
+        expected = naive.scatter_image(X, y, dict(enumerate(block.weights)), block.vectors)
+        # scaling columns by what is no power of two rounds them once more
+        assert (np.abs(found - expected) <= 2 * bound_on(plain, X, y, block)).all()
+    trace = sum(naive.class_squares(X, y).values())
+    np.testing.assert_allclose(operator.trace(np.ones(3)), trace, rtol=100 * np.finfo(WORK[precision]).eps)
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e18, 1e30])
+def test_sizes_beyond_the_squares_of_single_precision(factor):
+    """Columns are brought near to one by powers of two, also where they differ among each other."""
+    X, y = labelled(60, 5, 2, seed=11)
+    X = X * np.where(np.arange(5) % 2, factor, 1.0)
+    powers = 2.0 ** -np.round(np.log2(X.std(axis=0)))
+    operator = make_operator(X, y, "single", powers=powers.astype(np.float32))
+    near = make_operator(X * powers, y, "single")
+    blocks = [Block(b.weights, b.vectors * powers[:, None]) for b in some_blocks(5, 2)]
+    for found, block in zip(operator.apply(blocks), blocks, strict=True):
+        brought = Block(block.weights, block.vectors / powers[:, None])
+        expected = naive.scatter_image(X * powers, y, dict(enumerate(block.weights)), brought.vectors)
+        assert (np.abs(found * powers[:, None] - expected) <= bound_on(near, X * powers, y, brought)).all()
+    np.testing.assert_allclose(operator.means, [X[y == label].mean(axis=0) for label in (0, 1)], rtol=1e-5)
+    np.testing.assert_allclose(operator.squares * powers**2, near.apply([]) or near.squares, rtol=1e-4)
+
+
+def test_a_pass_for_means_and_squares_alone():
+    X, y = labelled(50, 4, 2, seed=12)
+    operator = make_operator(X, y, edges=even_edges(50, 8))
+    assert operator.apply([]) == []
+    squares = [((X[y == label] - X[y == label].mean(axis=0)) ** 2).sum(axis=0) for label in (0, 1)]
+    np.testing.assert_allclose(operator.squares, squares, rtol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_named(value, later):
+    X, y = labelled(50, 4, 2, seed=13)
+    operator = make_operator(X, y, edges=even_edges(50, 8))
+    if later:
+        operator.apply(some_blocks(4, 2))
+    X[37, 2] = value
+    for blocks in (some_blocks(4, 2), []) if not later else (some_blocks(4, 2),):
+        with pytest.raises(InputError, match=rf"Found {value} in row 37, column 2"):
+            operator.apply(blocks)
+
+
+@pytest.mark.parametrize(("precision", "factor"), [("single", 1e25), ("double", 1e200)])
+def test_products_that_overflow_are_refused(precision, factor):
+    X, y = labelled(50, 4, 2, seed=14)
+    for blocks in (some_blocks(4, 2), []):
+        operator = make_operator(X * factor, y, precision, edges=even_edges(50, 8))
+        with pytest.raises(InputError, match="squares are too large"):
+            operator.apply(blocks)
+    operator = make_operator(X, y, precision, edges=even_edges(50, 8))
+    operator.apply([])
+    X *= factor  # a later pass over rows that have changed meanwhile
+    with pytest.raises(InputError, match="squares are too large"):
+        operator.apply(some_blocks(4, 2))
+
+
+# ----------------------------------------------------------------------------------------------------- the same bits
+
+URI = "synthetic:clusters?n=4000&d=30&k=6&classes=3&seed=7"
+
+
+def bits(scheduler, dataset=None, kind="krylov", precision="single", **options):
+    """Return the bytes of all that passes leave."""
+    dataset, spans = dataset or open_dataset(URI), spans_of(even_edges(4000, 211))
+    census = take_census(dataset, spans, scheduler)
+    found = statistics_in_passes(
+        dataset, census, spans, scheduler=scheduler, precision=precision, solver=SolverOptions(kind, tolerance=0),
+        n_components=4, needed=frozenset({"plain", "weighted"}), **options,
+    )  # fmt: skip
+    arrays = []
+    for each in (found, found.weighted):
+        known = each.approximation
+        arrays += [each.basis, each.moments.means, each.moments.scatters, known.outside, known.probed]
+    return b"".join(a.tobytes() for a in arrays if a is not None)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return {kind: bits(Threads(1), kind=kind) for kind in ("krylov", "subspace", "nystroem")}
+
+
+@pytest.mark.parametrize("kind", ["krylov", "subspace", "nystroem"])
+@pytest.mark.parametrize("threads", [2, 4])
+def test_the_same_bits_for_any_number_of_threads_and_any_order(threads, kind, reference):
+    assert bits(Threads(threads), Shuffled(open_dataset(URI), threads), kind) == reference[kind]
+
+
+def test_the_same_bits_for_worker_processes(reference):
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
+        assert bits(Cluster(client)) == reference["krylov"]
+
+
+@pytest.mark.parametrize("solver", ["dense", "krylov", "subspace", "nystroem"])
+@pytest.mark.parametrize("variant", ["m-pca0", "m-pca2"])
+def test_the_same_bits_whatever_the_threads_of_blas(variant, solver):
+    X, y = labelled(600, 300, 3, seed=15)
+    found = []
+    for count in (1, 2):
+        with threadpool_limits(count, user_api="blas"):
+            reducer = MarginPCA(5, variant, solver=solver, passes=2).fit(X, y)
+        found.append(
+            (reducer.components_.tobytes(), reducer.eigenvalues_.tobytes(), str(vars(reducer).get("certificate_")))
+        )
+    assert found[0] == found[1]
+
+
+def test_dask_arrays_are_their_rows(monkeypatch):
+    """Chunks on both axes; the chunks of rows make other sums than an array in memory."""
+    X, y = labelled(90, 12, 3, seed=16)
+    lazy, labels = da.from_array(X, chunks=(13, 5)), da.from_array(y, chunks=13)
+    monkeypatch.setattr(base, "UNIT_BYTES", 20 * X.shape[1] * X.itemsize)
+    for estimator in (MarginPCA(3, "m-pca0"), LOL(3)):
+        estimator.set_params(solver="krylov", precision="double")
+        expected = estimator.fit(X, y).components_
+        found = estimator.fit(lazy, labels).components_
+        np.testing.assert_allclose(found, expected, atol=1e-12)
