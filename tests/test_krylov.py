@@ -367,8 +367,12 @@ def test_the_passes_told_are_the_passes_made(needed, kind, standardize, medians)
 @pytest.fixture
 def from_anywhere(monkeypatch):
     """Begin with random vectors: those of a sample that holds all rows are the eigenvectors already."""
+
+    def random_ones(rows, scale, size, dtype, centre=True):
+        return random_start(rows.shape[1], size).astype(dtype)
+
     for module in (passes, pair_passes):
-        monkeypatch.setattr(module, "leading_start", lambda rows, scale, size, **_: random_start(rows.shape[1], size))
+        monkeypatch.setattr(module, "leading_start", random_ones)
 
 
 @pytest.mark.parametrize("variant", ["pca", "m-pca0"])

@@ -250,7 +250,7 @@ def test_probes_are_always_the_same_and_no_start_knows_them():
     found = approximation.probes(50)
     np.testing.assert_array_equal(found, approximation.probes(50))
     assert found.shape == (50, approximation.PROBES)
-    start = passes.leading_start(np.zeros((3, 50)), None, 10)
+    start = passes.leading_start(np.zeros((3, 50)), None, 10, np.dtype(float))
     # cosines between independent directions in 50 dimensions are of standard deviation 0.14
     assert np.abs(start.T @ found / np.linalg.norm(found, axis=0)).max() < 0.75
 

@@ -62,6 +62,7 @@ class GrowingBasis:
     def __init__(self, start: NDArray, capacity: int, *, keep: bool, dtype: np.dtype) -> None:
         self._keep, self._width = keep, start.shape[1]
         self._image: NDArray | None = None
+        self._size, self._unit = 0.0, 1.0
         self._basis = np.empty((len(start), min(capacity, len(start))), dtype, order="F")
         self._applied = self._count = 0
         self._inside = np.zeros((0, 0))
@@ -77,23 +78,27 @@ class GrowingBasis:
         """Take up what the scatter makes of ``block``."""
         r, b = self._applied, image.shape[1]
         column = np.zeros((self._count, b))
-        image = image.astype(self._basis.dtype, copy=False)
+        if not self._applied:
+            self._unit = _power_of_two(image)
+        image = (image / self._unit).astype(self._basis.dtype, copy=False)
         self._rest = image.copy()
         with single_blas_thread():
             for _ in range(2):  # what rounding leaves inside after the first time is gone after the second
                 column += _take_out(self._rest, self._basis[:, : self._count])
         inside = np.zeros((self._count, self._count))
         inside[:r, :r] = self._inside
+        column *= self._unit
         inside[:, r:] = column
         inside[r:, :r] = column[:r].T
         inside[r:, r:] = (column[r:] + column[r:].T) / 2
         self._inside, self._applied = inside, self._count
         self._image = None if self._keep else image
+        self._size = float(np.linalg.norm(image, axis=0).max(initial=0.0))
 
     def grow(self, others: NDArray[np.float64] | None = None) -> bool:
         """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
         following = self._rest if self._keep else self._leading_image()
-        size = float(np.linalg.norm(self._image, axis=0).max(initial=0.0)) or 1.0
+        size = self._size or 1.0
         if others is not None and others.shape[1]:
             following = np.concatenate([(unit_columns(others) * size).astype(following.dtype), following], axis=1)
         block = orthonormal(following, self._basis[:, : self._count if self._keep else 0], size)
@@ -115,7 +120,7 @@ class GrowingBasis:
         """Return the scatter in the basis of all blocks that it was applied to."""
         r = self._applied
         with single_blas_thread():
-            outside = self._root_of_rest()
+            outside = self._root_of_rest() * self._unit
         padded = np.zeros((len(outside), r))
         padded[:, r - outside.shape[1] :] = outside
         return Projected(self._basis[:, :r], self._inside, padded)
@@ -133,6 +138,12 @@ class GrowingBasis:
         added = block[:, :room]
         self._basis[:, self._count : self._count + added.shape[1]] = added
         self._count += added.shape[1]
+
+
+def _power_of_two(columns: NDArray) -> float:
+    """Return about their largest value: divided by it, they fit into single precision."""
+    _, exponent = np.frexp(max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0))))
+    return float(np.ldexp(1.0, int(np.clip(exponent, -1000, 1000))))
 
 
 def _take_out(columns: NDArray, basis: NDArray) -> NDArray[np.float64]:
