@@ -10,8 +10,8 @@ from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset
 from mmpca_dist.datasets.base import Dataset, Finding, Span, make_spans
 from mmpca_dist.datasets.npy import NpyDataset
 from mmpca_dist.datasets.parquet_rows import ParquetDataset, refuse_missing_names
+from mmpca_dist.datasets.sparse_rows import open_zarr
 from mmpca_dist.datasets.synthetic import open_synthetic
-from mmpca_dist.datasets.zarr_rows import ZarrDataset
 from mmpca_dist.errors import InputError
 
 __all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_dataset", "open_rows"]
@@ -36,14 +36,16 @@ def open_dataset(
     Parameters
     ----------
     uri : str or path
-        A Zarr group, a Parquet file or folder, a ``.npz`` file, a ``.npy`` file (give the labels' file as
-        ``label``), as a path or any fsspec URL; ``bundled:digits|breast_cancer|wine|iris``;
-        ``synthetic:gaussian?n=...&d=...`` or ``synthetic:clusters?...``.
+        A Zarr group (of dense rows, or of CSR rows as AnnData lays them out), a Parquet file or folder, a ``.npz``
+        file (of arrays, or of a CSR matrix), a ``.npy`` file (give the labels' file as ``label``), as a path or any
+        fsspec URL; ``bundled:digits|breast_cancer|wine|iris``; ``synthetic:gaussian?n=...&d=...`` or
+        ``synthetic:clusters?...``.
     features : str, optional
         The array that holds the rows (default ``"X"``); for Parquet a fixed-size-list column (default: all
         columns beside the label).
     label : str, optional
-        The array of labels (default ``"y"``); for Parquet a column (default ``"label"`` or ``"y"``).
+        The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
+        Parquet a column (default ``"label"`` or ``"y"``).
     drop : sequence of str
         Columns of Parquet that are no features, such as an identifier.
     missing_chunks : {"refuse", "fill"}
@@ -139,7 +141,7 @@ def _open(
         raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr")
     if uri.endswith((".parquet", ".pq")) or _holds_parquet(uri):
         return ParquetDataset(uri, features, label, label_required, names, drop)
-    return ZarrDataset(uri, features or "X", label or "y", missing_chunks, label_required)
+    return open_zarr(uri, features or "X", label or "y", missing_chunks, label_required)
 
 
 def _holds_parquet(uri: str) -> bool:

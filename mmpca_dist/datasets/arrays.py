@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, default_chunk_rows
+from mmpca_dist.datasets.base import Dataset, check_table, grain_edges
+from mmpca_dist.datasets.csr import SparseArray, check_index_type, check_row_ends, value_type
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
-
-GRAIN_BYTES = 1 << 20
-"""Arrays in memory may be cut anywhere: they pass for chunks of this size."""
 
 BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
@@ -40,7 +39,7 @@ class ArrayDataset(Dataset):
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, min(default_chunk_rows(self.row_bytes), max(1, GRAIN_BYTES // self.row_bytes)))
+        return grain_edges(self.n_rows, self.row_bytes)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         return self._X[start:stop]
@@ -53,10 +52,18 @@ class ArrayDataset(Dataset):
         return storage.digest("array", self.n_rows, self.n_features, id(self._X))
 
 
-class LoadedDataset(Dataset):
-    """A small data set that each process loads whole, by name: bundled, or a compressed ``.npz``."""
+def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
+    """Return an array or a scipy.sparse matrix (n, d) with labels (n,), or None, as a data set."""
+    return SparseArray(X, y, uri) if issparse(X) else ArrayDataset(X, y, uri)
 
-    in_memory = True
+
+CSR_PARTS = ("data", "indices", "indptr", "shape")
+"""The arrays of a CSR matrix in an ``.npz`` file, as scipy.sparse.save_npz names them."""
+
+
+class LoadedDataset(Dataset):
+    """A small data set that each process loads whole, by name: bundled, or an ``.npz`` of dense or CSR rows."""
+
     kind = "memory"
     read_overhead = 0.0
 
@@ -66,21 +73,39 @@ class LoadedDataset(Dataset):
         rows = self._rows()
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
         self.has_labels = rows.has_labels
+        self.sparse, self.in_memory = rows.sparse, not rows.sparse
         self.resident_bytes = 2 * self.n_bytes
         if uri.startswith("bundled:"):
             bundle = load_bundled(uri)
             self.feature_names = [str(name) for name in bundle.feature_names]
             self.image_shape = (8, 8) if uri == "bundled:digits" else None
 
-    def _rows(self) -> ArrayDataset:
+    def _rows(self) -> ArrayDataset | SparseArray:
         return _load(self.uri, self._features, self._label, self._label_required, self._token)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
-        return chunk_edges(self.n_rows, min(default_chunk_rows(self.row_bytes), max(1, GRAIN_BYTES // self.row_bytes)))
+        return grain_edges(self.n_rows, self.row_bytes)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return self._rows().read_rows(start, stop)
+        return self._rows().read_rows(start, stop, out)
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        return self._rows().read_sparse(start, stop)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._rows().reading_bytes(n_rows)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows().sparse_bytes(n_rows)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows().n_bytes
+
+    @property
+    def nnz(self) -> int:
+        return self._rows().nnz
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._rows().read_labels(start, stop)
@@ -105,7 +130,7 @@ def load_bundled(uri: str) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset:
+def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
     if uri.startswith("bundled:"):
         bundle = load_bundled(uri)
         return ArrayDataset(bundle.data, bundle.target_names[bundle.target], uri)
@@ -115,14 +140,57 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
         try:
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
-                wanted = (features, label) if label_required or label in names else (features,)
-                for name in wanted:
-                    if name not in names:
-                        raise InputError(
-                            f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}"
-                        )
-                return ArrayDataset(archive[features], archive[label] if label in wanted else None, uri)
+                parts = npz_members(names, features, label, label_required, uri)
+                y = archive[label] if label in parts else None
+                if features in parts:
+                    return ArrayDataset(archive[features], y, uri)
+                return _csr_of(archive, y, uri)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             if isinstance(error, MmpcaError) or getattr(error, "errno", None):
                 raise  # the file is out of reach, not damaged
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
+
+
+def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
+    """Return which arrays of an ``.npz`` file make the data set: one of rows or the parts of a CSR matrix, and labels.
+
+    Raises
+    ------
+    InputError
+        Where they are not there.
+    """
+    rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
+    wanted = (*rows, label) if label_required or label in names else rows
+    for name in wanted:
+        if name not in names:
+            raise InputError(f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}")
+    return wanted
+
+
+def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
+    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if there is one.
+
+    Raises
+    ------
+    InputError
+        For other formats, and shapes that are none.
+    """
+    form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
+    if form != "csr":
+        raise InputError(
+            f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "
+            "scipy.sparse.save_npz(path, X.tocsr())."
+        )
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
+    return int(shape[0]), int(shape[1])
+
+
+def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
+    size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    check_table(uri, size, data.dtype, None if y is None else len(y))
+    check_index_type(indices.dtype, uri)
+    check_row_ends(indptr, size[0], len(data), len(indices), uri)
+    rows = csr_array((data.astype(value_type(data.dtype), copy=False), indices, indptr), shape=size)
+    return SparseArray(rows, y, uri, sum_duplicates=False)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ UNIT_BYTES = 64 << 20
 overhead (an object-store request, a task), larger ones memory; 64 MiB reads at full speed."""
 
 FEWEST_UNITS, SMALLEST_UNIT_BYTES = 8, 8 << 20
+
+GRAIN_BYTES = 1 << 20
+"""Rows that may be cut anywhere, in memory or sparse, pass for chunks of this size."""
 
 MAX_UNITS_PER_SPAN = 16
 MIN_SPANS = 32
@@ -74,7 +78,10 @@ class Dataset(ABC):
     image_shape: tuple[int, int] | None = None
     has_labels = True
     """False only for rows that are to be transformed; labels are then never asked for."""
+    sparse = False
+    """Whether ``read_sparse`` gives the rows in CSR form."""
     in_memory = False
+    """Whether dense rows are there to be looked at, so that ``read_rows`` needs no buffer to fill."""
     kind = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
     read_overhead = 1.0
@@ -93,6 +100,14 @@ class Dataset(ABC):
 
         ``out``, of that shape and of ``dtype``, may be filled and returned.
         """
+
+    def read_sparse(self, start: int, stop: int) -> Any:
+        """Return rows ``start`` to ``stop`` as a ``scipy.sparse.csr_array``, where the data set is sparse."""
+        raise TypeError(f"the rows of {self.uri} are dense")
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        """Return the most that is held while so many rows are read by ``read_sparse``, those rows included."""
+        raise TypeError(f"the rows of {self.uri} are dense")
 
     @abstractmethod
     def read_labels(self, start: int, stop: int) -> NDArray:
@@ -115,11 +130,31 @@ class Dataset(ABC):
 
     @property
     def row_bytes(self) -> int:
+        """Bytes of a dense row."""
         return self.n_features * self.dtype.itemsize
 
     @property
     def n_bytes(self) -> int:
+        """Bytes that a pass over all rows reads."""
         return self.n_rows * self.row_bytes
+
+    @property
+    def nnz(self) -> int:
+        """Number of values that are stored: of dense rows, all."""
+        return self.n_rows * self.n_features
+
+    @property
+    def density(self) -> float:
+        """Share of the values that are stored."""
+        return self.nnz / max(self.n_rows * self.n_features, 1)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return what is held while a unit of so many dense rows is read, the rows included."""
+        return int(n_rows * self.row_bytes * (1 + self.read_overhead))
+
+    def share_bytes(self, n_rows: int) -> int:
+        """Return the bytes that reading so many of the rows takes, on average."""
+        return self.n_bytes * n_rows // max(self.n_rows, 1)
 
 
 @contextmanager
@@ -152,6 +187,20 @@ def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: i
 def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
     """Return the edges of a regular grid of ``chunk_rows`` rows a chunk."""
     return np.append(np.arange(0, n_rows, chunk_rows, dtype=np.int64), n_rows)
+
+
+def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
+    """Return the edges of the grid for rows that may be cut anywhere; ``row_bytes`` are those of a dense row."""
+    return chunk_edges(n_rows, min(default_chunk_rows(row_bytes), max(1, GRAIN_BYTES // row_bytes)))
+
+
+def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
+    """Return the message for a value that is no finite number."""
+    name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
+    return (
+        f"Found {value} in row {row}, column {column}{name}, in {dataset.describe_chunk(row)}. Rows must be finite: "
+        "fill or drop such values."
+    )
 
 
 def default_chunk_rows(row_bytes: int) -> int:

@@ -11,10 +11,11 @@ from typing import Any, Self
 import dask
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
@@ -98,7 +99,7 @@ class NearestOpposite(BaseEstimator):
 
         Parameters
         ----------
-        X : array or Dask array of shape (n_samples, n_features), or Dataset
+        X : array, scipy.sparse matrix or Dask array of shape (n_samples, n_features), or Dataset
         y : array-like of shape (n_samples,)
             Labels of at least two classes; left out for a ``Dataset``, which has its own.
         progress : callable, optional
@@ -131,7 +132,7 @@ class NearestOpposite(BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_queries, n_features), optional
+        X : array or scipy.sparse matrix of shape (n_queries, n_features), optional
             By default the fitted rows themselves (those drawn, with ``max_queries``; see ``find``).
         y : array-like of shape (n_queries,)
             Classes of the rows of ``X``.
@@ -188,19 +189,20 @@ class NearestOpposite(BaseEstimator):
             return X, Threads() if configured.in_process else configured
         if dask.is_dask_collection(X):
             return dask_rows(X, y)
-        X, y = validate_data(self, X, y, dtype="numeric", ensure_min_samples=2)
-        return ArrayDataset(X, normalize_labels(y, "y"), "X"), Threads()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        return rows_in_memory(X, normalize_labels(y, "y"), "X"), Threads()
 
     def _of_others(self, X: Any, y: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         if y is None:
             raise InputError("kneighbors(X) needs the classes y of these rows: neighbours are of other classes.")
-        X, y = validate_data(self, X, y, reset=False, dtype="numeric")
+        X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype="numeric")
         codes = encode(normalize_labels(y, "y"), self.classes_, "X")
-        usable = is_usable(X)
+        usable = is_usable(X.data if issparse(X) else X)
         if not usable.all():
-            row, column = np.argwhere(~usable)[0]
+            places = X.tocoo().coords if issparse(X) else np.indices(X.shape).reshape(2, -1)
+            row, column = (int(place[np.argmin(usable)]) for place in places)
             raise InputError(f"Found {X[row, column]} in row {row}, column {column} of X: squared distances overflow.")
-        edges = [*range(0, len(X), BLOCK_QUERIES), len(X)]
+        edges = [*range(0, X.shape[0], BLOCK_QUERIES), X.shape[0]]
         spans = [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges))]
         task = _SearchRows(self._layout, self._scratch_tables, X, codes, self.pairing == "one-vs-one")
         return reduce_spans(task, spans, _join, scheduler=Threads(), name="queries")
@@ -212,12 +214,14 @@ class _SearchRows:
 
     layout: Layout
     scratch: Scratch
-    X: NDArray
+    X: Any
     codes: NDArray[np.intp]
     one_vs_one: bool
 
     def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        queries = queries_from(self.layout.cells, self.X[span.start : span.stop], self.codes[span.start : span.stop])
+        X = self.X[span.start : span.stop]
+        X = X.toarray() if issparse(X) else X
+        queries = queries_from(self.layout.cells, X, self.codes[span.start : span.stop])
         found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one)
         rows, squared = np.empty_like(found.rows), np.empty_like(found.squared)
         rows[queries.rows] = np.where(np.isfinite(found.squared), found.rows, -1)

@@ -8,11 +8,12 @@ from typing import Any, Self
 import dask
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, make_spans
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
@@ -64,7 +65,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X : array, data frame or Dask array or data frame of shape (n_samples, n_features)
+        X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
+            Blocks of a Dask array may be CSR matrices.
         y : array-like or Dask array of shape (n_samples,)
             Labels of at least two classes: integers or strings.
 
@@ -200,7 +202,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X : array, data frame, or Dask array or data frame of shape (n_samples, n_features)
+        X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
 
         Returns
         -------
@@ -215,12 +217,12 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             chunks = (X.chunks[0], (len(self.components_),))
             meta = np.empty((0, len(self.components_)), dtype)
             return X.map_blocks(self._project, dtype=dtype, chunks=chunks, meta=meta)
-        return self._project(validate_data(self, X, reset=False, dtype="numeric"))
+        return self._project(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
 
-    def _project(self, X: NDArray) -> NDArray:
+    def _project(self, X: Any) -> NDArray:
         dtype = _output_type(X.dtype)
-        matrix, mean = self.projection(dtype)
-        return centred(X, mean, dtype) @ matrix
+        matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
+        return projected(X, matrix, mean, dtype)
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
         """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
@@ -286,9 +288,9 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        X, y = validate_data(self, X, y, reset=reset, dtype="numeric", ensure_min_samples=least)
+        X, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=least)
         check_classification_targets(y)
-        return ArrayDataset(X, normalize_labels(y, "y"), "X")
+        return rows_in_memory(X, normalize_labels(y, "y"), "X")
 
     def _check_dask(self, X: Any, reset: bool) -> Any:
         if hasattr(X, "to_dask_array"):
@@ -309,9 +311,24 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def projected(X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
+    """Return (X - mean) A as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
+
+    CSR rows stay so: the product is taken in double, so that the mean can be subtracted after it.
+    """
+    if not issparse(X):
+        return centred(X, mean, dtype) @ matrix
+    wide = np.asarray(matrix, np.float64)
+    found = np.asarray(X @ wide)
+    if mean is not None:
+        found -= mean @ wide
+    return found.astype(dtype, copy=False)
 
 
 def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 from mmpca_dist.datasets.base import Dataset
@@ -18,7 +19,7 @@ from mmpca_dist.reducers.solving import (
     solve_lol,
     solve_targets,
 )
-from mmpca_dist.statistics.cross import CrossMoments, TargetRows, cross_moments
+from mmpca_dist.statistics.cross import CrossMoments, SparseTargetRows, TargetRows, cross_moments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.working import Statistics
@@ -219,9 +220,10 @@ class SupervisedPCA(MomentReducer):
         if not self._continuous:
             return super()._check_rows(X, y, reset, least)
         X, y = validate_data(
-            self, X, y, reset=reset, dtype="numeric", ensure_min_samples=least, multi_output=True, y_numeric=True
-        )
-        return TargetRows(X, y, "X")
+            self, X, y, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=least,
+            multi_output=True, y_numeric=True,
+        )  # fmt: skip
+        return SparseTargetRows(X, y, "X") if issparse(X) else TargetRows(X, y, "X")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

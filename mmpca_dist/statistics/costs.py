@@ -13,7 +13,7 @@ from mmpca_dist.statistics.sample import SAMPLE_BYTES
 def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
     """Return the rows of the largest reading unit, and the bytes a thread holds while it reads one."""
     rows = max(stop - start for span in spans for start, stop in span.units)
-    return rows, int(rows * dataset.row_bytes * (1 + dataset.read_overhead))
+    return rows, dataset.reading_bytes(rows)
 
 
 def reading_wide(dataset: Dataset, spans: list[Span]) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.datasets.csr import SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
 from mmpca_dist.statistics.reduction import Scheduler, read_units, reduce_spans
@@ -76,16 +77,24 @@ class CrossMoments:
         )
 
 
-class TargetRows(ArrayDataset):
-    """Rows and targets, shape (n, q), that are in memory."""
+class _WithTargets:
+    """Targets, shape (n, q), beside rows that are in memory."""
 
-    def __init__(self, X: NDArray, y: NDArray, uri: str = "the array in memory") -> None:
+    def __init__(self, X: Any, y: NDArray, uri: str = "the array in memory") -> None:
         self._targets = as_targets(y, uri)
-        super().__init__(X, np.zeros(len(self._targets), np.int8), uri)
+        super().__init__(X, np.zeros(len(self._targets), np.int8), uri)  # type: ignore[call-arg]
 
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return the targets of rows ``start`` to ``stop``."""
         return self._targets[start:stop]
+
+
+class TargetRows(_WithTargets, ArrayDataset):
+    """Dense rows and targets."""
+
+
+class SparseTargetRows(_WithTargets, SparseArray):
+    """CSR rows and targets."""
 
 
 def as_targets(y: Any, where: str) -> NDArray[np.float64]:

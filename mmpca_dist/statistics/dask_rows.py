@@ -12,8 +12,10 @@ import numpy as np
 import zarr
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges
+from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges, grain_edges
+from mmpca_dist.datasets.csr import SparseArray, SparseRows, value_type
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
@@ -24,15 +26,20 @@ NAME = "the Dask array"
 
 
 class DaskRows(Dataset):
-    """Rows and labels of Dask arrays, by the row blocks of the former; it cannot be read outside a task."""
+    """Rows and labels of Dask arrays, by the row blocks of the former; it cannot be read outside a task.
 
-    in_memory = True
+    Blocks of CSR rows are far larger when they are dense: they are read in pieces.
+    """
 
     def __init__(self, X: da.Array) -> None:
         self.uri = NAME
         self.n_rows, self.n_features = X.shape
-        self.dtype = X.dtype
-        self._edges = np.unique(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
+        self.sparse = issparse(X._meta)
+        self.in_memory = not self.sparse
+        self.dtype = value_type(X.dtype) if self.sparse else X.dtype
+        self._edges = _block_edges(X)
+        if self.sparse:
+            self._edges = np.union1d(self._edges, grain_edges(self.n_rows, self.row_bytes))
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -85,6 +92,22 @@ class _Blocks(_TaskRows):
         return self._X[start - self._start : stop - self._start]
 
 
+class _SparseBlocks(_TaskRows, SparseRows):
+    """The blocks of CSR rows of a task."""
+
+    def __init__(self, X: Any, y: NDArray, edges: NDArray[np.int64]) -> None:
+        super().__init__(y, int(edges[0]))
+        check_table(NAME, X.shape, X.dtype, len(y))
+        self._X = SparseArray(X, None, NAME)
+        self.n_rows, self.n_features, self.dtype = X.shape[0], X.shape[1], self._X.dtype
+
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        return self._X._stored(start - self._start, stop - self._start)
+
+    def _most_stored(self, n_rows: int) -> int:
+        return self._X._most_stored(n_rows)
+
+
 class _StoredRows(_TaskRows):
     """Rows of the Zarr array behind ``da.from_zarr``, which tasks read into reused buffers."""
 
@@ -110,6 +133,8 @@ class BlockScheduler:
     row_blocks: list[Delayed]
     label_blocks: list[Delayed]
     edges: NDArray[np.int64]
+    """Rows where blocks begin, and where the last one ends."""
+    sparse: bool = False
     stored: ZarrReader | None = None
     n_threads: int = 1
     peak_memory: int = 0
@@ -123,12 +148,15 @@ class BlockScheduler:
             run = delayed(_run_on_stored, pure=False)
             return run(shared, delayed(span, traverse=False), reader, labels, dask_key_name=key)
         result: Any = None
-        for number, (start, stop) in enumerate(span.units):
-            first, last = np.searchsorted(self.edges, [start, stop])
+        # A block of CSR rows is small, and may hold many units.
+        pieces = [span.edges] if self.sparse else span.units
+        for number, edges in enumerate(pieces):
+            first = int(np.searchsorted(self.edges, edges[0], side="right")) - 1
+            last = int(np.searchsorted(self.edges, edges[-1]))
             rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
             unit = delayed(_run_on_blocks, pure=False)(
                 shared,
-                delayed(Span(span.index, (start, stop)), traverse=False),
+                delayed(Span(span.index, edges), traverse=False),
                 rows,
                 self.label_blocks[first:last],
                 self.edges[first : last + 1],
@@ -150,7 +178,8 @@ def _run_on_blocks(
 ) -> Any:
     y = _joined(labels)
     X = _joined(rows) if rows else np.empty((len(y), 1))  # a task for labels alone looks at no rows
-    return run_span(lambda unit: replace(task, dataset=_Blocks(X, y, edges))(unit), span)
+    blocks = _SparseBlocks if issparse(X) else _Blocks
+    return run_span(lambda unit: replace(task, dataset=blocks(X, y, edges))(unit), span)
 
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
@@ -158,7 +187,13 @@ def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[N
     return run_span(lambda whole: replace(task, dataset=_StoredRows(reader, y, whole.start))(whole), span)
 
 
-def _joined(blocks: Sequence[NDArray]) -> NDArray:
+def _block_edges(X: da.Array) -> NDArray[np.int64]:
+    return np.unique(np.concatenate([[0], np.cumsum(X.chunks[0])]).astype(np.int64))
+
+
+def _joined(blocks: Sequence[Any]) -> Any:
+    if issparse(blocks[0]):
+        return csr_array(blocks[0]) if len(blocks) == 1 else vstack([csr_array(block) for block in blocks], "csr")
     arrays = [np.asarray(block) for block in blocks]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
@@ -192,7 +227,7 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     filled = np.flatnonzero(X.chunks[0])
     row_blocks = X.to_delayed().ravel()[filled].tolist()
     label_blocks = y.to_delayed().ravel()[filled].tolist()
-    return dataset, BlockScheduler(row_blocks, label_blocks, dataset.chunk_edges, _stored_rows(X))
+    return dataset, BlockScheduler(row_blocks, label_blocks, _block_edges(X), dataset.sparse, _stored_rows(X))
 
 
 def _stored_rows(X: da.Array) -> ZarrReader | None:

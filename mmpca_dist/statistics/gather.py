@@ -9,7 +9,7 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
@@ -46,7 +46,7 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
 
     Parameters
     ----------
-    X : array or Dask array of shape (n, d), or Dataset
+    X : array, scipy.sparse matrix or Dask array of shape (n, d), or Dataset
     y : array or Dask array of shape (n,)
         Labels; left out for a ``Dataset``, which has its own.
     precision : {"single", "double"}
@@ -81,7 +81,7 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     elif dask.is_dask_collection(X):
         dataset, scheduler = dask_rows(X, y)
     else:
-        dataset = ArrayDataset(np.asarray(X), np.asarray(y))
+        dataset = rows_in_memory(X, np.asarray(y), "the array in memory")
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 
 

@@ -209,6 +209,16 @@ def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
             yield start, read_unit(dataset, start, stop, buffer[: stop - start])
 
 
+def read_sparse_unit(dataset: Dataset, start: int, stop: int) -> Any:
+    """Read rows in CSR form, as ``read_unit`` reads dense ones."""
+    try:
+        return dataset.read_sparse(start, stop)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a store or codec raises for damaged data
+        raise AccessError(_damage(dataset, start, stop, error)) from error
+
+
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     """Read a unit once more, chunk by chunk, to name the one that fails."""
     row, found = start, error

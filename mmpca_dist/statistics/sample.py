@@ -42,7 +42,7 @@ def draw_sample(
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
     if on_pass is not None:
-        on_pass("sample", sum(span.stop - span.start for span in edges) * dataset.row_bytes)
+        on_pass("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
     return reduce_spans(task, edges, _join_samples, scheduler=scheduler, name="sample")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.base import Dataset, Span, not_finite
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census
@@ -94,12 +94,7 @@ class Locate:
     start: int
 
     def __call__(self, row: int, column: int, value: float) -> str:
-        names = self.dataset.feature_names
-        name = f" ({names[column]!r})" if names else ""
-        return (
-            f"Found {value} in row {self.start + row}, column {column}{name}, in "
-            f"{self.dataset.describe_chunk(self.start + row)}. Rows must be finite: fill or drop such values."
-        )
+        return not_finite(self.dataset, self.start + row, column, value)
 
     def refuse(self, row: int, column: int, value: float) -> None:
         """Raise the ``InputError`` for this value."""
