@@ -15,10 +15,11 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, default_chunk_rows, spans_of, unit_edges
+from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, spans_of
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.base import centred
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.planning.projecting import output_chunk_rows
+from mmpca_dist.reducers.base import projected
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
 from mmpca_dist.statistics.summary import Locate
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
@@ -49,14 +50,6 @@ class Projector:
         return [place for place in (self.zarr, self.parquet) if place is not None]
 
 
-def output_chunk_rows(dataset: Dataset) -> int:
-    """Return rows a chunk of the projected arrays: the unit that is read, where the units are regular."""
-    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
-    sizes = np.diff(edges)
-    regular = len(sizes) == 1 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0])
-    return int(sizes[0]) if regular else default_chunk_rows(dataset.row_bytes)
-
-
 def project_rows(
     dataset: Dataset,
     projectors: list[Projector],
@@ -71,7 +64,7 @@ def project_rows(
     InputError
         For rows that are not finite.
     """
-    rows = output_chunk_rows(dataset)
+    rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
     for projector in projectors:
         if projector.zarr is not None:
@@ -131,17 +124,19 @@ class _ProjectSpan:
         written = 0
         dtype = self.projectors[0].matrix.dtype
         matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
-        for start, X in read_units(self.dataset, span):
-            stop = start + len(X)
+        matrix = matrix.astype(np.float64) if self.dataset.sparse else matrix
+        units = read_sparse_units if self.dataset.sparse else read_units
+        for start, X in units(self.dataset, span):
+            stop = start + X.shape[0]
             labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
             with np.errstate(invalid="ignore", over="ignore"):
-                projected = centred(X, self.projectors[0].mean, dtype) @ matrix
-            if not np.isfinite(projected).all():
+                found = projected(X, matrix, self.projectors[0].mean, dtype)
+            if not np.isfinite(found).all():
                 self._refuse(X, start, stop)
             column = 0
             for projector in self.projectors:
                 width = projector.matrix.shape[1]
-                rows = projected[:, column : column + width]
+                rows = found[:, column : column + width]
                 column += width
                 written += self._write(projector, rows, labels, start, stop)
         return written
@@ -165,8 +160,11 @@ class _ProjectSpan:
                 storage.write_bytes(file, sink.getvalue().to_pybytes())
         return rows.nbytes * ((projector.zarr is not None) + (projector.parquet is not None))
 
-    def _refuse(self, X: NDArray, start: int, stop: int) -> None:
+    def _refuse(self, X: Any, start: int, stop: int) -> None:
+        overflow = f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
+        if self.dataset.sparse:  # these rows are known to be finite since they were read
+            raise InputError(overflow)
         bad = np.argwhere(~np.isfinite(X))
         if not len(bad):
-            raise InputError(f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double.")
+            raise InputError(overflow)
         Locate(self.dataset, start).refuse(int(bad[0, 0]), int(bad[0, 1]), float(X[tuple(bad[0])]))

@@ -187,10 +187,10 @@ def reduce_spans(
     return result
 
 
-def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None) -> Any:
-    """Read rows; a chunk that cannot be read becomes an ``InputError`` that says which."""
+def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
+    """Read rows, dense or in CSR form; a chunk that cannot be read becomes an ``InputError`` that says which."""
     try:
-        return dataset.read_rows(start, stop, out)
+        return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data
@@ -209,14 +209,10 @@ def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
             yield start, read_unit(dataset, start, stop, buffer[: stop - start])
 
 
-def read_sparse_unit(dataset: Dataset, start: int, stop: int) -> Any:
-    """Read rows in CSR form, as ``read_unit`` reads dense ones."""
-    try:
-        return dataset.read_sparse(start, stop)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a store or codec raises for damaged data
-        raise AccessError(_damage(dataset, start, stop, error)) from error
+def read_sparse_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the CSR rows of each unit of a span."""
+    for start, stop in span.units:
+        yield start, read_unit(dataset, start, stop, sparse=True)
 
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
