@@ -185,6 +185,12 @@ def transform(**options: Any) -> None:
     help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
 )
 @click.option("--image-shape", metavar="HxW", help="Where rows are images: height and width, such as 28x28.")
+@click.option(
+    "--sparse/--dense",
+    default=None,
+    help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
+    "takes at most a quarter of the space.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
 def ingest(
     source: str,
@@ -193,6 +199,7 @@ def ingest(
     label: str | None,
     dtype: str | None,
     image_shape: str | None,
+    sparse: bool | None,
     overwrite: bool,
 ) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
@@ -201,13 +208,14 @@ def ingest(
     Examples:
       mmpca ingest table.csv table.zarr --label species
       mmpca ingest images.npz images.zarr --image-shape 28x28
+      mmpca ingest news.libsvm news.zarr --sparse
     """
     numbered = int(label) if label is not None and label.lstrip("-").isdigit() else label
     shape = _image_shape(image_shape)
     from pipelines.ingest import ingest_flow
 
     with flow_session(console, errors, STARTS_AGAIN):
-        state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, return_state=True)
+        state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, sparse, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""The flow that turns CSV, LIBSVM text, NumPy files and Parquet into chunked, checksummed Zarr."""
+"""The flow that turns CSV, LIBSVM text, NumPy files, CSR matrices and Parquet into chunked, checksummed Zarr."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def ingest_flow(
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
     overwrite: bool = False,
+    sparse: bool | None = None,
 ) -> State:
-    """Write the table at ``source`` as a Zarr group with arrays ``X`` and ``y`` at ``destination``."""
+    """Write the table at ``source`` as a Zarr group of rows ``X`` and labels ``y`` at ``destination``."""
     callback = Callbacks([ArtifactCallback(), *watchers()])
     callback.on_stage_start("ingest")
     try:
@@ -39,14 +40,16 @@ def ingest_flow(
             dtype=dtype,
             image_shape=image_shape,
             overwrite=overwrite,
+            sparse=sparse,
             progress=lambda done, total: callback.on_progress("ingest", done, total),
             note=callback.on_note,
         )
     except MmpcaError as error:
         return Failed(message=str(error), name=REFUSED)
     callback.on_stage_end("ingest", manifest, False)
-    shown = ("rows", "columns", "dtype", "classes", "bytes", "source", "destination")
+    shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
     create_table_artifact(
         [{name: str(manifest[name]) for name in shown}], key="ingested", description="What was written"
     )
-    return Completed(message=f"{manifest['rows']} rows of {manifest['columns']} columns written to {destination}")
+    kind = "sparse rows" if manifest["sparse"] else "rows"
+    return Completed(message=f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {destination}")

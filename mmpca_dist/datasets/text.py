@@ -1,4 +1,4 @@
-"""Rows in text: CSV by pyarrow, LIBSVM by scikit-learn, both in blocks of whole lines."""
+"""Rows in text: CSV by pyarrow, in blocks of whole lines; what other text shares."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
-from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, encode_block
+from mmpca_dist.datasets.writing import Block
 from mmpca_dist.errors import InputError, did_you_mean
 
 log = logging.getLogger(__name__)
 
 CSV_SUFFIXES = (".csv", ".tsv")
-LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt")
 BLOCK_BYTES = 4 << 20
 MAX_BLOCK_BYTES = 32 << 20
 BLOCK_LINES = 128
@@ -41,7 +40,7 @@ ARROW_FAULT = re.compile(
 NO_VALUE = frozenset(["", "na", "n/a", "nan", "null", "none"])
 
 
-class _Text:
+class Text:
     """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
 
     def __init__(self, uri: str, dtype: np.dtype) -> None:
@@ -49,6 +48,8 @@ class _Text:
         self.feature_names: list[str] | None = None
         self.image_shape: tuple[int, int] | None = None
         self.labels: str | None = None
+        self.sparse = False
+        self.nnz: int | None = None
         fs, path = storage.filesystem(uri)
         with storage.explained(uri):
             self.total = int(fs.size(path) or 0)
@@ -84,7 +85,7 @@ class _Text:
         return number
 
 
-class CsvRows(_Text):
+class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
     Parameters
@@ -193,7 +194,7 @@ class CsvRows(_Text):
         rows = batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
         values = [value.strip() for value in labels.dictionary.to_pylist()]
         codes = labels.indices.to_numpy()
-        numbers = [_number(value) for value in values]
+        numbers = [as_number(value) for value in values]
         for k, value in enumerate(values):
             if not value or (self._all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
                 row = first_row + int(np.argmax(codes == k))
@@ -230,7 +231,7 @@ class CsvRows(_Text):
         if fault["column"] is None:
             ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
             found = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
-            raise InputError(f"{_upper(where)} of {self.uri} {found}. Every line needs the same columns.")
+            raise InputError(f"{upper(where)} of {self.uri} {found}. Every line needs the same columns.")
         column = int(fault["column"])
         name = f"{column} ({self._names[column]!r})" if self._names else str(column)
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
@@ -244,14 +245,14 @@ class CsvRows(_Text):
 def _is_header(cells: list[str], following: list[str], label: str | int | None) -> bool:
     """Tell whether the first line holds names: words alone, words above numbers, or the label's name."""
     stripped = [cell.strip() for cell in cells]
-    numbers = [_number(cell) for cell in stripped]
+    numbers = [as_number(cell) for cell in stripped]
     # pandas names the columns of an array 0, 1, ...: any other number is data.
     if any(number is not None and abs(number - i) not in (0, 1) for i, number in enumerate(numbers)):
         return False
-    if any(name in stripped for name in ([label] if label and _number(str(label)) is None else LABEL_NAMES)):
+    if any(name in stripped for name in ([label] if label and as_number(str(label)) is None else LABEL_NAMES)):
         return True
     return all(number is None for number in numbers) or any(
-        number is None and above.lower() not in NO_VALUE and _number(below) is not None
+        number is None and above.lower() not in NO_VALUE and as_number(below) is not None
         for number, above, below in zip(numbers, stripped, following, strict=False)
     )
 
@@ -271,111 +272,12 @@ def _label_position(names: list[str], n_columns: int, label: str | int | None, u
     return position % n_columns
 
 
-def _upper(sentence: str) -> str:
+def upper(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def _number(text: str) -> float | None:
+def as_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
-
-
-class LibsvmRows(_Text):
-    """LIBSVM text, ``label index:value ...`` with indices from 1, made dense.
-
-    Opening it reads it once, to find the number of rows and the largest index.
-
-    Parameters
-    ----------
-    uri : str
-        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
-    dtype : float32 or float64
-        What the values become.
-
-    Raises
-    ------
-    InputError
-        For a line that is not of this form; the message has its number.
-    """
-
-    def __init__(self, uri: str, dtype: np.dtype) -> None:
-        super().__init__(uri, dtype)
-        self.n_features = n_rows = 0
-        with self._open() as (_, text):
-            for number, line in enumerate(text, 1):
-                tokens = line.partition(b"#")[0].rsplit(None, 1)
-                if len(tokens) == 2 and not tokens[1].startswith(b"qid:"):
-                    index = tokens[1].partition(b":")[0]
-                    if not index.isdigit():
-                        self._explain(line, number)
-                    self.n_features = max(self.n_features, int(index))
-                n_rows += bool(tokens)
-        self.n_rows: int | None = n_rows
-        if not self.n_features:
-            raise InputError(f"{uri} has no 'index:value' in any line; there are no features to read.")
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield the rows."""
-        limit = max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
-        lines: list[bytes] = []
-        n_bytes, first = 0, 1
-        with self._open() as (raw, text):
-            for line in text:
-                lines.append(line)
-                n_bytes += len(line)
-                if len(lines) == limit or n_bytes >= BLOCK_BYTES:
-                    yield from self._block(lines, first, raw.tell())
-                    first += len(lines)
-                    lines, n_bytes = [], 0
-            yield from self._block(lines, first, raw.tell())
-
-    def _block(self, lines: list[bytes], first: int, done: int) -> Iterator[Block]:
-        from sklearn.datasets import load_svmlight_file
-
-        if not any(line.partition(b"#")[0].strip() for line in lines):
-            return
-        try:
-            rows, labels = load_svmlight_file(
-                io.BytesIO(b"".join(lines)), n_features=self.n_features, dtype=self.dtype, zero_based=False
-            )
-        except ValueError as error:
-            for number, line in enumerate(lines, first):
-                self._explain(line, number, quiet=True)
-            raise InputError(
-                f"{self.uri} is not readable as LIBSVM text between lines {first} and {first + len(lines) - 1}: "
-                f"{str(error).rstrip('.')}."
-            ) from error
-        values, codes = encode_block(labels, f"lines {first} to {first + len(lines) - 1} of {self.uri}")
-        yield Block(rows.toarray(), values, codes, done)
-
-    def label_values(self, values: list[Any]) -> NDArray:
-        """Return the distinct labels, which are whole numbers."""
-        return np.asarray(values, np.int64)
-
-    def where(self, row: int) -> str:
-        """Say where a row is."""
-        with self._open() as (_, text):
-            lines = (number for number, line in enumerate(text, 1) if line.partition(b"#")[0].strip())
-            return f"row {row} (line {next(number for i, number in enumerate(lines) if i == row)})"
-
-    def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
-        """Raise an error that names what is wrong with a line; nothing, if ``quiet``, where nothing is."""
-        label, *pairs = line.partition(b"#")[0].decode("utf-8", "replace").split() or ["0"]
-        where = f"line {number} of {self.uri}"
-        if _number(label) is None:
-            raise InputError(f"The label {label!r} in {where} is not a number. LIBSVM text is 'label index:value ...'.")
-        before = 0
-        for token in pairs:
-            index, colon, value = token.partition(":")
-            if index == "qid":
-                continue
-            if not colon or not index.isdecimal() or _number(value) is None:
-                raise InputError(f"{token!r} in {where} is not 'index:value'. LIBSVM text is 'label index:value ...'.")
-            if int(index) <= before:
-                problem = "indices start at 1" if index == "0" else f"it follows {before}, and indices must increase"
-                raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
-            before = int(index)
-        if not quiet:
-            raise InputError(f"{_upper(where)} is not LIBSVM text, 'label index:value ...'.")

@@ -14,19 +14,12 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.csr import index_type
 from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels
+from mmpca_dist.datasets.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
 from mmpca_dist.errors import InputError, OutputError, PlanError
-
-CHUNK_BYTES = 8 << 20
-CHUNKS_PER_SHARD = 8
-"""A shard of 64 MiB is one reading unit and one file or object. Its chunks carry a checksum each, so that a slice
-of 3 MiB costs 8 MiB: measured 3.6 GiB/s where chunks of 64 MiB give 0.3; whole shards are read at 9 GiB/s."""
-
-LABEL_CHUNK_ROWS = 1 << 16
-"""Labels are read a unit of rows at a time: chunks of at least this many, and a whole number of shards of rows."""
 
 SPOOL_BYTES = 32 << 20
 """Labels beyond this many bytes (four a row) wait for the end in a temporary file."""
@@ -36,18 +29,18 @@ SPOOL_BYTES = 32 << 20
 class Block:
     """Consecutive rows of a source.
 
-    ``rows`` has shape (k, d); the label of row i is ``values[codes[i]]``; ``done`` is how far the source has been
-    read, in its own units.
+    ``rows``, dense or CSR, has shape (k, d); the label of row i is ``values[codes[i]]``; ``done`` is how far the
+    source has been read, in its own units.
     """
 
-    rows: NDArray
+    rows: Any
     values: list[Any]
     codes: NDArray
     done: int
 
 
 class ZarrWriter:
-    """Writes arrays ``X`` (n, d) and ``y`` (n,) of a new Zarr group, n unknown until the end.
+    """Writes rows ``X`` (n, d) and labels ``y`` (n,) of a new Zarr group, n unknown until the end.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
     group at the address. On a local disk all of it is built beside the destination and then renamed. Leaving the
@@ -60,7 +53,7 @@ class ZarrWriter:
     overwrite : bool
         Replace a Zarr group that is there: on a local disk when the new one is complete, elsewhere at once.
     chunk_bytes : int
-        Size of a chunk of rows; eight make a shard. Data that fits one shard becomes one chunk.
+        Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
 
     Raises
     ------
@@ -77,9 +70,7 @@ class ZarrWriter:
         self._refuse_what_is_there()
         self._place = f"{self.destination}.{self._token}.partial" if self._local else self.destination
         self._labels = _LabelSpool(self.destination)
-        self._array: zarr.Array | None = None
-        self._buffer: NDArray | None = None
-        self._filled = self._stored = 0
+        self._body: Body | None = None
 
     def __enter__(self) -> ZarrWriter:
         return self
@@ -88,11 +79,21 @@ class ZarrWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._labels.close()
-        if self._buffer is not None and not self._finished:
+        if self._body is not None and not self._finished:
             self._remove(self._place)
 
-    def begin(self, n_features: int, dtype: np.dtype, n_rows: int | None = None) -> None:
-        """Say what rows will come; ``n_rows``, where it is known, only serves to see that they fit the disk.
+    def begin(
+        self,
+        n_features: int,
+        dtype: np.dtype,
+        n_rows: int | None = None,
+        *,
+        nnz: int | None = None,
+        sparse: bool = False,
+    ) -> None:
+        """Say what rows will come, and in which form they are to be written.
+
+        Numbers of rows, and of the values stored of ``sparse`` ones, only serve to see that they fit the disk.
 
         Raises
         ------
@@ -100,33 +101,26 @@ class ZarrWriter:
             Where the local disk has less space free than the rows need.
         """
         row_bytes = n_features * dtype.itemsize
-        if self._local and n_rows is not None:
+        if self._local and n_rows is not None and not (sparse and nnz is None):
+            n_bytes = csr_bytes(n_rows, nnz or 0, n_features, dtype) if sparse else n_rows * row_bytes
             folder = next(p for p in Path(self._place).absolute().parents if p.exists())
             free = shutil.disk_usage(folder).free
-            if n_rows * row_bytes > free:
+            if n_bytes > free:
                 raise PlanError(
-                    f"{n_rows} rows of {n_features} columns as {dtype} need {n_rows * row_bytes / 2**30:.1f} GiB and "
+                    f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
         if not self._local:
             self._remove(self._place)
-        self._chunk_rows = max(1, self.chunk_bytes // row_bytes)
-        self._shard_rows = self._chunk_rows * CHUNKS_PER_SHARD
-        self._buffer = np.empty((self._shard_rows, n_features), dtype)
+        body = CsrBody if sparse else DenseBody
+        self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
         """Take rows, which are converted to the type given to ``begin``, and their labels."""
-        assert self._buffer is not None, "begin comes first"  # noqa: S101
+        assert self._body is not None, "begin comes first"  # noqa: S101
         self._labels.append(block.values, block.codes, self.n_rows)
-        taken = 0
-        while taken < len(block.rows):
-            part = block.rows[taken : taken + self._shard_rows - self._filled]
-            self._buffer[self._filled : self._filled + len(part)] = part
-            self._filled += len(part)
-            taken += len(part)
-            if self._filled == self._shard_rows:
-                self._flush(last=False)
-        self.n_rows += len(block.rows)
+        self._body.append(block.rows)
+        self.n_rows += block.rows.shape[0]
 
     def finish(
         self, attributes: dict[str, Any], label_values: Callable[[list[Any]], NDArray]
@@ -156,10 +150,10 @@ class ZarrWriter:
         """
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
-        if self._filled:
-            self._flush(last=True)
+        assert self._body is not None  # noqa: S101  (rows came, so it was begun)
+        self._body.finish()
         values = label_values(self._labels.values)
-        self._write_labels(values)
+        self._write_labels(values, min(self._body.label_chunk_rows, self.n_rows))
         with storage.explained(self.destination, "write"):
             zarr.create_group(self._place, attributes={**attributes, "complete": True})
         n_bytes = sum(size for _, size, _ in storage.list_objects(self._place))
@@ -168,32 +162,12 @@ class ZarrWriter:
         self._finished = True
         return self._labels.count(values), n_bytes
 
-    def _flush(self, last: bool) -> None:
-        assert self._buffer is not None  # noqa: S101
-        rows, n_features = self._buffer[: self._filled], self._buffer.shape[1]
-        if self._array is None:
-            self._array = _create(
-                storage.join(self._place, "X"),
-                shape=rows.shape,
-                chunks=rows.shape if last else (self._chunk_rows, n_features),
-                shards=None if last else (self._shard_rows, n_features),
-                dtype=rows.dtype,
-                fill_value=np.nan if rows.dtype.kind == "f" else 0,
-            )
-        stop = self._stored + len(rows)
-        with storage.explained(self.destination, "write"):
-            if stop > self._array.shape[0]:
-                self._array.resize((stop, n_features))
-            self._array[self._stored : stop] = rows
-        self._stored, self._filled = stop, 0
-
-    def _write_labels(self, values: NDArray) -> None:
-        whole = self._shard_rows * -(-LABEL_CHUNK_ROWS // self._shard_rows)
-        chunk = min(whole, self.n_rows)
+    def _write_labels(self, values: NDArray, chunk: int) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one.
         kind = str if values.dtype.kind == "U" else values.dtype
-        array = _create(
+        array = create_array(
             storage.join(self._place, "y"),
+            self.destination,
             shape=(self.n_rows,),
             chunks=(chunk,),
             dtype=kind,
@@ -210,7 +184,7 @@ class ZarrWriter:
             if not fs.exists(path):
                 return
             # Beside finished groups, what a killed run has left at an address that cannot be renamed.
-            marks = (".zgroup", "zarr.json", "X/zarr.json")
+            marks = (".zgroup", "zarr.json", "X/zarr.json", "X/data/zarr.json")
             replaceable = any(fs.exists(f"{path}/{mark}") for mark in marks)
         if self._overwrite and not replaceable:
             raise OutputError(
@@ -297,10 +271,6 @@ def encode_block(labels: NDArray, where: str) -> tuple[list[Any], NDArray]:
     return values.tolist(), codes
 
 
-def _create(uri: str, **options: Any) -> zarr.Array:
-    """Create an array that stores every chunk as it is, followed by its checksum.
-
-    Measurements hardly compress, and plain chunks are read five times as fast.
-    """
-    with storage.explained(uri, "write"):
-        return zarr.create_array(uri, compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options)
+def csr_bytes(n_rows: int, nnz: int, n_features: int, dtype: np.dtype) -> int:
+    """Return the bytes of CSR rows as they are written."""
+    return nnz * (dtype.itemsize + np.dtype(index_type(n_features, 0)).itemsize) + (n_rows + 1) * 8

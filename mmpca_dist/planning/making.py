@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.base import Dataset, Span, default_chunk_rows
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
@@ -130,6 +131,7 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         resources=resources,
         output=projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
         free=_free_bytes(resources.output),
+        advice=_advice(dataset, spans),
         search=search,
     )
 
@@ -150,6 +152,18 @@ def plan_projection(
         resources=resources,
         output=projected_bytes(dataset, resources, widths, formats),
         free=_free_bytes(resources.output),
+        advice=_advice(dataset, spans),
+    )
+
+
+def _advice(dataset: Dataset, spans: list[Span]) -> str:
+    """Say which chunks would help, where one row of chunks is more than a reading unit; else nothing."""
+    rows, fitting = largest_unit(dataset, spans)[0], default_chunk_rows(dataset.row_bytes)
+    if rows <= fitting:
+        return ""
+    return (
+        f" A task reads whole rows of whole chunks, {rows} rows or {format_bytes(rows * dataset.row_bytes)} at a time; "
+        f"chunks of {fitting} rows and all columns would do: mmpca ingest {dataset.uri} DEST.zarr."
     )
 
 
@@ -178,7 +192,7 @@ def _chosen_rows(spans: list[Span]) -> int:
 
 
 def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return _pass("sample", dataset, 0, resources, share=_chosen_rows(spans) / dataset.n_rows)
+    return _pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
 
 
 def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> SearchCosts | None:
@@ -213,16 +227,17 @@ def _pass(
     operations: float,
     resources: Resources,
     *,
-    share: float = 1.0,
+    n_rows: int | None = None,
     counted: int = 0,
     written: int = 0,
     dense: bool = True,
 ) -> PassPlan:
-    size = int(dataset.n_bytes * share)
+    n_rows = dataset.n_rows if n_rows is None else n_rows
+    size = dataset.share_bytes(n_rows)
     rate = _product_rate(resources.precision) if dense else CSR_RATE
     seconds = size / READ_RATES[dataset.kind] + operations / rate
     if dataset.sparse and dense:
-        seconds += dataset.n_rows * dataset.row_bytes * share / DENSE_RATE
+        seconds += n_rows * dataset.row_bytes / DENSE_RATE
     seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
     return PassPlan(name, size, operations, seconds / resources.busy_threads)
 

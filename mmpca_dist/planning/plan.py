@@ -66,7 +66,8 @@ class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top, ``search`` what the search for nearest rows costs, where there is one.
+    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, and ``advice`` how
+    other chunks would help.
     """
 
     passes: list[PassPlan]
@@ -80,6 +81,7 @@ class Plan:
     output: int
     free: int | None
     search: SearchCosts | None = None
+    advice: str = ""
 
     @property
     def written(self) -> int:
@@ -165,7 +167,7 @@ class Plan:
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
-                "compute.threads_per_worker, smaller chunks or fewer columns."
+                f"compute.threads_per_worker, smaller chunks or fewer columns.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
             scratch = self.written - self.output

@@ -21,7 +21,7 @@ from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
 from mmpca_dist.reducers.solving import IMPRECISE, Solution
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.dask_rows import dask_rows, whole_rows
 from mmpca_dist.statistics.gather import gather_statistics, moments_of
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.reduction import Scheduler, Threads
@@ -212,7 +212,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "components_")
         if dask.is_dask_collection(X):
             X = self._check_dask(X, reset=False)
-            X = X.rechunk({1: -1})
+            X = whole_rows(X)
             dtype = _output_type(X.dtype)
             chunks = (X.chunks[0], (len(self.components_),))
             meta = np.empty((0, len(self.components_)), dtype)

@@ -9,12 +9,14 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import psutil
 import zarr
 from dask.delayed import Delayed, delayed
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges, grain_edges
+from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
 from mmpca_dist.datasets.csr import SparseArray, SparseRows, value_type
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
@@ -210,7 +212,8 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
         raise InputError("The labels y are None; they are needed.")
     if hasattr(y, "to_dask_array"):
         y = y.to_dask_array()
-    X = X.rechunk({1: -1})
+    stored = _stored_rows(X)
+    X = whole_rows(X)
     if dask.is_dask_collection(y):
         X, y = _with_known_chunks(X, y)
     elif np.isnan(X.shape[0]):
@@ -227,7 +230,28 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     filled = np.flatnonzero(X.chunks[0])
     row_blocks = X.to_delayed().ravel()[filled].tolist()
     label_blocks = y.to_delayed().ravel()[filled].tolist()
-    return dataset, BlockScheduler(row_blocks, label_blocks, _block_edges(X), dataset.sparse, _stored_rows(X))
+    return dataset, BlockScheduler(row_blocks, label_blocks, _block_edges(X), dataset.sparse, stored)
+
+
+def whole_rows(X: da.Array) -> da.Array:
+    """Return an array whose chunks span all columns.
+
+    Raises
+    ------
+    InputError
+        Where that takes more memory than there is.
+    """
+    if X.numblocks[1] == 1:
+        return X
+    row_bytes = X.shape[1] * X.dtype.itemsize
+    largest, free = max(X.chunks[0]) * row_bytes, psutil.virtual_memory().available
+    if Configured().in_process and not issparse(X._meta) and 2 * largest > free:
+        raise InputError(
+            f"The chunks of X hold {max(X.chunks[0])} rows of some columns each; whole rows of them take "
+            f"{format_bytes(largest)}, twice while they are joined, and {format_bytes(free)} are free. Make chunks of "
+            f"whole rows where X comes from: chunks=({default_chunk_rows(row_bytes)}, -1)."
+        )
+    return X.rechunk({1: -1})
 
 
 def _stored_rows(X: da.Array) -> ZarrReader | None:
