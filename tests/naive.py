@@ -204,6 +204,15 @@ def mpca2_rows(X, y, pairing="one-vs-rest", mutual="twice"):
     return [X[i] - X[j] for i, j in pairs]
 
 
+def dense_rows(data, indices, indptr, shape):
+    """Return CSR rows value by value, zero where none is stored."""
+    rows = np.zeros(shape)
+    for row in range(shape[0]):
+        for at in range(indptr[row], indptr[row + 1]):
+            rows[row, indices[at]] += data[at]
+    return rows
+
+
 ROWS = {
     "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
+import zarr
 
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import spans_of
@@ -92,3 +93,36 @@ def largest_angle(components, vectors):
     """Return the largest angle between the spans of rows (K, d) and columns (d, K)."""
     assert components.shape[0] == vectors.shape[1] > 0
     return float(np.max(scipy.linalg.subspace_angles(np.asarray(components).T, vectors)))
+
+
+def counts_like_text(n, d, n_classes, seed, *, dtype="float32", share=0.2):
+    """Return CSR rows as (data, indices, indptr), dense, and labels; columns of different weight, so that spectra fall.
+
+    The columns of a row are in no order, some of the values are zeros, and the first, a middle and the last row have
+    none.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    y[:n_classes] = np.arange(n_classes)
+    rates = rng.uniform(0.2, 1, (n_classes, d))[y] * share * 2
+    present = rng.random((n, d)) < rates
+    present[[0, n // 2, n - 1]] = False
+    values = rng.integers(0, 5, (n, d)) * (1 + 2 * (np.arange(d) % 5))
+    kept = [rng.permutation(np.flatnonzero(row)) for row in present]
+    indices = np.concatenate(kept)
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in kept])])
+    data = values[np.repeat(np.arange(n), np.diff(indptr)), indices].astype(dtype)
+    return (data, indices.astype(np.int32), indptr.astype(np.int32)), np.where(present, values, 0).astype(dtype), y
+
+
+def write_csr(path, parts, shape, *, v2=False, chunks=50, name="X", form="csr_matrix", labels=None, **options):
+    """Write a CSR matrix by hand as AnnData lays it out, and labels ``y`` where there are any."""
+    group = zarr.open_group(str(path), mode="w", zarr_format=2 if v2 else 3)
+    matrix = group.create_group(name)
+    matrix.attrs.update({"encoding-type": form, "encoding-version": "0.1.0", "shape": [int(size) for size in shape]})
+    for part, values in zip(("data", "indices", "indptr"), parts, strict=True):
+        values = np.asarray(values)
+        matrix.create_array(part, data=values, chunks=(min(chunks, max(len(values), 1)),), **options)
+    if labels is not None:
+        group.create_array("y", data=np.asarray(labels), chunks=(30,))
+    return str(path)

@@ -59,7 +59,7 @@ class ZarrGroupRows(Dataset):
         raise NotImplementedError
 
     def _attributes(self, group: zarr.Group) -> None:
-        names = group.attrs.get("feature_names")
+        names = group.attrs.get("feature_names", _column_names(group))
         if isinstance(names, list) and len(names) == self.n_features:
             self.feature_names = [str(name) for name in names]
         shape = group.attrs.get("image_shape")
@@ -99,6 +99,13 @@ class ZarrGroupRows(Dataset):
         names = [self.features, self.label] if self.has_labels else [self.features]
         objects = [storage.list_objects(storage.join(self.uri, name)) for name in names]
         return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
+
+
+def _column_names(group: zarr.Group) -> list[str] | None:
+    """Return the names in AnnData's table of columns, if the group has one."""
+    table = group.get("var")
+    index = table.get(str(table.attrs.get("_index"))) if isinstance(table, zarr.Group) else None
+    return [str(name) for name in np.asarray(index[:])] if isinstance(index, zarr.Array) else None
 
 
 def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
