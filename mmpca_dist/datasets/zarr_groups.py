@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset
-from mmpca_dist.datasets.zarr_labels import ZarrLabels
+from mmpca_dist.datasets.zarr_labels import ZarrLabels, stored_values
 from mmpca_dist.errors import InputError, did_you_mean
 
 
@@ -104,8 +104,8 @@ class ZarrGroupRows(Dataset):
 def _column_names(group: zarr.Group) -> list[str] | None:
     """Return the names in AnnData's table of columns, if the group has one."""
     table = group.get("var")
-    index = table.get(str(table.attrs.get("_index"))) if isinstance(table, zarr.Group) else None
-    return [str(name) for name in np.asarray(index[:])] if isinstance(index, zarr.Array) else None
+    names = stored_values(table.get(str(table.attrs.get("_index")))) if isinstance(table, zarr.Group) else None
+    return None if names is None else [str(name) for name in names]
 
 
 def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:

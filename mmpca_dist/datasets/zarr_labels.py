@@ -19,13 +19,14 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 class ZarrLabels:
     """Labels of shape (n,): as they are stored, or as numbers (codes) of ``categories``.
 
-    ``path`` is where the array of them is within the group at ``uri``.
+    ``path`` is where the array of them is within the group at ``uri``; ``mask`` is true where there is no label.
     """
 
     uri: str
     path: str
     array: zarr.Array
     categories: NDArray | None = None
+    mask: zarr.Array | None = None
 
     @classmethod
     def of(cls, group: zarr.Group, name: str, uri: str) -> ZarrLabels:
@@ -45,22 +46,28 @@ class ZarrLabels:
             )
         if isinstance(found, zarr.Array):
             return cls(uri, name, _flat(found, name, uri))
-        form = found.attrs.get("encoding-type")
-        codes, categories = found.get("codes"), found.get("categories")
-        if form != "categorical" or not isinstance(codes, zarr.Array) or not isinstance(categories, zarr.Array):
-            raise InputError(
-                f"The labels {name!r} of {uri} are a group of encoding-type {form!r}; they must be an array or "
-                "'categorical', such as pandas writes them after astype('category')."
-            )
+        codes, values, mask = found.get("codes"), found.get("values"), found.get("mask")
         with storage.explained(uri):
-            values = normalize_labels(np.asarray(categories[:]), f"{uri}/{name}/categories")
-        return cls(uri, f"{name}/codes", _flat(codes, name, uri), values)
+            categories = stored_values(found.get("categories"))
+        if isinstance(codes, zarr.Array) and categories is not None:
+            categories = normalize_labels(categories, f"{uri}/{name}/categories")
+            return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
+        if isinstance(values, zarr.Array) and isinstance(mask, zarr.Array):
+            return cls(uri, f"{name}/values", _flat(values, name, uri), None, _flat(mask, name, uri))
+        raise InputError(
+            f"The labels {name!r} of {uri} are a group of encoding-type {found.attrs.get('encoding-type')!r}; they "
+            "must be an array, or a column as AnnData writes it, such as one of strings or categories."
+        )
 
     def read(self, start: int, stop: int) -> NDArray:
         """Return the labels of rows ``start`` to ``stop``."""
         where = f"{self.uri}/{self.path}"
         with reading_labels(where, start, stop):
-            return self._named(np.asarray(self.array[start:stop]), start, where)
+            stored = np.asarray(self.array[start:stop])
+            if self.mask is not None:
+                absent = np.asarray(self.mask[start:stop])
+                self._refuse_absent(absent, start, where, "it is marked as missing")
+            return self._named(stored, start, where)
 
     @property
     def fill(self) -> Any:
@@ -70,14 +77,24 @@ class ZarrLabels:
     def _named(self, stored: NDArray, start: int, where: str) -> NDArray:
         if self.categories is None:
             return normalize_labels(stored, where)
-        known = (stored >= 0) & (stored < len(self.categories))
-        if not known.all():
-            row = int(np.argmin(known))
-            raise InputError(
-                f"Row {start + row} has no label in {where}: its code {stored[row]} is none of the "
-                f"{len(self.categories)} categories. Leave the row out, or give it a label."
-            )
+        n = len(self.categories)
+        self._refuse_absent((stored < 0) | (stored >= n), start, where, f"its code is none of the {n} categories")
         return self.categories[stored]
+
+    @staticmethod
+    def _refuse_absent(absent: NDArray, start: int, where: str, reason: str) -> None:
+        if absent.any():
+            raise InputError(
+                f"Row {start + int(np.argmax(absent))} has no label in {where}: {reason}. Leave the row out, or give "
+                "it a label."
+            )
+
+
+def stored_values(found: Any) -> NDArray | None:
+    """Return an array of AnnData, whole, be it plain or beside a mask of what is missing; None for anything else."""
+    if isinstance(found, zarr.Group):
+        found = found.get("values")
+    return np.asarray(found[:]) if isinstance(found, zarr.Array) else None
 
 
 def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:
