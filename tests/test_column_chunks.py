@@ -87,10 +87,10 @@ def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "BAND_BYTES", 7 * X.strides[0])
     read, encode = [], sources.encode_block
     monkeypatch.setattr(sources, "encode_block", lambda y, where: read.append(len(y)) or encode(y, where))
-    ingest(uri, tmp_path / "b.zarr", chunk_bytes=20 * X.strides[0])
+    ingest(uri, tmp_path / "b.zarr", chunk_bytes=10 * X.strides[0])
     assert max(read) == 7
     made = zarr.open_array(f"{tmp_path}/b.zarr/X")
-    assert made.chunks == (20, D)
+    assert made.chunks == (10, D)
     np.testing.assert_array_equal(made[:], X)
 
 
