@@ -151,7 +151,8 @@ def write_csr(path, parts, shape, *, v2=False, chunks=50, name="X", form="csr_ma
     matrix.attrs.update({"encoding-type": form, "encoding-version": "0.1.0", "shape": [int(size) for size in shape]})
     for part, values in zip(("data", "indices", "indptr"), parts, strict=True):
         values = np.asarray(values)
-        matrix.create_array(part, data=values, chunks=(min(chunks, max(len(values), 1)),), **options)
+        whole = {"config": {"write_empty_chunks": True}, **options}
+        matrix.create_array(part, data=values, chunks=(min(chunks, max(len(values), 1)),), **whole)
     if labels is not None:
         group.create_array("y", data=np.asarray(labels), chunks=(30,))
     return str(path)

@@ -527,32 +527,39 @@ import pyarrow as pa, pyarrow.csv, sklearn.datasets
 from mmpca_dist.datasets.ingest import ingest
 ingest("bundled:iris", sys.argv[2] + ".warm", chunk_bytes=1 << 16)
 tracemalloc.start()
-ingest(sys.argv[1], sys.argv[2], chunk_bytes=1 << 16)
+ingest(sys.argv[1], sys.argv[2], chunk_bytes=1 << 16, sparse={"dense": False}.get(sys.argv[3]))
 print(tracemalloc.get_traced_memory()[1] >> 20, pa.default_memory_pool().max_memory() >> 20)
 """
 
 
-@pytest.mark.parametrize("kind", ["csv", "npz", "compressed npz", "libsvm"])
+@pytest.mark.parametrize("kind", ["csv", "npz", "compressed npz", "sparse libsvm", "dense libsvm", "sparse npz"])
 def test_memory_does_not_grow_with_the_source(tmp_path, kind):
     """Rows of 115 MiB pass through shards of half a MiB and blocks of at most 8 MiB, a few of which are held."""
-    n, d = (15_000, 2000) if kind == "libsvm" else (150_000, 200)
+    n, d = (15_000, 2000) if kind.endswith("libsvm") else (150_000, 200)
     source = tmp_path / f"a.{kind.split()[-1]}"
     if kind == "csv":
         line = ",".join(["0.5"] * d)
         source.write_text("".join(f"{line},{i % 2}\n" for i in range(n)))
-    elif kind == "libsvm":
+    elif kind.endswith("libsvm"):
         source.write_text("".join(f"{i % 2} 1:0.5 {d}:0.5\n" for i in range(n)))
+    elif kind == "sparse npz":
+        parts = {
+            "data": np.full(2 * n * 50, 0.5),
+            "indices": np.tile([*range(99), 199], n),
+            "indptr": 100 * np.arange(n + 1),
+        }
+        np.savez_compressed(source, **parts, shape=[n, d], y=np.arange(n) % 2)
     else:
         save = np.savez if kind == "npz" else np.savez_compressed
         save(source, X=np.full((n, d), 0.5, np.float32), y=np.arange(n) % 2)
     found = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(source), str(tmp_path / "a.zarr")],
+        [sys.executable, "-c", MEASURE, str(source), str(tmp_path / "a.zarr"), kind.split()[0]],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     traced, arrow = map(int, found.stdout.split())  # MiB
     assert traced + arrow < 40, (traced, arrow)
     dataset = open_dataset(tmp_path / "a.zarr")
-    assert dataset.n_rows == n
+    assert dataset.n_rows == n and dataset.sparse == kind.startswith("sparse")
     assert np.all(dataset.read_rows(n - 10, n)[:, [0, -1]] == 0.5)
 
 

@@ -45,8 +45,11 @@ class DatasetRows:
         """Yield all rows."""
         if not self.total:
             return
-        row_bytes = self._dataset.share_bytes(1) if self.sparse else self._dataset.row_bytes
-        edges = _banded(unit_edges(self._dataset.chunk_edges, max(row_bytes, 1)), max(row_bytes, 1)).tolist()
+        if self.sparse:
+            edges = _cut(np.asarray([0, self.total]), CHUNK_BYTES // max(self._dataset.share_bytes(1), 1)).tolist()
+        else:
+            units = unit_edges(self._dataset.chunk_edges, self._dataset.row_bytes)
+            edges = _cut(units, BAND_BYTES // self._dataset.row_bytes).tolist()
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
         for start, stop in itertools.pairwise(edges):
             try:
@@ -74,10 +77,9 @@ class DatasetRows:
         return f"row {row}"
 
 
-def _banded(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
-    """Cut reading units that are too large to be held, for one chunk is: each piece then reads that chunk again."""
-    most = max(BAND_BYTES // row_bytes, 1)
-    pieces = [np.arange(start, stop, most) for start, stop in itertools.pairwise(edges)]
+def _cut(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Cut reading units of more than so many rows. Where one chunk is that large, each piece reads it again."""
+    pieces = [np.arange(start, stop, max(most, 1)) for start, stop in itertools.pairwise(edges)]
     return np.append(np.concatenate(pieces), edges[-1]).astype(np.int64)
 
 

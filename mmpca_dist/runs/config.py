@@ -38,15 +38,18 @@ class DatasetConfig(_Section):
     uri: str = _setting(
         example="bundled:digits",
         description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
-        "bundled:NAME, or synthetic:KIND?option=value",
+        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
     )
     features: str | None = _setting(
-        None, example="X", description="Array (or list column) of the rows; by default X, or all columns"
+        None,
+        example="X",
+        description="Array, list column or CSR group of the rows; by default X, or all columns",
     )
     label: str | None = _setting(
         None,
         example="species",
-        description="Array or column of the labels; by default y (in Parquet label or y); for .npy the labels' file",
+        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
+        "or y); for .npy the labels' file",
     )
     drop: Annotated[list[str], BeforeValidator(_as_list)] = _setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"

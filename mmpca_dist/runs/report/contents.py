@@ -78,9 +78,9 @@ class MethodResult:
         unequal[1:] |= close
         return unequal
 
-    def directions(self, first: int) -> NDArray[np.float64]:
+    def directions(self, first: int) -> NDArray:
         """Return the first components (as many as there are), scaled to length one, shape (<= first, d)."""
-        components = np.asarray(self.components[:first], dtype=np.float64)
+        components = self.components[:first]
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         return components / np.where(lengths > 0, lengths, 1)
 
