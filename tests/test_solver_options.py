@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import psutil
 import pytest
 from samples import labelled
@@ -106,3 +107,31 @@ def test_estimators_take_what_is_asked_for():
         reducer = MarginPCA(2, "pca", solver=solver, oversampling=2).fit(rows, labels)
         told = getattr(reducer, "certificate_", {}).get("solver")
         assert told == (solver if solver in IN_PASSES else None)
+
+
+@pytest.mark.parametrize("solver", IN_PASSES)
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("factor", [2.0**100, 2.0**-80])
+def test_rows_of_any_size(factor, precision, solver):
+    """Also where their squares are beyond single precision."""
+    X, y = labelled(90, 20, 3, seed=2)
+    options = {"n_components": 3, "solver": solver, "precision": precision, "oversampling": 3}
+    for standardize in (False, True):
+        near = MarginPCA(**options, standardize=standardize).fit(X, y)
+        far = MarginPCA(**options, standardize=standardize).fit(X * factor, y)
+        size = 1.0 if standardize else factor**2
+        np.testing.assert_allclose(far.eigenvalues_ / size, near.eigenvalues_, rtol=1e-5)
+        np.testing.assert_allclose(np.abs(np.sum(far.components_ * near.components_, axis=1)), 1.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["dense", *IN_PASSES])
+def test_what_has_no_components_is_refused_in_words(solver):
+    X, y = labelled(60, 20, 3, seed=3)
+    with pytest.raises(InputError, match="more than the 0 components"):
+        MarginPCA(2, "pca", solver=solver).fit(np.full_like(X, 0.1), y)
+    with pytest.raises(InputError, match="The rows of each class are all equal"):
+        FisherDiscriminant(1, solver=solver).fit(np.outer(y + 0.1, np.ones(20)), y)
+    with pytest.raises(InputError, match="squares are too large even for double precision"):
+        MarginPCA(2, "pca", solver=solver, precision="double").fit(X * 1e200, y)
+    with pytest.raises(InputError, match=r"finds in 60 rows of 20 features: .* at most .* = 20"):
+        MarginPCA(12, "pca", solver=solver, precision="double").fit(X[:, :5] @ np.ones((5, 20)), y)
