@@ -322,7 +322,7 @@ def test_a_scatter_of_low_rank_is_found_whole(solver, precision, name):
     k = {"lol": 6, "fisher": 2}[name]
     dense = fit(name, X, y, n_components=k, solver="dense", precision="double")
     found = fit(name, X, y, n_components=k, solver=solver, precision=precision)
-    rounding = 10 * len(X) * UNITS[precision]
+    rounding = 20 * len(X) * UNITS[precision]
     np.testing.assert_allclose(found.eigenvalues_, dense.eigenvalues_, rtol=rounding)
     condition = np.linalg.cond(naive.fisher_matrices(X, y, 1e-3)[1]) if name == "fisher" else 1.0
     assert largest_angle(found.components_, dense.components_.T) <= rounding * condition
@@ -376,13 +376,13 @@ def from_anywhere(monkeypatch):
 
 
 @pytest.mark.parametrize("variant", ["pca", "m-pca0"])
-@pytest.mark.parametrize("solver", ["krylov", "subspace"])
-def test_passes_end_where_the_tolerance_is_met(solver, variant, from_anywhere):
+@pytest.mark.parametrize(("solver", "most"), [("krylov", 6), ("subspace", 12)])
+def test_passes_end_where_the_tolerance_is_met(solver, most, variant, from_anywhere):
     X, y = labelled(200, 100, 3, seed=8)
     taken = []
     for tolerance in (0.5, 1e-2, 1e-4, 0.0):
         found = fit(
-            variant, X, y, n_components=3, solver=solver, precision="double", oversampling=5, passes=12,
+            variant, X, y, n_components=3, solver=solver, precision="double", oversampling=5, passes=most,
             tolerance=tolerance,
         )  # fmt: skip
         made, history = found.certificate_["passes"], found.certificate_["history"]
@@ -390,9 +390,9 @@ def test_passes_end_where_the_tolerance_is_met(solver, variant, from_anywhere):
         worst = [max(r / v for v, r in zip(h["values"], h["residuals"], strict=True)) for h in history]
         assert len(worst) == made - 1
         assert all(w > tolerance for w in worst[:-1]), "it might have ended before"
-        assert worst[-1] <= tolerance or made == 12
+        assert worst[-1] <= tolerance or made == most
     assert taken == sorted(taken)
-    assert taken[0] == 2 < taken[2] < taken[3] <= 12
+    assert taken[0] == 2 < taken[2] < taken[3] == most
 
 
 def test_the_passes_over_pairs_are_counted(monkeypatch, from_anywhere):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 
-NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-14
 """Of the length of images: what is left of one outside a basis that may be left out."""
 
 BLOCK_ROWS = 8192
@@ -95,9 +95,12 @@ class GrowingBasis:
         self._image = None if self._keep else image
         self._size = float(np.linalg.norm(image, axis=0).max(initial=0.0))
 
-    def grow(self, others: NDArray[np.float64] | None = None) -> bool:
-        """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
-        following = self._rest if self._keep else self._leading_image()
+    def grow(self, others: NDArray[np.float64] | None = None, sought: NDArray[np.float64] | None = None) -> bool:
+        """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction.
+
+        Where blocks are not kept, the leading vectors of ``sought`` are, a matrix in the basis: the scatter by default.
+        """
+        following = self._rest if self._keep else self._leading_image(self._inside if sought is None else sought)
         size = self._size or 1.0
         if others is not None and others.shape[1]:
             following = np.concatenate([(unit_columns(others) * size).astype(following.dtype), following], axis=1)
@@ -109,11 +112,11 @@ class GrowingBasis:
         self._append(block)
         return True
 
-    def _leading_image(self) -> NDArray:
-        """Return what the scatter makes of the leading Ritz vectors of the block, as many as there were at first."""
+    def _leading_image(self, sought: NDArray[np.float64]) -> NDArray:
+        """Return what the scatter makes of the leading vectors of the block, as many as there were at first."""
         assert self._image is not None  # noqa: S101  (a pass comes first, and it is kept)
         with single_blas_thread():
-            _, turn = scipy.linalg.eigh(self._inside, check_finite=False)
+            _, turn = scipy.linalg.eigh(sought, check_finite=False)
             return self._image @ turn[:, -self._width :].astype(self._image.dtype)
 
     def projected(self) -> Projected:

@@ -196,7 +196,7 @@ class _Passes:
         for number in range(2, self._solver.passes + 1):
             # What is between the classes joins once, or anew where the block before is given up.
             joining = others if number == 2 or self._solver.kind == "subspace" else None
-            going = [group for group in self._groups if not group.done and group.growing.grow(joining)]
+            going = [group for group in self._groups if not group.done and self._grow(group, joining)]
             if not going:
                 break
             found = self._operator.apply([Block(group.weights, group.growing.block) for group in going])
@@ -225,6 +225,16 @@ class _Passes:
         if self._medians is not None:
             rows = np.concatenate([rows, self._medians - mean])
         return (rows if self._operator.scale is None else rows / self._operator.scale).T
+
+    def _grow(self, group: _Group, joining: NDArray[np.float64] | None) -> bool:
+        """Add a block to a group's basis.
+
+        Subspace iteration gives up vectors: not those that lead where differences of means count, as for components.
+        """
+        if self._solver.kind != "subspace":
+            return group.growing.grow(joining)
+        moments = self._of(group).moments
+        return group.growing.grow(joining, margin_scatter(group.watched, moments).dense(moments))
 
     def _is_enough(self, group: _Group) -> bool:
         """Note how far the components are, and tell whether the tolerance is met."""

@@ -85,7 +85,8 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
     share, wanted = _share(statistics, scatter), len(pairs.values)
     if known.outside is None:
         return {**found, "error": None if known.error is None else share * known.error}
-    floor = statistics.epsilon * pairs.total  # rounding of the passes
+    # Rounding of the passes, and of sums and differences of means in double precision.
+    floor = (statistics.epsilon + 8 * float(np.finfo(np.float64).eps)) * pairs.total
     if not wanted:
         nothing = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
         return {**found, **nothing, "failure": 0.0, "residual": 0.0}
