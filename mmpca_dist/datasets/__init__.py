@@ -41,8 +41,8 @@ def open_dataset(
         fsspec URL; ``bundled:digits|breast_cancer|wine|iris``; ``synthetic:gaussian?n=...&d=...`` or
         ``synthetic:clusters?...``.
     features : str, optional
-        The array that holds the rows (default ``"X"``); for Parquet a fixed-size-list column (default: all
-        columns beside the label).
+        The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet a fixed-size-list
+        column (default: all columns beside the label).
     label : str, optional
         The array of labels (default ``"y"``), or a column of AnnData's table, such as ``"obs/cell_type"``; for
         Parquet a column (default ``"label"`` or ``"y"``).

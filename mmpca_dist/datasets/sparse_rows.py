@@ -38,7 +38,6 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
     """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
 
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        self._nnz = 0
         arrays, shape = _parts(group, self.features, self.uri)
         check_table(self._where, shape, arrays["data"].dtype, n_labels)
         self.n_rows, self.n_features = shape

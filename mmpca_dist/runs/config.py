@@ -41,9 +41,7 @@ class DatasetConfig(_Section):
         "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
     )
     features: str | None = _setting(
-        None,
-        example="X",
-        description="Array, list column or CSR group of the rows; by default X, or all columns",
+        None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
     )
     label: str | None = _setting(
         None,
