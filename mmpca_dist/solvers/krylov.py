@@ -110,6 +110,7 @@ class GrowingBasis:
         if not self._keep:
             self._applied, self._count, self._inside = 0, 0, np.zeros((0, 0))
         self._append(block)
+        self._rest = self._rest[:, :0].copy()  # of columns in great number: the next image brings its own
         return True
 
     def _leading_image(self, sought: NDArray[np.float64]) -> NDArray:

@@ -91,7 +91,9 @@ def statistics_in_passes(
     if "weighted" in needed and not same:
         groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum()))
     with single_blas_thread():
-        return _Passes(operator, groups, medians, precision, solver, n_components, start).run()
+        passes = _Passes(operator, groups, medians, precision, solver, n_components, start)
+        del start
+        return passes.run()
 
 
 def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype, sparse: bool) -> NDArray:
@@ -208,13 +210,14 @@ class _Passes:
 
     def _begin(self) -> NDArray[np.float64]:
         """Make the first pass, and return what lies between the classes, shape (d, m)."""
-        probing = probes(len(self._start)).astype(self._start.dtype)
-        both = np.concatenate([self._start, probing], axis=1)
+        start, self._start = self._start, self._start[:0]  # it lives on in the bases
+        both = np.concatenate([start, probes(len(start)).astype(start.dtype)], axis=1)
         images = self._operator.apply([Block(group.weights, both) for group in self._groups])
+        del both
         others = self._others()
         for group in self._groups:
             epsilon = float(np.finfo(self._operator.work).eps)
-            group.begin(self._start, images.pop(0), others, self._solver, epsilon)
+            group.begin(start, images.pop(0), others, self._solver, epsilon)
         return others
 
     def _others(self) -> NDArray[np.float64]:
