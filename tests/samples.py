@@ -156,3 +156,8 @@ def write_csr(path, parts, shape, *, v2=False, chunks=50, name="X", form="csr_ma
     if labels is not None:
         group.create_array("y", data=np.asarray(labels), chunks=(30,))
     return str(path)
+
+
+def random_start(d, b, seed=1):
+    """Return orthonormal columns, shape (d, b)."""
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((d, b)))[0]

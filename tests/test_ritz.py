@@ -17,7 +17,7 @@ from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import spans_of
 from mmpca_dist.reducers.solving import Solution, solve_margin
 from mmpca_dist.scatters import margin_scatter
-from mmpca_dist.solvers import passes
+from mmpca_dist.solvers import passes, ritz
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.solvers.ritz import _to_try, norm_bound
@@ -213,6 +213,39 @@ def test_the_angle_bounds_the_angle(cases):
         angle = largest_angle(case.found.components, vectors[:, :k])
         broken += [case.name] * bool(np.degrees(angle - own) > case.known["angle"])
     assert len(broken) <= allowed([case.known["failure"] for case in cases]), broken
+
+
+def test_the_bounds_are_what_the_statements_say(monkeypatch):
+    """Probes see S outside the span of m Ritz vectors, no less and no more, and the angle is that of Davis & Kahan.
+
+    Bounds that are merely too large would break no statement, nor would those that are somewhat too small.
+    """
+    for seed in range(0, 90):
+        told: list[np.ndarray] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(ritz, "norm_bound", lambda lengths, told=told: told.append(lengths) or norm_bound(lengths))
+            case = make_case(seed, ["krylov", "subspace"], patch)
+            probing = approximation.probes(D)
+        theta, V = ritz_space(case)
+        tried, k = _to_try(len(case.found.eigenvalues), len(theta)), len(case.found.eigenvalues)
+        assert len(told) == len(tried)
+        angles, slack = [], case.rounding
+        for m, lengths in zip(tried, told, strict=True):
+            rest = np.eye(D) - V[:, :m] @ V[:, :m].T
+            expected = np.linalg.norm(rest @ case.S @ probing, axis=0)
+            expected += np.linalg.norm(rest @ case.S @ V[:, :m] @ V[:, :m].T @ probing, axis=0)
+            np.testing.assert_allclose(lengths, expected, rtol=1e-6, atol=10 * slack * np.sqrt(D))
+            bound = min(norm_bound(lengths), max(case.found.total - theta[:m].sum(), 0.0))
+            if m >= k:
+                moved, turned = (np.linalg.norm(case.S @ V[:, :j] - V[:, :j] * theta[:j], 2) for j in (m, k))
+                gap = theta[k - 1] - max(bound, theta[m - 1 if m == k else k] if m > k else 0.0) - moved
+                angles.append(((turned - slack) / (gap + 3 * slack), (turned + slack) / (gap - 3 * slack)))
+        proved = [sines for sines in angles if 0 < sines[1] < 1]
+        if case.known["angle"] is None:
+            assert all(not 0 < low < high < 0.99 for low, high in angles)
+        elif proved:
+            sine = np.sin(np.radians(case.known["angle"]))
+            assert min(low for low, _ in angles) <= sine <= min(high for _, high in proved)
 
 
 def test_no_angle_is_given_where_there_is_no_gap(cases):
