@@ -187,6 +187,8 @@ def scaling(folder: Path) -> None:
         axes.loglog(axis, [s for s, _ in found], "o-", label="seconds")
         axes.loglog(axis, [m / 100 for _, m in found], "s-", label="memory, 100 MiB")
         axes.loglog(axis, [found[0][0] * a / axis[0] for a in axis], ":", color="grey", label="linear")
+        axes.set_xticks(axis, [f"{size:,}" for size in axis])
+        axes.minorticks_off()
         axes.set_xlabel(f"number of {name}")
         axes.legend(frameon=False)
     sheet.savefig(folder / "krylov-scaling.png", dpi=150)

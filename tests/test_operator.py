@@ -6,6 +6,7 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
+import scipy.sparse
 from distributed import Client, LocalCluster
 from samples import Shuffled, even_edges, labelled
 from threadpoolctl import threadpool_limits
@@ -15,6 +16,7 @@ from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.datasets.csr import SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.passes import statistics_in_passes
@@ -88,6 +90,33 @@ def test_every_type_of_rows(dtype, precision):
     X, y = labelled(60, 6, 3, seed=2)
     X = (X > 3 if dtype == "bool" else np.clip(X * 10, 0, 120)).astype(dtype)
     assert_applied(make_operator(X, y, precision, edges=even_edges(60, 13)), X, y, some_blocks(6, 3))
+
+
+@pytest.mark.parametrize("chunk", [1, 17, 60])
+def test_sparse_rows_are_applied_as_they_are(chunk):
+    """In double precision, about zero, a few columns at a time, by few tasks whatever the units."""
+    X, y = labelled(60, 70, 3, seed=12)
+    X = np.where(np.random.default_rng(13).random(X.shape) < 0.15, X, 0.0)
+    dataset = SparseArray(scipy.sparse.csr_array(X), y)
+    spans = spans_of(even_edges(60, chunk))
+    census = take_census(dataset, spans, Threads(1))
+    nothing = np.zeros((3, 70))
+    operator = ScatterOperator(dataset, census, spans, Threads(2), nothing, np.dtype(np.float64))
+    assert_applied(operator, X, y, some_blocks(70, 3, widths=(3, 33, 64)))
+    joined = operators.sparse_spans(dataset, spans)
+    assert len(joined) <= 2
+    assert [joined[0].start, joined[-1].stop] == [0, 60]
+
+
+@pytest.mark.parametrize("make", [lambda **o: MarginPCA(3, **o), lambda **o: LOL(3, **o)])
+def test_sparse_rows_have_the_components_of_dense_ones(make):
+    X, y = labelled(300, 40, 3, seed=14)
+    X = np.where(np.random.default_rng(15).random(X.shape) < 0.3, X, 0.0)
+    options = {"precision": "double", "passes": 10, "tolerance": 0.0}
+    found = make(solver="krylov", **options).fit(scipy.sparse.csr_array(X), y)
+    expected = make(solver="dense", **options).fit(X, y)
+    np.testing.assert_allclose(np.abs(found.components_ @ expected.components_.T), np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
