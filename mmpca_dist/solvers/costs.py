@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.passes import CLASS_ROWS, LEAST_SAMPLE
 from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.statistics.operator import centre_type, panel_bytes, panel_rows
+from mmpca_dist.statistics.operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,25 @@ def passes_costs(
     if standardize and groups:
         vectors = [0, *vectors]
     kept = {"krylov": most * width, "subspace": width, "nystroem": 2 * width}[solver.kind] if groups else between
-    largest, item = max(vectors), 8 if dataset.sparse else item
+    largest, work = max(vectors), np.dtype("f8" if dataset.sparse else f"f{item}")
     unit_rows, unit = largest_unit(dataset, spans)
-    work = np.dtype(f"f{item}")
-    centres = centre_type(dataset.dtype, work)
-    rows = min(unit_rows, panel_rows(d, work, centres))
-    images, moments = d * largest * 8, 2 * n_classes * d * 8
-    panels = rows * (panel_bytes(d, work, centres) + 2 * largest * item)
-    task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
-    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
+    centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
+    if dataset.sparse:
+        images, tasks = d * largest * item, len(sparse_spans(dataset, spans))
+        task = 3 * min(dataset.n_bytes // tasks, UNIT_BYTES) + d * SPARSE_COLUMNS * 3 * 8 + images + 3 * moments
+    else:
+        images, tasks = d * largest * 8, len(spans)
+        rows = min(unit_rows, panel_rows(d, work, centres))
+        panels = rows * (panel_bytes(d, work, centres) + 2 * largest * item)
+        task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
+    waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
     sample = max(2 * size, LEAST_SAMPLE) + CLASS_ROWS * n_classes
     bases = groups * kept * d * (item if solver.kind != "nystroem" else 8)
-    growing = d * width * 8 * 6 + groups * d * PROBES * 8
-    reading = threads * task + waiting * (images + moments)
+    growing = d * width * (item * 5 + 8) + groups * d * PROBES * 8
+    reading = min(threads, tasks) * task + waiting * (images + moments)
+    sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)
     return PassesCosts(
         vectors,
         [2.0 * dataset.nnz * b for b in vectors],
-        bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sample * d * 8 * 4),
+        bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sampling),
     )
