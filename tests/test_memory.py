@@ -42,7 +42,11 @@ def test_moments_of_four_times_the_rows_take_the_same_memory():
 
 @pytest.mark.slow
 def test_medians_of_four_times_the_rows_stay_within_their_budget():
-    """Kept values fill their fixed budget, and no more, from some size on; a thread may be late with its buffer."""
-    small, large = peak_of(2_097_152, "medians"), peak_of(8_388_608, "medians")
-    assert large < 1.1 * small + (64 << 20)
+    """Kept values fill their fixed budget, and no more, from some size on.
+
+    In a single short run one of the threads may be late with its buffer.
+    """
+    small = max(peak_of(2_097_152, "medians") for _ in range(3))
+    large = peak_of(8_388_608, "medians")
+    assert large < 1.1 * small
     assert large < 400 << 20

@@ -177,6 +177,22 @@ def test_spans_cover_every_row_once_and_keep_to_chunks(n_rows, chunk_rows, row_b
     assert max(len(span.units) for span in spans) <= 16
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "chunk_rows", "row_bytes", "units"),
+    [
+        (8 * 1024, 256, 8 << 10, 8),  # 64 MiB: eight of 8 MiB, which a few workers share evenly
+        (5 * 1024, 256, 8 << 10, 5),
+        (1023, 128, 8 << 10, 1),  # less than 8 MiB
+        (9 * 8192, 1024, 8 << 10, 9),  # 576 MiB: nine of 64 MiB
+        (9 * 8192 + 1024, 1024, 8 << 10, 10),  # none of them a rest of 8 MiB
+    ],
+)
+def test_units_are_about_equal_and_at_least_eight(n_rows, chunk_rows, row_bytes, units):
+    sizes = np.diff(unit_edges(even_edges(n_rows, chunk_rows), row_bytes))
+    assert len(sizes) == units
+    assert sizes.max() - sizes.min() < 2 * chunk_rows
+
+
 def test_spans_depend_on_the_data_alone(monkeypatch):
     """Not on the processors or memory of the machine, or two machines would give different bits."""
     dataset = open_dataset("synthetic:gaussian?n=3000000&d=64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -213,15 +214,24 @@ def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
 
     They are made about equal, and at least eight as long as these have 8 MiB: tasks that end together.
     """
-    n_rows, limit = int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
-    pieces = max(-(-n_rows // limit), min(FEWEST_UNITS, n_rows * row_bytes // SMALLEST_UNIT_BYTES), 1)
+    first, n_rows, limit = int(edges[0]), int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
+    fewest = len(_fill_units(edges, limit, [first + n_rows])) - 1
+    pieces = max(fewest, min(FEWEST_UNITS, n_rows * row_bytes // SMALLEST_UNIT_BYTES), 1)
+    return np.asarray(_fill_units(edges, limit, [first + n_rows * i // pieces for i in range(1, pieces + 1)]))
+
+
+def _fill_units(edges: NDArray[np.int64], limit: int, wanted: list[int]) -> list[int]:
+    """Return edges near the ``wanted`` ones, at most ``limit`` rows or one chunk apart."""
     kept = [int(edges[0])]
+    ahead = itertools.chain(wanted, itertools.repeat(wanted[-1]))
     while kept[-1] < edges[-1]:
-        even = int(np.searchsorted(edges, kept[-1] + -(-n_rows // pieces)))
+        target = next(edge for edge in ahead if edge > kept[-1])
+        after = int(np.searchsorted(edges, target))
+        nearest = after if 2 * (edges[after] - target) <= edges[after] - edges[after - 1] else after - 1
         within = int(np.searchsorted(edges, kept[-1] + limit, side="right")) - 1
         following = int(np.searchsorted(edges, kept[-1], side="right"))
-        kept.append(int(edges[max(min(even, within), following)]))
-    return np.asarray(kept, dtype=np.int64)
+        kept.append(int(edges[max(min(nearest, within), following)]))
+    return kept
 
 
 def make_spans(dataset: Dataset) -> list[Span]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,9 @@ class ZarrGroupRows(Dataset):
         if labels is not None:
             self._note_missing_labels(labels)
 
+    @abstractmethod
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
         """Look at the rows: set their shape and type, and refuse what is none."""
-        raise NotImplementedError
 
     def _attributes(self, group: zarr.Group) -> None:
         names = group.attrs.get("feature_names", _column_names(group))

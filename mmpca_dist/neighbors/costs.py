@@ -80,6 +80,7 @@ def search_costs(
     unit_rows: int,
     unit: int,
     threads: int,
+    vectors: int | None = None,
 ) -> SearchCosts:
     """Return the costs of a search.
 
@@ -97,6 +98,8 @@ def search_costs(
         Rows of the largest reading unit, and the bytes that a thread holds while it reads it.
     threads : int
         That share a process.
+    vectors : int, optional
+        How many the scatter of pairs is applied to, where it is not formed.
     """
     n, exact = dataset.n_rows, wanted.mode == "exact"
     queries = min(wanted.max_queries or n, n)
@@ -117,7 +120,7 @@ def search_costs(
         laid_out + min(threads, spans) * (unit + sizes.sorting(unit_rows, in_memory)),
         2 * laid_out + threads * sizes.filling(in_memory),
         laid_out + kept + threads * sizes.searching(in_memory, queries, slots),
-        laid_out + kept + threads * sizes.pairing(in_memory, queries) + sizes.summing(threads),
+        laid_out + kept + threads * sizes.pairing(in_memory, queries) + sizes.summing(threads, vectors),
     )
     return SearchCosts(
         queries=queries,
@@ -229,8 +232,9 @@ class _Sizes:
             return self.segment_rows
         return min(queries, search.TASK_QUERIES + math.ceil(self.segment_rows * queries / self.n))
 
-    def summing(self, threads: int) -> int:
-        """Scatters of pairs on their way to one another, and the differences that are kept."""
-        width, waiting = min(self.d, self.n), math.ceil(math.log2(self.segments + 1)) + 2
+    def summing(self, threads: int, vectors: int | None) -> int:
+        """Scatters of pairs, or what they make of vectors, as they are added up; differences that are kept."""
+        waiting = math.ceil(math.log2(self.segments + 1)) + 2
+        size = min(self.d, self.n) ** 2 if vectors is None else self.d * vectors
         kept = min(SAMPLE_PAIRS, self.n) * 8 * self.d
-        return (threads + waiting) * width * width * 8 + 3 * min(kept, SAMPLE_BYTES)
+        return (threads + waiting) * size * 8 + 3 * min(kept, SAMPLE_BYTES)

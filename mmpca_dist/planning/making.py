@@ -21,7 +21,8 @@ from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
 from mmpca_dist.solvers.costs import passes_costs
-from mmpca_dist.solvers.options import SolverOptions, choose_solver
+from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
+from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
@@ -102,7 +103,7 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     else:
         passes, more_passes = _at_once(dataset, spans, request)
         reducing = forming
-    search = _search_costs(dataset, spans, request)
+    search = _search_costs(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
         cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
@@ -249,7 +250,7 @@ def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> P
     return _pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
 
 
-def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> SearchCosts | None:
+def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
     if request.search is None:
         return None
     from mmpca_dist.neighbors.costs import search_costs
@@ -266,6 +267,7 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request) -> Sear
         unit_rows=unit_rows,
         unit=unit,
         threads=resources.process_threads,
+        vectors=request.largest + request.solver.oversampling + PROBES if choice.in_passes else None,
     )
 
 
