@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.config import ComputeConfig
+from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
 WAIT_SECONDS = 60

@@ -4,225 +4,63 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-import dask.utils
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import ConfigError, InputError, did_you_mean
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.fields import is_section, keys_of, settings_of
-from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.runs.sections import (
+    ComputeConfig,
+    DatasetConfig,
+    NeighborsConfig,
+    ProjectConfig,
+    Section,
+    SolverConfig,
+    as_list,
+    setting,
+)
 
 
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _setting(default: Any = ..., *, values: str | None = None, example: Any = None, **more: Any) -> Any:
-    """Return a field; ``values`` says in words what it may be, where its type does not."""
-    return Field(default, json_schema_extra={"values": values}, examples=[example], **more)
-
-
-class DatasetConfig(_Section):
-    """Where the labelled rows are."""
-
-    uri: str = _setting(
-        example="bundled:digits",
-        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
-        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
-    )
-    features: str | None = _setting(
-        None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
-    )
-    label: str | None = _setting(
-        None,
-        example="species",
-        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
-        "or y); for .npy the labels' file",
-    )
-    drop: Annotated[list[str], BeforeValidator(_as_list)] = _setting(
-        [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
-    )
-    missing_chunks: Literal["refuse", "fill"] = _setting(
-        "refuse", example="fill", description="Whether Zarr chunks that are not stored are an error or fill values"
-    )
-    image_shape: tuple[int, int] | None = _setting(
-        None,
-        values="two whole numbers",
-        example=[28, 28],
-        description="Where rows are images: height and width; components are then drawn as images",
-    )
-
-
-class NeighborsConfig(_Section):
-    """How m-pca2 finds the nearest rows of other classes."""
-
-    mode: Literal["exact", "approximate"] = _setting(
-        "exact", example="approximate", description="All nearest rows, proved, or most of them, measured, sooner"
-    )
-    recall: float = _setting(
-        0.98,
-        gt=0,
-        lt=1,
-        values="a number between 0 and 1",
-        example=0.95,
-        description="Share of nearest rows that an approximate search aims at",
-    )
-    max_queries: int | None = _setting(
-        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
-    )
-    mutual: Literal["twice", "once"] = _setting(
-        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
-    )
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        try:
-            self.pair_search("one-vs-rest")
-        except InputError as error:
-            raise ValueError(str(error).removesuffix(".")) from error
-        return self
-
-    def pair_search(self, pairing: str) -> PairSearch:
-        """Return these settings as the search takes them."""
-        return PairSearch(Search(self.mode, self.recall, self.max_queries, pairing), self.mutual)
-
-
-class SolverConfig(_Section):
-    """How leading eigenvectors are found."""
-
-    kind: Literal["auto", "dense", "dual", "krylov", "subspace", "nystroem"] = _setting(
-        "auto",
-        example="krylov",
-        description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
-        "apply scatters to a block of vectors (krylov, subspace iteration, nystroem in one); auto goes by the shape",
-    )
-    oversampling: int = _setting(
-        10, ge=0, example=20, description="In passes: vectors of a block beyond the components asked for"
-    )
-    passes: int = _setting(4, ge=2, example=8, description="Passes over the rows, at most; nystroem makes one")
-    tolerance: float = _setting(
-        1e-4,
-        ge=0,
-        lt=1,
-        values="a number from 0 to 1",
-        example=1e-6,
-        description="Residual over eigenvalue of every component at which passes end before that",
-    )
-
-    def options(self) -> SolverOptions:
-        """Return these settings as the solvers take them."""
-        return SolverOptions(self.kind, self.oversampling, self.passes, self.tolerance)
-
-
-class ProjectConfig(_Section):
-    """Which methods' projected rows are written, and how."""
-
-    methods: Literal["all"] | Annotated[list[str], BeforeValidator(_as_list)] = _setting(
-        "all",
-        values="all, or some of the methods, or [] for none",
-        example=["m-pca0"],
-        description="Methods whose projected rows are written",
-    )
-    format: Annotated[list[Literal["zarr", "parquet"]], BeforeValidator(_as_list)] = _setting(
-        ["zarr"], example=["zarr", "parquet"], description="Formats of the projected rows; pictures need zarr"
-    )
-
-
-class ComputeConfig(_Section):
-    """Where the work runs; no matter for the results."""
-
-    cluster: str = _setting(
-        "threads",
-        values="threads, local, or the address of a Dask scheduler",
-        example="tcp://host:8786",
-        description="threads of this process, local worker processes, or workers of a Dask scheduler",
-    )
-    workers: int = _setting(
-        2, ge=1, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
-    )
-    threads_per_worker: int = _setting(1, ge=1, example=2, description="Tasks that a worker runs at a time")
-    memory_limit: str | int = _setting(
-        "2GiB",
-        values="a size, or a number of bytes",
-        example="4GiB",
-        description="What a worker may use, and the plan must fit; threads share that of all workers",
-    )
-
-    @field_validator("cluster")
-    @classmethod
-    def _known_cluster(cls, value: str) -> str:
-        if value in ("threads", "local") or "://" in value:
-            return value
-        hint = did_you_mean(value, ["threads", "local"])
-        raise ValueError(f"{value!r} is neither 'threads' nor 'local' nor an address like 'tcp://host:8786'.{hint}")
-
-    @field_validator("memory_limit", mode="before")
-    @classmethod
-    def _readable_size(cls, value: Any) -> Any:
-        try:
-            size = dask.utils.parse_bytes(value)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise PydanticCustomError("size", "not a size") from error
-        if isinstance(value, bool) or size <= 0:
-            raise PydanticCustomError("size", "not a size")
-        return value
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory a worker may use."""
-        return int(dask.utils.parse_bytes(self.memory_limit))
-
-    @property
-    def n_threads(self) -> int:
-        return self.workers * self.threads_per_worker
-
-
-class RunConfig(_Section):
+class RunConfig(Section):
     """A run: which data, which methods, how many components, where to."""
 
     dataset: DatasetConfig
-    methods: Annotated[list[str], BeforeValidator(_as_list)] = _setting(
+    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
         min_length=1,
         values="names of methods (see `mmpca methods`)",
         example=["pca", "m-pca0"],
         description="Methods to fit; all of them share the passes over the rows",
     )
-    n_components: Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(_as_list)] = _setting(
+    n_components: Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(as_list)] = setting(
         min_length=1,
         values="whole numbers of at least 1",
         example=[8, 16],
         description="Numbers of components; the largest is computed, the others are its first ones",
     )
-    pairing: Literal["one-vs-rest", "one-vs-one"] = _setting(
+    pairing: Literal["one-vs-rest", "one-vs-one"] = setting(
         "one-vs-rest",
         example="one-vs-one",
         description="What m-pca1a, m-pca1b and m-pca2 compare a row with: all rows of other classes together, or each "
         "other class separately",
     )
-    shrinkage: float = _setting(
+    shrinkage: float = setting(
         1e-3, ge=0, le=1, example=0.01, description="Share of the identity in fisher's scatter within classes"
     )
-    standardize: bool = _setting(
+    standardize: bool = setting(
         False, example=True, description="Divide columns by their standard deviations, after subtracting means"
     )
-    precision: Literal["single", "double"] = _setting(
+    precision: Literal["single", "double"] = setting(
         "single", example="double", description="Of products of rows; sums are double in any case"
     )
     neighbors: NeighborsConfig = NeighborsConfig()
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
     compute: ComputeConfig = ComputeConfig()
-    output: str = _setting(
+    output: str = setting(
         example="runs/mine", description="Folder of the run: a path or fsspec URL; same settings go on where it stopped"
     )
 
@@ -401,20 +239,20 @@ def _sentence(error: Any) -> str:
         return f"{key}: {error['ctx']['error']}"
     if key in SECTIONS:
         return f"{key} must hold keys and values, such as {_example(key)} (found {_shown(error['input'])})."
-    setting = next(s for s in settings_of(RunConfig) if s.key == key)
-    hint = did_you_mean(error["input"], setting.values.split(" or ")) if kind == "literal_error" and isinstance(
+    found = next(s for s in settings_of(RunConfig) if s.key == key)
+    hint = did_you_mean(error["input"], found.values.split(" or ")) if kind == "literal_error" and isinstance(
         error["input"], str
     ) else ""  # fmt: skip
-    return f"{key} must be {setting.values}, such as {_example(key)} (found {_shown(error['input'])}).{hint}"
+    return f"{key} must be {found.values}, such as {_example(key)} (found {_shown(error['input'])}).{hint}"
 
 
 def _example(key: str) -> str:
     """Return how a key may be written in YAML."""
-    for setting in settings_of(RunConfig):
-        if setting.key == key:
-            return f"'{key.rsplit('.', 1)[-1]}: {as_yaml(setting.example)}'"
-        if setting.key.startswith(f"{key}."):
-            return f"'{key}: {{{setting.key.rsplit('.', 1)[-1]}: {as_yaml(setting.example)}}}'"
+    for found in settings_of(RunConfig):
+        if found.key == key:
+            return f"'{key.rsplit('.', 1)[-1]}: {as_yaml(found.example)}'"
+        if found.key.startswith(f"{key}."):
+            return f"'{key}: {{{found.key.rsplit('.', 1)[-1]}: {as_yaml(found.example)}}}'"
     raise KeyError(key)
 
 

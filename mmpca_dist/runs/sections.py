@@ -1,0 +1,184 @@
+"""The sections of a configuration: what each setting may be, and what it means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+import dask.utils
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.solvers.options import SolverOptions
+
+
+def as_list(value: Any) -> Any:
+    """Return a list of one for a single value."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+class Section(BaseModel):
+    """A part of the configuration; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def setting(default: Any = ..., *, values: str | None = None, example: Any = None, **more: Any) -> Any:
+    """Return a field; ``values`` says in words what it may be, where its type does not."""
+    return Field(default, json_schema_extra={"values": values}, examples=[example], **more)
+
+
+class DatasetConfig(Section):
+    """Where the labelled rows are."""
+
+    uri: str = setting(
+        example="bundled:digits",
+        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
+        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
+    )
+    features: str | None = setting(
+        None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
+    )
+    label: str | None = setting(
+        None,
+        example="species",
+        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
+        "or y); for .npy the labels' file",
+    )
+    drop: Annotated[list[str], BeforeValidator(as_list)] = setting(
+        [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
+    )
+    missing_chunks: Literal["refuse", "fill"] = setting(
+        "refuse", example="fill", description="Whether Zarr chunks that are not stored are an error or fill values"
+    )
+    image_shape: tuple[int, int] | None = setting(
+        None,
+        values="two whole numbers",
+        example=[28, 28],
+        description="Where rows are images: height and width; components are then drawn as images",
+    )
+
+
+class NeighborsConfig(Section):
+    """How m-pca2 finds the nearest rows of other classes."""
+
+    mode: Literal["exact", "approximate"] = setting(
+        "exact", example="approximate", description="All nearest rows, proved, or most of them, measured, sooner"
+    )
+    recall: float = setting(
+        0.98,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.95,
+        description="Share of nearest rows that an approximate search aims at",
+    )
+    max_queries: int | None = setting(
+        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+    )
+    mutual: Literal["twice", "once"] = setting(
+        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        try:
+            self.pair_search("one-vs-rest")
+        except InputError as error:
+            raise ValueError(str(error).removesuffix(".")) from error
+        return self
+
+    def pair_search(self, pairing: str) -> PairSearch:
+        """Return these settings as the search takes them."""
+        return PairSearch(Search(self.mode, self.recall, self.max_queries, pairing), self.mutual)
+
+
+class SolverConfig(Section):
+    """How leading eigenvectors are found."""
+
+    kind: Literal["auto", "dense", "dual", "krylov", "subspace", "nystroem"] = setting(
+        "auto",
+        example="krylov",
+        description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
+        "apply scatters to a block of vectors (krylov, subspace iteration, nystroem in one); auto goes by the shape",
+    )
+    oversampling: int = setting(
+        10, ge=0, example=20, description="In passes: vectors of a block beyond the components asked for"
+    )
+    passes: int = setting(4, ge=2, example=8, description="Passes over the rows, at most; nystroem makes one")
+    tolerance: float = setting(
+        1e-4,
+        ge=0,
+        lt=1,
+        values="a number from 0 to 1",
+        example=1e-6,
+        description="Residual over eigenvalue of every component at which passes end before that",
+    )
+
+    def options(self) -> SolverOptions:
+        """Return these settings as the solvers take them."""
+        return SolverOptions(self.kind, self.oversampling, self.passes, self.tolerance)
+
+
+class ProjectConfig(Section):
+    """Which methods' projected rows are written, and how."""
+
+    methods: Literal["all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+        "all",
+        values="all, or some of the methods, or [] for none",
+        example=["m-pca0"],
+        description="Methods whose projected rows are written",
+    )
+    format: Annotated[list[Literal["zarr", "parquet"]], BeforeValidator(as_list)] = setting(
+        ["zarr"], example=["zarr", "parquet"], description="Formats of the projected rows; pictures need zarr"
+    )
+
+
+class ComputeConfig(Section):
+    """Where the work runs; no matter for the results."""
+
+    cluster: str = setting(
+        "threads",
+        values="threads, local, or the address of a Dask scheduler",
+        example="tcp://host:8786",
+        description="threads of this process, local worker processes, or workers of a Dask scheduler",
+    )
+    workers: int = setting(
+        2, ge=1, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
+    )
+    threads_per_worker: int = setting(1, ge=1, example=2, description="Tasks that a worker runs at a time")
+    memory_limit: str | int = setting(
+        "2GiB",
+        values="a size, or a number of bytes",
+        example="4GiB",
+        description="What a worker may use, and the plan must fit; threads share that of all workers",
+    )
+
+    @field_validator("cluster")
+    @classmethod
+    def _known_cluster(cls, value: str) -> str:
+        if value in ("threads", "local") or "://" in value:
+            return value
+        hint = did_you_mean(value, ["threads", "local"])
+        raise ValueError(f"{value!r} is neither 'threads' nor 'local' nor an address like 'tcp://host:8786'.{hint}")
+
+    @field_validator("memory_limit", mode="before")
+    @classmethod
+    def _readable_size(cls, value: Any) -> Any:
+        try:
+            size = dask.utils.parse_bytes(value)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise PydanticCustomError("size", "not a size") from error
+        if isinstance(value, bool) or size <= 0:
+            raise PydanticCustomError("size", "not a size")
+        return value
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory a worker may use."""
+        return int(dask.utils.parse_bytes(self.memory_limit))
+
+    @property
+    def n_threads(self) -> int:
+        return self.workers * self.threads_per_worker
