@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import naive
 import numpy as np
 import pytest
@@ -229,13 +231,53 @@ def test_passes_end_where_the_tolerance_is_met(solver, most, variant, from_anywh
     assert taken[0] == 2 < taken[2] < taken[3] == most
 
 
-def test_the_passes_over_pairs_are_counted(monkeypatch, from_anywhere):
-    X, y = labelled(80, D, 2, seed=9)
+@pytest.fixture
+def pair_calls(monkeypatch):
+    """The names of the passes over pairs, as they are made."""
     calls = []
-    monkeypatch.setattr(
-        pair_passes, "sum_pairs", lambda *a, _call=pair_passes.sum_pairs, **k: calls.append(1) or _call(*a, **k)
-    )
+    for name in ("sum_pairs", "apply_pairs"):
+        made = getattr(pair_passes, name)
+
+        def call(*args, _made=made, _name=name, **keywords):
+            calls.append(_name)
+            return _made(*args, **keywords)
+
+        monkeypatch.setattr(pair_passes, name, call)
+    return calls
+
+
+def test_the_passes_over_pairs_are_counted(pair_calls, from_anywhere):
+    """The first alone draws a sample."""
+    X, y = labelled(80, D, 2, seed=9)
     for solver, made in (("krylov", 4), ("subspace", 4), ("nystroem", 2)):
-        calls.clear()
+        pair_calls.clear()
         found = fit("m-pca2", X, y, n_components=2, solver=solver, passes=3, oversampling=2, tolerance=0.0)
-        assert found.certificate_["solver"]["passes"] == len(calls) == made
+        assert pair_calls == ["sum_pairs"] + ["apply_pairs"] * (made - 1)
+        known = found.certificate_["solver"]
+        assert known["passes"] == made
+        assert len(known["history"]) == (0 if solver == "nystroem" else made - 1)
+
+
+@pytest.mark.parametrize(("solver", "most"), [("krylov", 6), ("subspace", 12)])
+def test_passes_over_pairs_end_where_the_tolerance_is_met(solver, most, pair_calls, from_anywhere):
+    """And residuals fall until then; the last are those of the components."""
+    X, y = labelled(200, 100, 3, seed=8)
+    taken = []
+    for tolerance in (0.5, 1e-2, 1e-4, 0.0):
+        pair_calls.clear()
+        found = fit(
+            "m-pca2", X, y, n_components=3, solver=solver, precision="double", oversampling=5, passes=most,
+            tolerance=tolerance,
+        )  # fmt: skip
+        known = found.certificate_["solver"]
+        taken.append(len(pair_calls))
+        worst = [max(r / v for v, r in zip(h["values"], h["residuals"], strict=True)) for h in known["history"]]
+        assert known["passes"] == len(pair_calls) == len(worst) + 1
+        assert all(w > tolerance for w in worst[:-1]), "it might have ended before"
+        assert worst[-1] <= tolerance or len(pair_calls) == most + 1
+        assert all(after < before for before, after in pairwise(worst))
+        np.testing.assert_allclose(known["history"][-1]["values"], found.eigenvalues_, rtol=1e-12)
+        rounding = 10 * EPS * found.total_
+        np.testing.assert_allclose(known["history"][-1]["residuals"], found.residuals_, rtol=1e-6, atol=rounding)
+    assert taken == sorted(taken)
+    assert taken[0] < taken[2] < taken[3] == most + 1

@@ -81,7 +81,8 @@ class Frame:
         The last of each is the length of what the axes before it miss, unless they miss nothing. What lies outside
         the ball of radius `BALL` is brought to its surface.
         """
-        centred = (rows - self.centre) * self.scale
+        centred = rows - self.centre
+        centred *= self.scale
         with single_blas_thread():
             along = centred @ self.axes
             if self.complete:
@@ -102,7 +103,8 @@ class Frame:
         # Where little is missed the difference of squares would cancel; that of the rows does not.
         little = missed < CANCELS * squares
         if little.any():
-            rest = centred[little] - along[little] @ self.axes.T
+            rest = centred[little]
+            rest -= along[little] @ self.axes.T
             missed[little] = np.einsum("ij,ij->i", rest, rest)
         return np.sqrt(missed)
 

@@ -19,16 +19,21 @@ from mmpca_dist.statistics.summary import Locate
 
 PIECE_ROWS = 4096
 """Cells with more rows are worked on in pieces: it bounds the matrix products' results."""
+SMALLEST_PIECE = 256
+"""Wide rows make smaller pieces, lest one be more than a segment, but not smaller than this."""
 SEGMENT_BYTES = 32 << 20
 MIN_SEGMENTS = 32
 SMALLEST_SEGMENT = 512
 """A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
-BLOCK_ROWS = 8192
+BLOCK_ROWS, BLOCK_BYTES = 8192, 64 << 20
+"""Rows that are brought to coordinates at a time, as doubles."""
 
 LARGEST_VALUE = 1e150
 """Squares of differences of larger values overflow."""
 
 ARRAYS = ("x", "z", "halves", "tail", "rows")
+HALF_BYTES = 4
+"""Of half the square of a row's coordinates, in single precision."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ class Layout:
         Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
     segments : int array of shape (s + 1,)
         Pieces where segments begin.
+    row_bytes : int
+        Of a row in its segment's table.
     """
 
     cells: Cells
@@ -73,6 +80,7 @@ class Layout:
     radii: NDArray[np.float64]
     tail_radii: NDArray[np.float64]
     segments: NDArray[np.int64]
+    row_bytes: int
 
     @property
     def n_rows(self) -> int:
@@ -134,8 +142,9 @@ class _SortUnits:
         z = np.empty((len(X), frame.width), np.float32)
         tail = np.empty((len(X), frame.tail_width), np.float32)
         cell = np.empty(len(X), np.intp)
-        for a in range(0, len(X), BLOCK_ROWS):
-            block = slice(a, a + BLOCK_ROWS)
+        size = rows_within(BLOCK_BYTES, 8 * X.shape[1], BLOCK_ROWS)
+        for a in range(0, len(X), size):
+            block = slice(a, a + size)
             along, along_tail = frame.coordinates(frame.rows(X[block]))
             cell[block] = own = self.cells.assign(along)
             z[block] = along - self.cells.centres[own]
@@ -147,6 +156,16 @@ class _SortUnits:
         self.scratch.put(f"run-{start}", table)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
         return _Runs(np.full(len(key), start), key, first, count)
+
+
+def rows_within(n_bytes: int, row_bytes: int, most: int, least: int = 1) -> int:
+    """Return how many rows take up so many bytes: at least ``least`` and, before that, at most ``most``."""
+    return max(min(most, n_bytes // row_bytes), least)
+
+
+def piece_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` a piece of a cell holds at most."""
+    return rows_within(SEGMENT_BYTES, row_bytes, PIECE_ROWS, min(PIECE_ROWS, SMALLEST_PIECE))
 
 
 def is_usable(X: NDArray) -> NDArray[np.bool_]:
@@ -268,9 +287,10 @@ def lay_out(
     count = runs.count[order]
     entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
     sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
-    cell, starts, classes = _pieces(sizes.reshape(-1, n_classes))
-    size = sum(array[:1].nbytes for array in scratch.get(f"run-{runs.unit[0]}", ("x", "z", "tail", "rows"), 0, 1))
-    segments = _segments(starts, size)
+    names = ("x", "z", "tail", "rows")
+    row_bytes = HALF_BYTES + sum(array.nbytes for array in scratch.get(f"run-{runs.unit[0]}", names, 0, 1))
+    cell, starts, classes = _pieces(sizes.reshape(-1, n_classes), piece_rows(row_bytes))
+    segments = _segments(starts, row_bytes)
     bounds = starts[segments]
     parts = [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
     scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
@@ -282,19 +302,19 @@ def lay_out(
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")
-    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments)
+    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes)
 
 
 def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
     return np.concatenate([left, right], axis=1)
 
 
-def _pieces(sizes: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+def _pieces(sizes: NDArray[np.int64], most: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
     """Cut cells, whose rows by class are given, into pieces; return their cells, starts and classes' starts."""
     edges = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
-    counts = -(-np.diff(edges) // PIECE_ROWS)
+    counts = -(-np.diff(edges) // most)
     cell = np.repeat(np.arange(len(sizes)), counts)
-    starts = _expand(np.zeros(len(sizes), np.int64), counts) * PIECE_ROWS + edges[cell]
+    starts = _expand(np.zeros(len(sizes), np.int64), counts) * most + edges[cell]
     starts = np.append(starts, edges[-1])
     class_edges = edges[:-1, None] + np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], 1)
     classes = np.clip(class_edges[cell], starts[:-1, None], starts[1:, None])

@@ -123,13 +123,14 @@ class Neighbors:
         known = np.isfinite(squared)
         return queries[order], np.where(known, rows, -1)[order], np.sqrt(squared)[order]
 
-    def farthest(self) -> float:
-        """Return the largest distance found."""
-        largest = 0.0
+    def survey(self) -> tuple[float, list[int]]:
+        """Return the largest distance found, and how many queries each of the tables holds."""
+        largest, sizes = 0.0, []
         for span in self.tasks:
             (squared,) = self.scratch.get(f"{self.name}-{span.index}", ("squared",))
             largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
-        return float(np.sqrt(largest))
+            sizes.append(len(squared))
+        return float(np.sqrt(largest)), sizes
 
     def certificate(self) -> dict[str, Any]:
         """Return what is proved and measured, as JSON-like values."""
@@ -146,7 +147,7 @@ class Neighbors:
             "compared_per_query": work.compared / work.queries,
             "refined_per_query": work.refined / work.queries,
             "bytes_read": self.searcher.work.read,
-            "scratch_bytes": self.layout.n_rows * layout_row_bytes(self.layout, self.scratch),
+            "scratch_bytes": self.layout.n_rows * self.layout.row_bytes,
             "cells": len(self.layout.cells.centres),
             "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
             "effort": self.effort if np.isfinite(self.effort) else None,
@@ -234,11 +235,6 @@ def make_layout(
 def task_scheduler(scheduler: Scheduler) -> Scheduler:
     """Return the scheduler for tasks that do not need the blocks of a Dask array."""
     return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
-
-
-def layout_row_bytes(layout: Layout, scratch: Scratch) -> int:
-    """Return the bytes a row takes in the layout."""
-    return sum(array.nbytes for array in scratch.get("segment-0", ("x", "z", "halves", "tail", "rows"), 0, 1))
 
 
 def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.neighbors.layout import Layout
+from mmpca_dist.neighbors.layout import Layout, rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.neighbors.queries import queries_of
@@ -21,10 +23,12 @@ from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.working import Statistics
 
-SAMPLE_PAIRS = 20_000
-SAMPLE_BYTES = 64 << 20
-"""Differences that are kept for pictures and standard errors."""
-BLOCK_ROWS = 2048
+T = TypeVar("T")
+
+SAMPLE_PAIRS, SAMPLE_BYTES, LEAST_SAMPLE = 20_000, 64 << 20, 256
+"""Differences that are kept for pictures and standard errors: up to 64 MiB of them, unless these are fewer than 256."""
+BLOCK_ROWS, BLOCK_BYTES = 2048, 16 << 20
+"""Differences that are multiplied at a time."""
 BINS = 120
 
 
@@ -50,58 +54,55 @@ def _add(left: PairSums, right: PairSums) -> PairSums:
 
 
 @dataclass(frozen=True)
-class _PairRows:
-    """The task: differences between the queries of some segments and their neighbours."""
+class _Matched:
+    """Queries of a task, ``queries`` (q, d), and the neighbours that those ``known`` (m,) have in a slot.
+
+    ``squared`` distances, ``weights`` and ``partners``, rows, are of those known.
+    """
+
+    queries: NDArray
+    known: NDArray[np.intp]
+    squared: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    partners: NDArray
+
+    def differences(self, some: slice | NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return queries less their neighbours, for some of those known."""
+        found = self.queries[self.known[some]].astype(np.float64)
+        found -= self.partners[some]
+        return found
+
+    def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield differences and their weights, some rows at a time."""
+        size = rows_within(BLOCK_BYTES, 8 * self.queries.shape[1], BLOCK_ROWS)
+        for start in range(0, len(self.known), size):
+            block = slice(start, start + size)
+            yield self.differences(block), self.weights[block]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Where tasks find the pairs of their queries."""
 
     layout: Layout
     scratch: Scratch
     name: str
     chosen: NDArray[np.int64] | None
     once: bool
-    precision: str
-    basis: NDArray[np.float64] | None
-    vectors: NDArray[np.float64] | None
-    sampled: float
-    edges: NDArray[np.float64]
 
-    def __call__(self, span: Span) -> PairSums:
+    @classmethod
+    def of(cls, neighbors: Neighbors, mutual: str) -> _Pairs:
+        return cls(neighbors.layout, neighbors.scratch, neighbors.name, neighbors.searched, mutual == "once")
+
+    def matched(self, span: Span) -> Iterator[_Matched]:
+        """Yield what the queries of a task found, slot by slot."""
         queries = queries_of(self.layout, self.scratch, span.start, span.stop, self.chosen)
         squared, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "positions"))
-        d = self.layout.cells.frame.centre.size
-        r = d if self.basis is None else self.basis.shape[1]
-        total, trace, weight = np.zeros((r, r) if self.vectors is None else self.vectors.shape), 0.0, 0.0
-        picked = np.linspace(0, len(queries) - 1, int(np.ceil(len(queries) * self.sampled))).astype(np.intp)
-        kept, kept_of = [np.empty((0, d))], [np.empty(0, np.intp)]
-        counts = np.zeros(len(self.edges) - 1, np.int64)
         for slot in range(squared.shape[1]):
             known = np.flatnonzero(positions[:, slot] >= 0)
             weights = self._weights(queries.rows, queries.codes, positions[:, slot], known)
-            counts += np.histogram(np.sqrt(squared[known, slot]), self.edges)[0]
             partners = rows_at(self.layout, self.scratch, positions[known, slot])
-            for start in range(0, len(known), BLOCK_ROWS):
-                block = slice(start, start + BLOCK_ROWS)
-                differences = queries.x[known[block]].astype(np.float64) - partners[block]
-                total += self._product(differences, weights[block])
-                trace += float(weights[block] @ np.einsum("ij,ij->i", differences, differences))
-            weight += float(weights.sum())
-            sampled = np.flatnonzero(np.isin(known, picked))
-            kept.append(queries.x[known[sampled]].astype(np.float64) - partners[sampled])
-            kept_of.append(known[sampled])
-        by_query = np.argsort(np.concatenate(kept_of), kind="stable")
-        return PairSums(total, trace, weight, np.concatenate(kept)[by_query], counts)
-
-    def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
-        if self.vectors is not None:
-            return differences.T @ (weights[:, None] * (differences @ self.vectors))
-        rows = differences if self.basis is None else differences @ self.basis
-        rows = rows * np.sqrt(weights)[:, None]
-        if self.precision == "double":
-            return rows.T @ rows
-        # Differences far beyond or below 1 would overflow or vanish when squared in single precision.
-        largest = float(np.abs(rows).max(initial=0.0))
-        scale = 2.0 ** np.round(np.log2(largest)) if largest > 0 else 1.0
-        single = (rows / scale).astype(np.float32)
-        return (single.T @ single) * scale**2
+            yield _Matched(queries.x, known, squared[known, slot], weights, partners)
 
     def _weights(
         self, rows: NDArray[np.int64], codes: NDArray[np.int64], positions: NDArray[np.int64], known: NDArray[np.intp]
@@ -120,19 +121,87 @@ class _PairRows:
         return weights
 
 
+@dataclass(frozen=True)
+class _SumPairs:
+    """The task: the scatter of the differences between queries and their neighbours, and what pictures show of them.
+
+    ``sampled`` tells, by the task's number, how many queries it sends to the sample.
+    """
+
+    pairs: _Pairs
+    precision: str
+    basis: NDArray | None
+    vectors: NDArray[np.float64] | None
+    sampled: dict[int, int]
+    edges: NDArray[np.float64]
+
+    def __call__(self, span: Span) -> PairSums:
+        d = self.pairs.layout.cells.frame.centre.size
+        r = d if self.basis is None else self.basis.shape[1]
+        total, trace, weight = np.zeros((r, r) if self.vectors is None else self.vectors.shape), 0.0, 0.0
+        kept, kept_of = [np.empty((0, d))], [np.empty(0, np.intp)]
+        counts = np.zeros(len(self.edges) - 1, np.int64)
+        for matched in self.pairs.matched(span):
+            counts += np.histogram(np.sqrt(matched.squared), self.edges)[0]
+            for differences, weights in matched.blocks():
+                total += self._product(differences, weights)
+                trace += float(weights @ np.einsum("ij,ij->i", differences, differences))
+            weight += float(matched.weights.sum())
+            picked = np.linspace(0, len(matched.queries) - 1, self.sampled[span.index]).astype(np.intp)
+            sampled = np.flatnonzero(np.isin(matched.known, picked))
+            kept.append(matched.differences(sampled))
+            kept_of.append(matched.known[sampled])
+        by_query = np.argsort(np.concatenate(kept_of), kind="stable")
+        return PairSums(total, trace, weight, np.concatenate(kept)[by_query], counts)
+
+    def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
+        if self.vectors is not None:
+            return _applied(differences, weights, self.vectors)
+        rows = differences if self.basis is None else differences @ self.basis
+        rows = rows * np.sqrt(weights)[:, None]
+        if self.precision == "double":
+            return rows.T @ rows
+        # Differences far beyond or below 1 would overflow or vanish when squared in single precision.
+        largest = float(np.abs(rows).max(initial=0.0))
+        scale = 2.0 ** np.round(np.log2(largest)) if largest > 0 else 1.0
+        single = (rows / scale).astype(np.float32)
+        return (single.T @ single) * scale**2
+
+
+@dataclass(frozen=True)
+class _ApplyPairs:
+    """The task: the scatter of the differences between queries and their neighbours, applied to vectors."""
+
+    pairs: _Pairs
+    vectors: NDArray[np.float64]
+
+    def __call__(self, span: Span) -> NDArray[np.float64]:
+        total = np.zeros(self.vectors.shape)
+        for matched in self.pairs.matched(span):
+            for differences, weights in matched.blocks():
+                total += _applied(differences, weights, self.vectors)
+        return total
+
+
+def _applied(
+    differences: NDArray[np.float64], weights: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return differences.T @ (weights[:, None] * (differences @ vectors))
+
+
 def rows_at(layout: Layout, scratch: Scratch, positions: NDArray[np.int64]) -> NDArray:
     """Return the rows at positions of the layout, shape (n, d)."""
-    segments = layout.segment_of(positions)
-    parts, places = [], []
+    distinct, place = np.unique(positions, return_inverse=True)
+    found = np.empty((0, layout.cells.frame.centre.size))
+    segments = layout.segment_of(distinct)
     for segment in np.unique(segments):
         own = np.flatnonzero(segments == segment)
-        (x,) = scratch.get(f"segment-{segment}", ("x",))
-        parts.append(x[positions[own] - layout.positions(int(segment))[0]])
-        places.append(own)
-    if not parts:
-        return np.empty((0, layout.cells.frame.centre.size))
-    found = np.empty((len(positions), parts[0].shape[1]), parts[0].dtype)
-    found[np.concatenate(places)] = np.concatenate(parts)
+        (x,) = scratch.take(f"segment-{segment}", ("x",), distinct[own] - layout.positions(int(segment))[0])
+        if not len(found):
+            found = np.empty((len(positions), x.shape[1]), x.dtype)
+        # Several queries may have found the same row: distinct rows are in order, so those of a segment lie together.
+        asked = np.flatnonzero((place >= own[0]) & (place <= own[-1]))
+        found[asked] = x[place[asked] - own[0]]
     return found
 
 
@@ -216,19 +285,40 @@ def sum_pairs(
     vectors : array of shape (d, b), optional
         Apply the scatter to them in place of forming it.
     """
-    d, n_queries = neighbors.layout.cells.frame.centre.size, neighbors.work.queries
-    wanted = min(SAMPLE_PAIRS, max(SAMPLE_BYTES // (8 * d), 256))
-    slots = max(len(neighbors.classes) - 1, 1) if neighbors.search.pairing == "one-vs-one" else 1
-    edges = np.linspace(0.0, neighbors.farthest() or 1.0, BINS + 1)
-    task = _PairRows(
-        neighbors.layout, neighbors.scratch, neighbors.name, neighbors.searched, mutual == "once", precision, basis,
-        vectors, min(1.0, wanted / (n_queries * slots)), edges,
-    )  # fmt: skip
+    farthest, sizes = neighbors.survey()
+    edges = np.linspace(0.0, farthest or 1.0, BINS + 1)
+    task = _SumPairs(_Pairs.of(neighbors, mutual), precision, basis, vectors, _sampled(neighbors, sizes), edges)
+    return _reduced(task, _add, neighbors, progress), edges
+
+
+def apply_pairs(
+    neighbors: Neighbors, vectors: NDArray[np.float64], *, mutual: str, progress: Progress | None = None
+) -> NDArray[np.float64]:
+    """Return what the scatter of all pairs makes of vectors, shape (d, b)."""
+    return _reduced(_ApplyPairs(_Pairs.of(neighbors, mutual), vectors), operator.add, neighbors, progress)
+
+
+def _reduced(
+    task: Callable[[Span], T], merge: Callable[[T, T], T], neighbors: Neighbors, progress: Progress | None
+) -> T:
     with single_blas_thread():
-        found = reduce_spans(
-            task, neighbors.tasks, _add, scheduler=neighbors.searcher.scheduler, name="pairs", progress=progress
+        return reduce_spans(
+            task, neighbors.tasks, merge, scheduler=neighbors.searcher.scheduler, name="pairs", progress=progress
         )
-    return found, edges
+
+
+def sample_pairs(n_features: int) -> int:
+    """Return how many differences are kept."""
+    return rows_within(SAMPLE_BYTES, 8 * n_features, SAMPLE_PAIRS, LEAST_SAMPLE)
+
+
+def _sampled(neighbors: Neighbors, sizes: list[int]) -> dict[int, int]:
+    """Share out, by the tasks' numbers, how many of their queries, of which there are ``sizes``, are sampled."""
+    slots = max(len(neighbors.classes) - 1, 1) if neighbors.search.pairing == "one-vs-one" else 1
+    ends = np.cumsum([0, *sizes])
+    share = min(1.0, sample_pairs(neighbors.layout.cells.frame.centre.size) / (int(ends[-1]) * slots))
+    shares = np.diff(np.ceil(ends * share).astype(int)).tolist()
+    return {span.index: count for span, count in zip(neighbors.tasks, shares, strict=True)}
 
 
 def _missed(neighbors: Neighbors) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

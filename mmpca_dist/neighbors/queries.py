@@ -59,7 +59,9 @@ class Queries:
 def queries_of(layout: Layout, scratch: Scratch, first: int, last: int, chosen: NDArray[np.int64] | None) -> Queries:
     """Return the rows of segments ``first`` to ``last``, or those whose numbers are in ``chosen`` (sorted)."""
     parts = [_rows_of(layout, scratch, segment, chosen) for segment in range(first, last)]
-    x, z, tail, rows, positions, piece, codes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    x, z, tail, rows, positions, piece, codes = (
+        np.concatenate(arrays) if len(arrays) > 1 else arrays[0] for arrays in zip(*parts, strict=True)
+    )
     pieces, starts = np.unique(piece, return_index=True)
     return Queries(
         x, z, tail, codes, rows, positions, np.append(starts, len(rows)).astype(np.int64),
@@ -74,9 +76,9 @@ def _rows_of(layout: Layout, scratch: Scratch, segment: int, chosen: NDArray[np.
     if chosen is None:
         return (*scratch.get(f"segment-{segment}", names), positions, piece, codes)
     (rows,) = scratch.get(f"segment-{segment}", ("rows",))
-    wanted = is_among(rows, chosen)
-    x, z, tail, rows = (array[wanted] for array in scratch.get(f"segment-{segment}", names))
-    return x, z, tail, rows, positions[wanted], piece[wanted], codes[wanted]
+    wanted = np.flatnonzero(is_among(rows, chosen))
+    taken = scratch.take(f"segment-{segment}", names, wanted)
+    return (*taken, positions[wanted], piece[wanted], codes[wanted])
 
 
 def membership(layout: Layout, segment: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

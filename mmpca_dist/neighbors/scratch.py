@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -38,6 +39,9 @@ class Scratch(Protocol):
     def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
         """Read rows ``start`` to ``stop`` of some arrays of a table."""
 
+    def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
+        """Read rows at ``places``, sorted, of some arrays of a table."""
+
     def drop(self, name: str) -> None:
         """Remove a table, if it is there."""
 
@@ -54,6 +58,9 @@ class MemoryScratch:
 
     def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
         return [self.tables[name][array][start:stop] for array in arrays]
+
+    def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
+        return [self.tables[name][array][places] for array in arrays]
 
     def drop(self, name: str) -> None:
         self.tables.pop(name, None)
@@ -81,6 +88,11 @@ class ZarrScratch:
         place = storage.join(self.uri, name)
         with storage.explained(self.uri):
             return [_read(_reader(place, array, self.token), start, stop) for array in arrays]
+
+    def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
+        place = storage.join(self.uri, name)
+        with storage.explained(self.uri):
+            return [_take(_reader(place, array, self.token), places) for array in arrays]
 
     def drop(self, name: str) -> None:
         remove(storage.join(self.uri, f"{name}.done"))
@@ -116,6 +128,18 @@ def _read(reader: ZarrReader, start: int, stop: int | None) -> NDArray:
     if out.size:
         reader.read(start, stop, out)
     return out.reshape(stop - start, *array.attrs["row_shape"])  # type: ignore[misc]
+
+
+def _take(reader: ZarrReader, places: NDArray[np.int64]) -> NDArray:
+    """Read rows at sorted places: of the chunks that hold some, neighbouring ones together."""
+    array = reader.array
+    out = np.empty((len(places), *array.attrs["row_shape"]), array.dtype)  # type: ignore[misc]
+    if len(places):
+        breaks = np.flatnonzero(np.diff(places // array.chunks[0]) > 1) + 1
+        for a, b in itertools.pairwise([0, *breaks.tolist(), len(places)]):
+            start = int(places[a])
+            out[a:b] = _read(reader, start, int(places[b - 1]) + 1)[places[a:b] - start]
+    return out
 
 
 @functools.lru_cache(maxsize=4096)

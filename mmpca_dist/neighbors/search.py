@@ -24,7 +24,7 @@ from mmpca_dist.neighbors.bounds import (
     wanted_cells,
 )
 from mmpca_dist.neighbors.frame import relative_rounding
-from mmpca_dist.neighbors.layout import ARRAYS, Layout, SegmentCells
+from mmpca_dist.neighbors.layout import ARRAYS, Layout, SegmentCells, rows_within
 from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
@@ -36,11 +36,11 @@ NONE = np.iinfo(np.int64).max
 LARGEST_GAP = 3
 """Cells that are read though nobody wants them, for the sake of fewer and longer reads."""
 
-TASK_QUERIES = 8192
+TASK_QUERIES, TASK_BYTES = 8192, 64 << 20
 SMALLEST_TASK = 256
 FEWEST_TASKS = 8
-"""Where queries are drawn, a task takes segments together until it has about 8,192; fewer, so that there are eight
-tasks, but not fewer than 256."""
+"""Where queries are drawn, a task takes segments together until it has about 8,192, or 64 MiB; fewer, so that there are
+eight tasks, but not fewer than 256."""
 
 
 @dataclass
@@ -258,6 +258,11 @@ def load_found(scratch: Scratch, name: str, index: int) -> tuple[NDArray[np.int6
     return queries, Found(*(array.copy() for array in arrays))
 
 
+def most_queries(row_bytes: int) -> int:
+    """Return about how many drawn queries, of ``row_bytes`` each, a task takes at most."""
+    return rows_within(TASK_BYTES, row_bytes, TASK_QUERIES, SMALLEST_TASK)
+
+
 @dataclass
 class Searcher:
     """Runs searches over one layout."""
@@ -285,7 +290,7 @@ class Searcher:
             return [Span(i, (i, i + 1)) for i in range(n)]
         share = len(chosen) / self.layout.n_rows
         sizes = np.diff(self.layout.starts[self.layout.segments]) * share
-        size = min(max(len(chosen) / FEWEST_TASKS, SMALLEST_TASK), TASK_QUERIES)
+        size = min(max(len(chosen) / FEWEST_TASKS, SMALLEST_TASK), most_queries(self.layout.row_bytes))
         bins = np.floor(np.cumsum(sizes) / size + 1e-9).astype(np.int64)
         edges = [0, *(np.flatnonzero(np.diff(bins)) + 1).tolist(), n]
         return [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges)) if b > a]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.neighbors.nearest import Neighbors
-from mmpca_dist.neighbors.pairs import as_scatter, sum_pairs
-from mmpca_dist.solvers.krylov import GrowingBasis, Projected, nystroem
+from mmpca_dist.neighbors.pairs import apply_pairs, as_scatter, sum_pairs
+from mmpca_dist.solvers.iteration import BlockIteration
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import leading_start
-from mmpca_dist.solvers.ritz import norm_bound
-from mmpca_dist.statistics.approximation import Approximation, probes
+from mmpca_dist.solvers.passes import kept_type, leading_start
+from mmpca_dist.solvers.ritz import approximate_eigenpairs
+from mmpca_dist.statistics.approximation import probes
 from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.reduction import Progress
 
@@ -29,46 +29,35 @@ def pairs_in_passes(
     basis: NDArray | None = None,
     progress: Progress | None = None,
 ) -> PairScatter:
-    """Return the scatter of pairs of nearest rows in a basis that holds its leading part.
+    """Return the scatter of pairs of nearest rows in a basis that holds its leading part, in double precision.
 
-    A first pass over the pairs draws the sample that the others begin with. ``basis``, that of other scatters, is not
-    used: the leading vectors of this one need not lie there.
+    A first pass over the pairs draws the sample that the others, up to ``solver.passes``, begin with. ``basis``, that
+    of other scatters, is not used: the leading vectors of this one need not lie there.
     """
     d = neighbors.layout.cells.frame.centre.size
-    probing, passes = probes(d), 1
-    first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probing, progress=progress)
+    first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probes(d), progress=progress)
     start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), np.dtype(np.float64), False)
 
-    def apply(vectors: NDArray) -> NDArray[np.float64]:
-        nonlocal passes
-        passes += 1
-        sums, _ = sum_pairs(
-            neighbors, mutual=mutual, precision=precision, vectors=vectors.astype(np.float64), progress=progress
-        )
-        return sums.scatter
+    def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return apply_pairs(neighbors, np.ascontiguousarray(vectors), mutual=mutual, progress=progress)
 
-    projected = _project(apply, start, solver)
-    error = None
-    if projected.outside is None:
-        found = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
-        error = norm_bound(np.linalg.norm(first.scatter - found, axis=0))
-    known = Approximation(solver.kind, passes, first.trace, projected.outside, first.scatter, error)
-    scatter = replace(as_scatter(neighbors, first, edges), scatter=projected.inside, basis=projected.basis)
-    return replace(scatter, approximation=known)
-
-
-def _project(
-    apply: Callable[[NDArray], NDArray[np.float64]], start: NDArray[np.float64], solver: SolverOptions
-) -> Projected:
-    if solver.kind == "nystroem":
-        return nystroem(start, apply(start), start[:, :0], float(np.finfo(np.float64).eps))
-    keep = solver.kind == "krylov"
-    growing = GrowingBasis(
-        start, start.shape[1] * (solver.passes if keep else 1), keep=keep, dtype=np.dtype(np.float64)
-    )
-    growing.absorb(apply(start))
-    for _ in range(solver.passes - 1):
-        if not growing.grow():
+    iteration = BlockIteration(solver)
+    iteration.begin(start, applied(start), first.scatter, start[:, :0], float(np.finfo(np.float64).eps))
+    del start  # it lives on in the basis
+    passes = 2
+    while not iteration.done:
+        _follow(iteration, first.weight, first.trace, n_components, float(np.finfo(kept_type(precision)).eps))
+        if iteration.done or passes > solver.passes or not iteration.growing.grow():
             break
-        growing.absorb(apply(growing.block))
-    return growing.projected()
+        iteration.growing.absorb(applied(iteration.growing.block))
+        passes += 1
+    projected, known = iteration.found(passes, first.trace)
+    scatter = as_scatter(neighbors, first, edges)
+    return replace(scatter, scatter=projected.inside, basis=projected.basis, approximation=known)
+
+
+def _follow(iteration: BlockIteration, weight: float, trace: float, n_components: int, epsilon: float) -> None:
+    with single_blas_thread():
+        projected, known = iteration.found(0, trace)
+        S = projected.inside / weight
+        iteration.follow(approximate_eigenpairs(S, known, 1 / weight, trace / weight, n_components, epsilon))

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.scatters import margin_scatter
-from mmpca_dist.solvers.krylov import GrowingBasis, Projected, nystroem, orthonormal, unit_columns
+from mmpca_dist.solvers.iteration import BlockIteration
+from mmpca_dist.solvers.krylov import orthonormal, unit_columns
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.ritz import norm_bound, ritz_pairs
+from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, safe_scale
@@ -87,9 +88,9 @@ def statistics_in_passes(
     groups = []
     same = len(set(counts.tolist())) == 1
     if "plain" in needed or ("weighted" in needed and same):
-        groups.append(_Group("pca", np.ones(len(counts))))
+        groups.append(_Group("pca", np.ones(len(counts)), solver))
     if "weighted" in needed and not same:
-        groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum()))
+        groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum(), solver))
     with single_blas_thread():
         passes = _Passes(operator, groups, medians, precision, solver, n_components, start)
         del start
@@ -142,40 +143,12 @@ def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
         return np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
 
 
-class _Group:
-    """A weighted class scatter on its way to a basis."""
+class _Group(BlockIteration):
+    """A weighted class scatter on its way to a basis; ``watched`` is the method whose components tell when it is."""
 
-    def __init__(self, watched: str, weights: NDArray[np.float64]) -> None:
+    def __init__(self, watched: str, weights: NDArray[np.float64], solver: SolverOptions) -> None:
+        super().__init__(solver)
         self.watched, self.weights = watched, weights
-        self.history: list[dict[str, list[float]]] = []
-        self.probed = np.empty((0, 0))
-        self.done = False
-        self._growing: GrowingBasis | None = None
-        self._projected: Projected | None = None
-
-    def begin(
-        self, start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], solver: SolverOptions,
-        epsilon: float,
-    ) -> None:  # fmt: skip
-        """Take up what the first pass makes of the start block and of the probes behind it."""
-        size = start.shape[1]
-        image, self.probed = image[:, :size], np.ascontiguousarray(image[:, size:])
-        if solver.kind == "nystroem":
-            self._projected, self.done = nystroem(start, image, others, epsilon), True
-            return
-        keep = solver.kind == "krylov"
-        width = size + others.shape[1]
-        capacity = width * (solver.passes if keep else 1)
-        self._growing = GrowingBasis(start, capacity, keep=keep, dtype=start.dtype)
-        self._growing.absorb(image)
-
-    @property
-    def growing(self) -> GrowingBasis:
-        assert self._growing is not None  # noqa: S101  (only groups that are not done are asked)
-        return self._growing
-
-    def projected(self) -> Projected:
-        return self.growing.projected() if self._projected is None else self._projected
 
 
 class _Passes:
@@ -204,7 +177,7 @@ class _Passes:
             found = self._operator.apply([Block(group.weights, group.growing.block) for group in going])
             for group in going:
                 group.growing.absorb(found.pop(0))  # which lets go of it
-                group.done = self._is_enough(group)
+                self._follow(group)
         first, *more = [self._of(group) for group in self._groups]
         return replace(first, weighted=more[0]) if more else first
 
@@ -214,10 +187,12 @@ class _Passes:
         both = np.concatenate([start, probes(len(start)).astype(start.dtype)], axis=1)
         images = self._operator.apply([Block(group.weights, both) for group in self._groups])
         del both
-        others = self._others()
+        others, size = self._others(), start.shape[1]
         for group in self._groups:
-            epsilon = float(np.finfo(self._operator.work).eps)
-            group.begin(start, images.pop(0), others, self._solver, epsilon)
+            image = images.pop(0)
+            probed = np.ascontiguousarray(image[:, size:])
+            group.begin(start, image[:, :size], probed, others, float(np.finfo(self._operator.work).eps))
+            del image
         return others
 
     def _others(self) -> NDArray[np.float64]:
@@ -239,26 +214,15 @@ class _Passes:
         moments = self._of(group).moments
         return group.growing.grow(joining, margin_scatter(group.watched, moments).dense(moments))
 
-    def _is_enough(self, group: _Group) -> bool:
-        """Note how far the components are, and tell whether the tolerance is met."""
+    def _follow(self, group: _Group) -> None:
+        """Let a group see how far its components are."""
         statistics = self._of(group)
-        pairs = ritz_pairs(statistics, margin_scatter(group.watched, statistics.moments), self._wanted)
-        group.history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
-        return bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
+        group.follow(ritz_pairs(statistics, margin_scatter(group.watched, statistics.moments), self._wanted))
 
     def _of(self, group: _Group) -> Statistics:
         """Return the statistics in a group's basis."""
-        projected = group.projected()
-        error = None
-        if projected.outside is None:
-            probing = probes(len(projected.basis))
-            found = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
-            error = norm_bound(np.linalg.norm(group.probed - found, axis=0))
-        approximation = Approximation(
-            self._solver.kind, self._operator.passes, self._operator.trace(group.weights), projected.outside,
-            group.probed, error, group.history,
-        )  # fmt: skip
-        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], approximation)
+        projected, known = group.found(self._operator.passes, self._operator.trace(group.weights))
+        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], known)
 
     def _between_only(self) -> Statistics:
         """Return statistics for methods that need class means alone."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.scatters import MarginScatter
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
-from mmpca_dist.statistics.approximation import PROBE_BASE, probes
+from mmpca_dist.statistics.approximation import PROBE_BASE, Approximation, probes
 from mmpca_dist.statistics.working import Statistics
 
 
@@ -26,7 +26,22 @@ def ritz_pairs(statistics: Statistics, scatter: MarginScatter, n_components: int
         return leading_eigenpairs(S, n_components, statistics.epsilon)
     share = _share(statistics, scatter)
     total = share * known.trace + _between(scatter)
-    pairs = leading_eigenpairs(S, n_components, statistics.epsilon, total)
+    return approximate_eigenpairs(S, known, share, total, n_components, statistics.epsilon)
+
+
+def approximate_eigenpairs(
+    S: NDArray[np.float64], known: Approximation, share: float, total: float, n_components: int, epsilon: float
+) -> Eigenpairs:
+    """Return the leading eigenpairs of the part ``S`` of a scatter in a basis, with residuals of the whole one.
+
+    Parameters
+    ----------
+    share : float
+        The factor of what is ``known`` in the scatter.
+    total, epsilon
+        As for `dense.leading_eigenpairs`.
+    """
+    pairs = leading_eigenpairs(S, n_components, epsilon, total)
     if known.outside is None:
         return replace(pairs, residuals=np.full(len(pairs.values), np.nan))
     outside = share * np.linalg.norm(known.outside @ pairs.vectors, axis=0)
