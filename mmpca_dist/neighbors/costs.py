@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset
-from mmpca_dist.neighbors import cells, kernels, layout, nearest, scratch, search
+from mmpca_dist.neighbors import cells, kernels, layout, nearest, pairs, scratch, search
 from mmpca_dist.neighbors.frame import LARGEST_EIGENPROBLEM, SMALL, row_type
+from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.pairs import BLOCK_ROWS, SAMPLE_BYTES, SAMPLE_PAIRS
 from mmpca_dist.neighbors.queries import FEW_CLASSES
 
 PAIR_RATE = 5e8
 """Pairs a second a thread that are compared, in the products and the sweep after them: measured, on the slow side."""
+
+PRODUCT_RATE = 1e10
+"""Multiply-adds a second a thread, of differences with vectors: measured for 14 to 60 vectors, 4e9 to 1.3e10."""
 
 SCRATCH_RATE = 1e9
 """Bytes a second a thread that come back from scratch: measured for a warm page cache."""
@@ -51,6 +54,8 @@ class SearchCosts:
         Upper bound on what comes back from scratch on disk.
     preparation : float
         Multiply-adds of bringing rows into cells.
+    products : float
+        Multiply-adds of the scatter of pairs, or of applying it to vectors.
     proved : bool
         Whether the bounds are bounds, and not expected values.
     """
@@ -62,11 +67,12 @@ class SearchCosts:
     memory: int
     read: int
     preparation: float
+    products: float
     proved: bool
 
     def seconds(self, threads: int) -> float:
         """Return how long the search takes with so many threads: at most, or as expected."""
-        return (self.pairs / PAIR_RATE + self.read / SCRATCH_RATE) / threads
+        return (self.pairs / PAIR_RATE + self.products / PRODUCT_RATE + self.read / SCRATCH_RATE) / threads
 
 
 def search_costs(
@@ -80,7 +86,8 @@ def search_costs(
     unit_rows: int,
     unit: int,
     threads: int,
-    vectors: int | None = None,
+    vectors: list[int] | None = None,
+    solving: int = 0,
 ) -> SearchCosts:
     """Return the costs of a search.
 
@@ -98,38 +105,47 @@ def search_costs(
         Rows of the largest reading unit, and the bytes that a thread holds while it reads it.
     threads : int
         That share a process.
-    vectors : int, optional
-        How many the scatter of pairs is applied to, where it is not formed.
+    vectors : list of int, optional
+        How many the scatter of pairs is applied to, for every pass over them, where it is not formed.
+    solving : int
+        Bytes that the solver holds between such passes.
     """
     n, exact = dataset.n_rows, wanted.mode == "exact"
     queries = min(wanted.max_queries or n, n)
     others = float(n if len(counts) > FEW_CLASSES else counts @ (n - counts) / n)
-    calibrated = 2 * nearest.CALIBRATION
+    calibrated = 2 * nearest.enough_tests(wanted.recall)
     proved = exact or queries <= calibrated
     sizes = _Sizes.of(dataset, standardize)
     share = min(1.0, EXPECTED_SHARE * (EXPECTED_CELLS / sizes.cells) ** EXPECTED_POWER)
-    pairs = others * (queries if proved else calibrated + share * queries)
+    compared = others * (queries if proved else calibrated + share * queries)
     slots = len(counts) if wanted.pairing == "one-vs-one" else 1
     results = queries * (24 * slots + 40) * (1 if exact else 3)
     size = max(2 * n * sizes.row, n * sizes.row + results)
     rounds = 1 if proved else 2
-    tasks = sizes.segments if queries == n else math.ceil(queries / search.TASK_QUERIES) + search.FEWEST_TASKS
+    tasks = sizes.segments
+    if queries < n:
+        tasks = min(math.ceil(queries / search.most_queries(sizes.row)) + search.FEWEST_TASKS, tasks)
     laid_out, kept = (n * sizes.row, results) if in_memory else (0, 0)
+    searches = [queries] if proved else [queries, calibrated]
+    searching = max(sizes.searching(in_memory, asked, slots) for asked in searches)
+    applied = [min(dataset.n_features, n)] if vectors is None else vectors
     phases = (
         sizes.training(),
         laid_out + min(threads, spans) * (unit + sizes.sorting(unit_rows, in_memory)),
         2 * laid_out + threads * sizes.filling(in_memory),
-        laid_out + kept + threads * sizes.searching(in_memory, queries, slots),
-        laid_out + kept + threads * sizes.pairing(in_memory, queries) + sizes.summing(threads, vectors),
-    )
+        laid_out + kept + threads * searching,
+        laid_out + kept + threads * sizes.pairing(in_memory, queries, slots) + sizes.summing(threads, tasks, vectors)
+        + max(sizes.missing(wanted, slots), solving),
+    )  # fmt: skip
     return SearchCosts(
         queries=queries,
-        pairs=pairs,
+        pairs=compared,
         scratch=size,
         in_memory=in_memory,
         memory=COMPILED + max(phases),
-        read=0 if in_memory else rounds * min(tasks, sizes.segments) * n * sizes.row,
+        read=0 if in_memory else rounds * tasks * n * sizes.row + len(applied) * sizes.matching(tasks, queries, slots),
         preparation=sizes.preparation(),
+        products=2.0 * queries * slots * dataset.n_features * sum(applied),
         proved=proved,
     )
 
@@ -167,8 +183,12 @@ class _Sizes:
         return cells.n_cells(self.n)
 
     @property
+    def piece_rows(self) -> int:
+        return min(layout.piece_rows(self.row), self.n)
+
+    @property
     def segment_rows(self) -> int:
-        return min(max(self._wanted_rows, layout.PIECE_ROWS), self.n)
+        return max(min(self._wanted_rows, self.n), self.piece_rows)
 
     @property
     def _wanted_rows(self) -> int:
@@ -200,8 +220,8 @@ class _Sizes:
 
     def sorting(self, unit_rows: int, in_memory: bool) -> int:
         """What a thread holds beside a unit: coordinates, and blocks of distances to cells, then the sorted table."""
-        block = min(unit_rows, layout.BLOCK_ROWS)
-        blocks = block * (4 * 8 * self.d + 3 * 8 * (self.first + self.tail) + 4 * self.cells)
+        block = min(unit_rows, rows_within(layout.BLOCK_BYTES, 8 * self.d, layout.BLOCK_ROWS))
+        blocks = block * (3 * 8 * self.d + 3 * 8 * (self.first + self.tail) + 4 * self.cells)
         converted = self.d * self.read
         return unit_rows * (self.coordinates + 40) + max(blocks, unit_rows * (converted + self._table(in_memory)))
 
@@ -217,24 +237,43 @@ class _Sizes:
         """What a thread holds: queries, a segment of candidates, distances to its cells, a product."""
         asked, rows = self._asked(queries), self.segment_rows
         near = min(math.ceil(UNEVEN * self.cells * rows / self.n), self.cells)
-        product = 4 * (min(layout.PIECE_ROWS, self.n) ** 2 + kernels.PRODUCT)
-        return asked * (2 * self.row + 80 * slots + 40 + 4 * near) + product + rows * self._table(in_memory)
+        product = 4 * (self.piece_rows**2 + kernels.PRODUCT)
+        held = asked * (80 * slots + 40 + 4 * near) + product + rows * self._table(in_memory)
+        return held + self._gathering(in_memory, queries)
 
-    def pairing(self, in_memory: bool, queries: int) -> int:
-        """What a thread holds: queries and their partners, and blocks of their differences."""
-        asked = self._asked(queries)
-        partners = asked * self.d * 2 * self.item + min(asked, BLOCK_ROWS) * self.d * 4 * 8
-        return asked * (2 * self.row + 80) + partners + self.segment_rows * self._table(in_memory)
+    def pairing(self, in_memory: bool, queries: int, slots: int) -> int:
+        """What a thread holds: queries and their partners (of two slots at a time), and blocks of their differences."""
+        asked, several = self._asked(queries), min(slots, 2)
+        block = min(asked, rows_within(pairs.BLOCK_BYTES, 8 * self.d, pairs.BLOCK_ROWS))
+        partners = asked * self.d * self.item * several + block * self.d * 4 * 8
+        return asked * 80 + partners + self.segment_rows * self._table(in_memory) + self._gathering(in_memory, queries)
 
     def _asked(self, queries: int) -> int:
         """Rows of the queries of a task."""
         if queries == self.n:
             return self.segment_rows
-        return min(queries, search.TASK_QUERIES + math.ceil(self.segment_rows * queries / self.n))
+        return min(queries, search.most_queries(self.row) + math.ceil(self.segment_rows * queries / self.n))
 
-    def summing(self, threads: int, vectors: int | None) -> int:
+    def _gathering(self, in_memory: bool, queries: int) -> int:
+        """Bytes of the queries of a task: those of a segment as they are stored, drawn ones as they are joined."""
+        if queries == self.n:
+            return 0 if in_memory else self.segment_rows * self.row
+        return 2 * self._asked(queries) * self.row
+
+    def summing(self, threads: int, tasks: int, vectors: list[int] | None) -> int:
         """Scatters of pairs, or what they make of vectors, as they are added up; differences that are kept."""
-        waiting = math.ceil(math.log2(self.segments + 1)) + 2
-        size = min(self.d, self.n) ** 2 if vectors is None else self.d * vectors
-        kept = min(SAMPLE_PAIRS, self.n) * 8 * self.d
-        return (threads + waiting) * size * 8 + 3 * min(kept, SAMPLE_BYTES)
+        waiting = math.ceil(math.log2(tasks + 1)) + 3
+        size = min(self.d, self.n) ** 2 if vectors is None else self.d * max(vectors)
+        return (2 * threads + waiting) * size * 8 + 3 * min(pairs.sample_pairs(self.d), self.n) * 8 * self.d
+
+    def missing(self, wanted: Search, slots: int) -> int:
+        """Rows of an approximate search that missed, what it found and what is nearest, and two differences."""
+        if wanted.mode == "exact":
+            return 0
+        missed = math.ceil((1 - wanted.recall) * nearest.enough_tests(wanted.recall) * slots)
+        return missed * self.d * 8 * 5
+
+    def matching(self, tasks: int, queries: int, slots: int) -> int:
+        """What a pass over pairs reads: queries, and their partners in chunks or in whole segments."""
+        row = self.d * self.item
+        return queries * self.row + min(tasks * self.n * row, queries * slots * max(scratch.CHUNK_BYTES, row))

@@ -176,7 +176,7 @@ def find_nearest(
     n_queries = layout.n_rows if searched is None else len(searched)
     token = uuid.uuid4().hex[:8]  # tables of earlier searches over the same layout stay as they are
     name, effort, recall = f"nearest.{token}", np.inf, None
-    tests = _enough_tests(search.recall)
+    tests = enough_tests(search.recall)
     if search.mode == "exact" or n_queries <= 2 * tests:
         say("search", 0)
         work = searcher.run(name, effort, searched)
@@ -244,7 +244,7 @@ def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
     return np.sort(np.random.default_rng(SEED).choice(n_rows, wanted, replace=False, shuffle=False)).astype(np.int64)
 
 
-def _enough_tests(recall: float) -> int:
+def enough_tests(recall: float) -> int:
     """Return how many queries show a recall: if none of them missed, the interval would begin well above it."""
     least = np.log((1 - CONFIDENCE) / 2) / np.log(recall)
     return max(CALIBRATION, int(np.ceil(2 * least)))

@@ -20,9 +20,8 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
-from mmpca_dist.solvers.costs import passes_costs
+from mmpca_dist.solvers.costs import pair_passes_costs, passes_costs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
-from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
@@ -255,8 +254,18 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice:
         return None
     from mmpca_dist.neighbors.costs import search_costs
 
-    resources = request.resources
+    resources, solving = request.resources, None
     unit_rows, unit = largest_unit(dataset, spans)
+    if choice.in_passes:
+        solving = pair_passes_costs(
+            dataset.n_features,
+            replace(request.solver, kind=choice.kind),
+            n_components=request.largest,
+            n_classes=request.n_classes,
+            groups=len(request.scatters & {"plain", "weighted"}),
+            medians=request.median_rows > 0,
+            item=resources.item,
+        )
     return search_costs(
         dataset,
         request.search,
@@ -267,7 +276,8 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice:
         unit_rows=unit_rows,
         unit=unit,
         threads=resources.process_threads,
-        vectors=request.largest + request.solver.oversampling + PROBES if choice.in_passes else None,
+        vectors=solving.vectors if solving else None,
+        solving=solving.memory if solving else 0,
     )
 
 

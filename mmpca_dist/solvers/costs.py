@@ -64,7 +64,7 @@ def passes_costs(
     vectors = [groups * (size + PROBES)] + [groups * width] * (most - 1) if groups else [0]
     if standardize and groups:
         vectors = [0, *vectors]
-    kept = {"krylov": most * width, "subspace": width, "nystroem": 2 * width}[solver.kind] if groups else between
+    kept = kept_columns(solver, width) if groups else between
     largest, work = max(vectors), np.dtype("f8" if dataset.sparse else f"f{item}")
     unit_rows, unit = largest_unit(dataset, spans)
     centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
@@ -79,7 +79,7 @@ def passes_costs(
     waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
     sample = max(2 * size, LEAST_SAMPLE) + CLASS_ROWS * n_classes
     bases = groups * kept * d * (item if solver.kind != "nystroem" else 8)
-    growing = d * width * (item * 5 + 8) + groups * d * PROBES * 8
+    growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
     reading = min(threads, tasks) * task + waiting * (images + moments)
     sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)
     return PassesCosts(
@@ -87,3 +87,41 @@ def passes_costs(
         [2.0 * dataset.nnz * b for b in vectors],
         bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sampling),
     )
+
+
+def kept_columns(solver: SolverOptions, width: int) -> int:
+    """Return how many columns the basis of a solver has in the end, of blocks of so many."""
+    return {"krylov": solver.passes * width, "subspace": width, "nystroem": 2 * width}[solver.kind]
+
+
+def growing_bytes(n_features: int, width: int, item: int) -> int:
+    """Return what a solver holds beside a basis, whose numbers take ``item`` bytes, while a block of it grows."""
+    return n_features * width * (item * 5 + 8)
+
+
+@dataclass(frozen=True)
+class PairPassesCosts:
+    """What `pair_passes.pairs_in_passes` may cost.
+
+    Attributes
+    ----------
+    vectors : list of int
+        That the scatter is applied to, for every pass over the pairs.
+    memory : int
+        Bytes of its basis, of that of other scatters, which is there meanwhile, and of what it takes to grow.
+    """
+
+    vectors: list[int]
+    memory: int
+
+
+def pair_passes_costs(
+    n_features: int, solver: SolverOptions, *, n_components: int, n_classes: int, groups: int, medians: bool, item: int
+) -> PairPassesCosts:
+    """Return the costs of a scatter of pairs in passes, beside those of ``groups`` other scatters."""
+    d, size = n_features, min(n_components + solver.oversampling, n_features)
+    width = min(size + n_classes * (1 + medians), d)
+    others = groups * (kept_columns(solver, width) * (item if solver.kind != "nystroem" else 8) + PROBES * 8)
+    own = (kept_columns(solver, size) + PROBES) * 8
+    passes = 1 if solver.kind == "nystroem" else solver.passes
+    return PairPassesCosts([PROBES] + [size] * passes, d * (others + own) + growing_bytes(d, size, 8))
