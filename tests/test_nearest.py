@@ -18,6 +18,7 @@ from samples import even_edges, find
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.neighbors import NearestOpposite, cells, nearest
 from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.neighbors import scratch as scratch_module
 from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch
@@ -268,6 +269,22 @@ def cluster(request):
 @pytest.mark.parametrize("cluster", [1, 2, 4], indirect=True)
 def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, reference):
     assert bits(Cluster(cluster), lambda: ZarrScratch(str(tmp_path / os.urandom(4).hex()))) == reference
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 300, 1 << 20])
+def test_rows_taken_from_a_store_are_those_of_memory(chunk_bytes, tmp_path, monkeypatch):
+    """Whatever chunks they lie in; arrays without columns and of one dimension too."""
+    monkeypatch.setattr(scratch_module, "CHUNK_BYTES", chunk_bytes)
+    rng = np.random.default_rng(0)
+    table = {"x": rng.standard_normal((50, 7)), "tail": np.empty((50, 0), np.float32), "rows": rng.permutation(50)}
+    kept = [MemoryScratch(), ZarrScratch(str(tmp_path))]
+    for scratch in kept:
+        scratch.put("table", table)
+    for places in ([], [0], [49], [3, 4, 5, 20, 48], np.arange(50)):
+        memory, store = (scratch.take("table", tuple(table), np.asarray(places, np.int64)) for scratch in kept)
+        for expected, found in zip(memory, store, strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
 
 
 @dataclass

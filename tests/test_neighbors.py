@@ -149,8 +149,11 @@ def sizes(draw):
     return {
         (cells, "ROWS_PER_CELL"): draw(st.sampled_from([1, 3, 10, 300])),
         (layouts, "PIECE_ROWS"): draw(st.sampled_from([1, 4, 4096])),
+        (layouts, "SMALLEST_PIECE"): draw(st.sampled_from([1, 3, 256])),
+        (layouts, "SEGMENT_BYTES"): draw(st.sampled_from([1, 2000, 32 << 20])),
         (layouts, "SMALLEST_SEGMENT"): draw(st.sampled_from([1, 8, 512])),
         (layouts, "BLOCK_ROWS"): draw(st.sampled_from([5, 8192])),
+        (layouts, "BLOCK_BYTES"): draw(st.sampled_from([1000, 64 << 20])),
     }
 
 
@@ -324,10 +327,14 @@ def test_the_layout_holds_every_row_once_by_cell_and_class(data, constants, chun
         for place, value in constants.items():
             patch.setattr(*place, value)
         layout, scratch, census = lay_out_rows(X, y, edges=even_edges(n, chunk))
-        piece_rows = layouts.PIECE_ROWS
+        piece_rows = layouts.piece_rows(layout.row_bytes)
+        assert piece_rows <= layouts.PIECE_ROWS
+        wide = piece_rows * layout.row_bytes > layouts.SEGMENT_BYTES
+        assert not wide or piece_rows <= layouts.SMALLEST_PIECE
     codes = np.searchsorted(census.classes, y)
     assert sorted(scratch.tables) == sorted(f"segment-{i}" for i in range(layout.n_segments)), "units are gone"
     parts = [scratch.get(f"segment-{i}", layouts.ARRAYS) for i in range(layout.n_segments)]
+    assert layout.row_bytes == sum(array[:1].nbytes for array in parts[0])
     x, z, halves, tail, rows = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     np.testing.assert_array_equal(np.sort(rows), np.arange(n))
     np.testing.assert_array_equal(x, X[rows].astype(np.float64))

@@ -20,7 +20,10 @@ from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.neighbors import cells, nearest
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors import pairs as pair_module
-from mmpca_dist.neighbors.pairs import pair_scatter
+from mmpca_dist.neighbors import scratch as scratch_module
+from mmpca_dist.neighbors import search as search_module
+from mmpca_dist.neighbors.pairs import apply_pairs, pair_scatter, sum_pairs
+from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.runs import stages
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.events import Callback
@@ -69,6 +72,68 @@ def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairi
     expected = basis.T @ naive.mean_outer_product(rows) @ basis
     atol = (n + d + 8) * unit * (np.trace(naive.mean_outer_product(rows)) + EPS)
     np.testing.assert_allclose(turned.mean_outer_product(), expected, rtol=0, atol=atol)
+
+
+@pytest.fixture
+def few_bytes(monkeypatch):
+    """Limits in bytes so low that cells of few rows are in pieces, and their segments and tasks in blocks."""
+    monkeypatch.setattr(cells, "ROWS_PER_CELL", 40)
+    monkeypatch.setattr(layouts, "SMALLEST_PIECE", 8)
+    monkeypatch.setattr(layouts, "SEGMENT_BYTES", 1000)
+    monkeypatch.setattr(layouts, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(pair_module, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(search_module, "TASK_BYTES", 1000)
+    monkeypatch.setattr(search_module, "SMALLEST_TASK", 10)
+    monkeypatch.setattr(scratch_module, "CHUNK_BYTES", 2000)
+    monkeypatch.setattr(nearest, "CALIBRATION", 40)
+
+
+@pytest.mark.usefixtures("few_bytes")
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("search", "mutual"),
+    [
+        ({}, "twice"), ({}, "once"), ({"mode": "approximate", "recall": 0.7}, "twice"),
+        ({"mode": "approximate", "recall": 0.7}, "once"), ({"max_queries": 50}, "twice"),
+    ],
+)  # fmt: skip
+def test_wide_rows_in_small_pieces_and_blocks(search, mutual, stored, tmp_path):
+    """The scatter, and what it makes of vectors, are those of the differences to what was found."""
+    X, y = labelled(200, 60, 3, seed=10)
+    found = find(X, y, edges=even_edges(200, 90), scratch=ZarrScratch(str(tmp_path)) if stored else None, **search)
+    layout = found.layout
+    assert np.diff(layout.starts).max() == 8 and np.diff(layout.segments).max() == 1
+    assert np.bincount(layout.cell).max() > 1, "cells are in pieces"
+    queries, neighbours, distances = found.arrays()
+    neighbours = neighbours[:, 0]
+    expected, least = naive.nearest_opposite(X, y, queries=queries)
+    if found.search.mode == "exact":
+        np.testing.assert_array_equal(neighbours, expected[:, 0])
+    else:
+        assert found.recall is not None and (distances >= least).all()
+    weights = np.ones(len(queries))
+    if mutual == "once":
+        weights[neighbours[neighbours] == np.arange(len(X))] = 0.5
+    rows = X[queries] - X[neighbours]
+    scatter = sum(w * np.outer(row, row) for w, row in zip(weights, rows, strict=True))
+    sums = pair_scatter(found, mutual=mutual, precision="double")
+    assert sums.weight == weights.sum() and sums.counts.sum() == len(queries)
+    close(sums.scatter, scatter, len(queries), EPS)
+    vectors = np.random.default_rng(11).standard_normal((60, 5))
+    atol = (len(queries) + 60) * EPS * np.trace(scatter) * np.linalg.norm(vectors, axis=0).max()
+    np.testing.assert_allclose(apply_pairs(found, vectors, mutual=mutual), scatter @ vectors, rtol=0, atol=atol)
+    first, _ = sum_pairs(found, mutual=mutual, precision="double", vectors=vectors)
+    np.testing.assert_array_equal(first.scatter, apply_pairs(found, vectors, mutual=mutual))
+
+
+@pytest.mark.usefixtures("few_bytes")
+def test_tasks_in_great_number_send_no_more_rows_to_the_sample(monkeypatch):
+    monkeypatch.setattr(pair_module, "SAMPLE_BYTES", 20 * 60 * 8)
+    monkeypatch.setattr(pair_module, "LEAST_SAMPLE", 5)
+    X, y = labelled(400, 60, 3, seed=10)
+    found = find(X, y)
+    assert len(found.tasks) > 40
+    assert len(pair_scatter(found, mutual="twice", precision="double").sample) == 20
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)

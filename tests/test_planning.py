@@ -125,6 +125,38 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     assert not (tmp_path / "out" / "scratch").exists() or not any((tmp_path / "out" / "scratch").iterdir())
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_search_of_wide_rows_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
+    """With a solver in passes: memory, and the passes over the rows; the bases are in double precision."""
+    if not in_memory:
+        monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)
+    solver = {"kind": "krylov", "passes": 3, "oversampling": 30, "tolerance": 0}
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=1000&d=10000", **SEARCH, neighbors={"max_queries": 200}, solver=solver
+    )
+    plan, passes, n_bytes = planned_and_done(config)
+    assert passes == [p["name"] for p in plan["passes"]]
+    assert n_bytes == sum(p["bytes"] for p in plan["passes"])
+    assert plan["search"]["in_memory"] is in_memory
+
+
+def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path):
+    """Not with its square, nor with thousands of rows at a time."""
+
+    def planned(d, **changes):
+        wanted = {**SEARCH, "n_components": 4, **changes}
+        return preview(make_config(tmp_path / "out", f"synthetic:gaussian?n=12000&d={d}", **wanted))
+
+    wide = planned(30_000)
+    wide.refuse_if_too_large()  # two workers of 2 GiB
+    assert wide.choice.kind == "krylov"
+    held, twice = (plan.memory - plan.base for plan in (wide, planned(60_000)))
+    assert twice < 2.5 * held
+    more = planned(30_000, solver={"kind": "krylov", "passes": 100, "oversampling": 100})
+    assert more.memory - wide.memory > 96 * 104 * 30_000 * 8, "bases are in double precision"
+    assert more.search.products > 100 * wide.search.products
+
+
 @pytest.mark.slow
 def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
     config = make_config(
