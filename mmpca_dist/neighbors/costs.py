@@ -129,8 +129,7 @@ def search_costs(
     searches = [queries] if proved else [queries, calibrated]
     searching = max(sizes.searching(in_memory, asked, slots) for asked in searches)
     applied = [min(dataset.n_features, n)] if vectors is None else vectors
-    phases = (
-        sizes.training(),
+    later = (
         laid_out + min(threads, spans) * (unit + sizes.sorting(unit_rows, in_memory)),
         2 * laid_out + threads * sizes.filling(in_memory),
         laid_out + kept + threads * searching,
@@ -142,7 +141,7 @@ def search_costs(
         pairs=compared,
         scratch=size,
         in_memory=in_memory,
-        memory=COMPILED + max(phases),
+        memory=COMPILED + max(sizes.training(), sizes.frame() + max(later)),
         read=0 if in_memory else rounds * tasks * n * sizes.row + len(applied) * sizes.matching(tasks, queries, slots),
         preparation=sizes.preparation(),
         products=2.0 * queries * slots * dataset.n_features * sum(applied),
@@ -214,9 +213,13 @@ class _Sizes:
     def training(self) -> int:
         """The sample as it was read, and in double: centred, along the axes, what they miss; or all for k-means."""
         rows = self.sampled
-        axes = 4 * self.d * self.d if self.d <= LARGEST_EIGENPROBLEM else 3 * (rows + self.d) * self.first
+        axes = 4 * self.d * self.d if self.d <= LARGEST_EIGENPROBLEM else 3 * (rows + self.d) * scratch.MOST_SECOND
         coordinates = 24 * self.first + 16 * self.tail
         return rows * self.d * 2 * self.read + max(rows * self.d * 5 * 8 + axes * 8, rows * coordinates)
+
+    def frame(self) -> int:
+        """The axes, and once more as they are sent."""
+        return 2 * 8 * self.d * max(self.first, self.tail)
 
     def sorting(self, unit_rows: int, in_memory: bool) -> int:
         """What a thread holds beside a unit: coordinates, and blocks of distances to cells, then the sorted table."""

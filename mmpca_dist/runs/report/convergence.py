@@ -23,10 +23,10 @@ def convergence(methods: list[MethodResult], tolerance: float) -> list[Figure]:
     for panel, method in zip(panels, followed, strict=True):
         _one(panel, method, tolerance)
     caption = (
-        "The residual |S v - l v| of a component, over its eigenvalue l, after every pass over the rows (for M-PCA2, over "
-        "the pairs of rows): an eigenvalue of S is no farther than that from the one found. The passes end when all components are below the dashed "
-        "line, the tolerance, or when there were as many as allowed (solver.passes). Methods that differ by what lies "
-        "between class means share the passes and the basis."
+        "The residual |S v - l v| of a component, over its eigenvalue l, after every pass over the rows (for M-PCA2, "
+        "over the pairs of rows): an eigenvalue of S is no farther than that from the one found. The passes end when "
+        "all components are below the dashed line, the tolerance, or when there were as many as allowed "
+        "(solver.passes). Methods that differ by what lies between class means share the passes and the basis."
     )
     return [Figure("convergence", "How exact the components are after every pass", caption, drawing.png(made))]
 
