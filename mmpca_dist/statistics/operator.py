@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -203,15 +203,15 @@ def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tupl
     cells += X.indices
     absent = np.bincount(codes, minlength=shape[0])[:, None] - np.bincount(cells, minlength=n_cells).reshape(shape)
     values, rest = X.data.astype(np.float64), np.where(absent, task.centres, 0.0)
+    near = np.empty_like(values)
     if sums.totals is not None and sums.squares is not None:
-        near = task.centres.ravel()[cells]
-        np.subtract(values, near, out=near)
+        np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
         sums.totals[...] += np.bincount(cells, near, n_cells).reshape(shape)
         sums.totals[...] -= absent * rest
         np.square(near, out=near)
         sums.squares[...] += np.bincount(cells, near, n_cells).reshape(shape)
         sums.squares[...] += absent * np.square(rest)
-    values -= np.where(absent, 0.0, task.centres).ravel()[cells]
+    values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
     rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
     return rows, scipy.sparse.csr_array(rest)
 
@@ -269,7 +269,7 @@ class ScatterOperator:
     powers: NDArray | None = None
     offsets: NDArray[np.float64] | None = None
     squares: NDArray[np.float64] | None = None
-    sums: np.dtype = np.dtype(np.float64)
+    sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
     passes: int = 0
 
     @property
@@ -293,7 +293,9 @@ class ScatterOperator:
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
         given = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
-        task = _ApplySpan(self.dataset, self.census.classes, self.centres, self.work, self.sums, self.powers, given, first)
+        task = _ApplySpan(
+            self.dataset, self.census.classes, self.centres, self.work, self.sums, self.powers, given, first
+        )
         spans = sparse_spans(self.dataset, self.spans) if self.dataset.sparse else self.spans
         sums = reduce_spans(task, spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress)
         self.passes += 1
