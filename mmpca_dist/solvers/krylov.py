@@ -173,8 +173,8 @@ def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None) -> 
     found = columns.astype(basis.dtype)
     turn = _turned if basis.dtype == np.float32 else _factored
     floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
-    # Of columns of length 1 half or more is left the second time, and that is free of the basis but for rounding. Not so
-    # where products turn columns that have become nearly dependent: they make rounding long.
+    # The second time half or more is left of columns of length 1, and that is free of the basis but for rounding. Not
+    # so where products turn columns that have become nearly dependent: they make rounding long.
     times = 3 if turn is _turned and basis.shape[1] else 2
     with single_blas_thread():
         for _ in range(times):
