@@ -173,8 +173,8 @@ def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None) -> 
     found = columns.astype(basis.dtype)
     turn = _turned if basis.dtype == np.float32 else _factored
     floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
-    # The second time half or more is left of columns of length 1, and that is free of the basis but for rounding. Not
-    # so where products turn columns that have become nearly dependent: they make rounding long.
+    # Twice is enough where columns are factored: half or more of their length is left then, free of the basis but for
+    # rounding. Products may still meet columns that are nearly dependent, and what they scale up is rounding too.
     times = 3 if turn is _turned and basis.shape[1] else 2
     with single_blas_thread():
         for _ in range(times):

@@ -107,8 +107,7 @@ def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np
 
 
 def _sums_type(dataset: Dataset, sample: NDArray, precision: str, standardize: bool) -> np.dtype:
-    """Return the type of sums of products: single where they are long, for sparse rows, and can neither overflow nor
-    vanish."""
+    """Return the type of sums of products: single for sparse rows, unless sums of squares might overflow or vanish."""
     if dataset.sparse and precision == "single" and not standardize:
         with np.errstate(over="ignore"):
             spread = float(np.ptp(sample, axis=0).max())

@@ -244,7 +244,7 @@ class ScatterOperator:
     work : dtype
         Of the products.
     sums : dtype
-        Of the sums of products: double but for sparse rows, whose sums are longer than the rows are.
+        Of the sums of products: double, or single for sparse rows, beside which sums are large.
     offsets : array of shape (C, d) or None
         Class means less ``centres``, from the first pass on.
     squares : array of shape (C, d) or None
