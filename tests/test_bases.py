@@ -166,6 +166,22 @@ def test_columns_that_nearly_lie_in_the_basis(tiny, dtype):
     assert np.linalg.norm(left) <= 100 * unit * np.linalg.norm(columns)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_more_columns_than_directions_left_beside_the_basis(dtype):
+    """Nearly in the basis, nearly dependent: what is found is orthonormal to the rounding all the same."""
+    unit, rng = float(np.finfo(dtype).eps), np.random.default_rng(6)
+    for seed in range(200):
+        left, size = 2 + seed % 4, 10.0 ** -(seed % 14)
+        basis = random_start(40, 40 - left, seed)
+        inside = basis @ rng.standard_normal((40 - left, 8))
+        beside = rng.standard_normal((40, 8)) * np.logspace(0, -(seed % 9), 8) * size
+        basis = orthonormal(basis.astype(dtype), np.empty((40, 0), dtype))
+        found = orthonormal(inside + beside, basis)
+        assert (size > 100 * unit) <= found.shape[1] <= left
+        both = np.column_stack([basis, found]).astype(np.float64)
+        np.testing.assert_allclose(both.T @ both, np.eye(both.shape[1]), atol=20 * unit)
+
+
 def test_columns_that_add_nothing():
     basis = random_start(D, 6)
     for columns in (basis[:, :3] * 7, np.zeros((D, 2)), np.empty((D, 0))):

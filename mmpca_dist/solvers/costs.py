@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
+from mmpca_dist.datasets.csr import CSR_ITEM
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.passes import CLASS_ROWS, LEAST_SAMPLE
 from mmpca_dist.statistics.approximation import PROBES
@@ -69,8 +70,8 @@ def passes_costs(
     unit_rows, unit = largest_unit(dataset, spans)
     centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
     if dataset.sparse:
-        images, tasks = d * largest * item, len(sparse_spans(dataset, spans))
-        task = 3 * min(dataset.n_bytes // tasks, UNIT_BYTES) + d * SPARSE_COLUMNS * 3 * 8 + images + 3 * moments
+        images, tasks = d * largest * (8 if standardize else item), len(sparse_spans(dataset, spans))
+        task = sparse_unit(dataset, tasks) + images + 3 * moments
     else:
         images, tasks = d * largest * 8, len(spans)
         rows = min(unit_rows, panel_rows(d, work, centres))
@@ -125,3 +126,10 @@ def pair_passes_costs(
     own = (kept_columns(solver, size) + PROBES) * 8
     passes = 1 if solver.kind == "nystroem" else solver.passes
     return PairPassesCosts([PROBES] + [size] * passes, d * (others + own) + growing_bytes(d, size, 8))
+
+
+def sparse_unit(dataset: Dataset, tasks: int) -> int:
+    """Return the bytes of sparse rows that a task holds at once, of what centring makes of them, and of products."""
+    share = min(1 / tasks, UNIT_BYTES / max(dataset.n_bytes, 1))
+    columns = (2 * dataset.n_rows * share + 4 * dataset.n_features) * SPARSE_COLUMNS * 8
+    return int(dataset.nnz * share * (dataset.dtype.itemsize + CSR_ITEM + 3 * 8) + columns)

@@ -173,14 +173,14 @@ def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None) -> 
     found = columns.astype(basis.dtype)
     turn = _turned if basis.dtype == np.float32 else _factored
     floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
+    # Twice is enough where columns are factored: half or more of their length is left then, free of the basis but for
+    # rounding. Products may still meet columns that are nearly dependent, and what they scale up is rounding too.
+    times = 3 if turn is _turned and basis.shape[1] else 2
     with single_blas_thread():
-        for _ in range(2):
+        for _ in range(times):
             _take_out(found, basis)
             found = turn(found, floor)
             floor = 0.5  # columns are of length 1 now: those that were rounding are not
-        if basis.shape[1]:
-            _take_out(found, basis)
-            found = turn(found, floor)
     return found[:, : len(columns) - basis.shape[1]]
 
 

@@ -17,7 +17,7 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.moments import ClassMoments, provisional_centre, safe_scale
+from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
 from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
@@ -67,10 +67,10 @@ def statistics_in_passes(
     size = min(n_components + solver.oversampling, dataset.n_features)
     sample, codes = draw_sample(dataset, census, max(2 * size, LEAST_SAMPLE), scheduler, on_pass, CLASS_ROWS)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
-    centres = _centres(sample, codes, census, centre_type(dataset.dtype, work), dataset.sparse)
+    centres = _centres(sample, codes, census, centre_type(dataset.dtype, work))
     operator = ScatterOperator(
         dataset, census, spans, scheduler, centres, work, progress, on_pass,
-        powers=None if dataset.sparse else safe_scale(sample, work),
+        powers=safe_scale(sample, work), sums=_sums_type(dataset, sample, precision, standardize),
     )  # fmt: skip
     counts, mean = census.counts, None
     medians = None
@@ -97,15 +97,24 @@ def statistics_in_passes(
         return passes.run()
 
 
-def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype, sparse: bool) -> NDArray:
-    """Return what is subtracted from the rows of each class, shape (C, d): nothing from sparse ones."""
-    centres = np.zeros((len(census.classes), sample.shape[1]), dtype)
-    if not sparse:
-        for label in range(len(centres)):
-            rows = np.flatnonzero(codes == label)
-            with np.errstate(over="ignore"):
-                centres[label] = provisional_centre(sample, rows if len(rows) else None)
+def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype) -> NDArray:
+    """Return what is subtracted from the rows of each class, shape (C, d)."""
+    centres = np.empty((len(census.classes), sample.shape[1]), dtype)
+    for label in range(len(centres)):
+        rows = np.flatnonzero(codes == label)
+        with np.errstate(over="ignore"):
+            centres[label] = provisional_centre(sample, rows if len(rows) else None)
     return np.nan_to_num(centres, posinf=0, neginf=0)  # rows that are not finite are refused where they are read
+
+
+def _sums_type(dataset: Dataset, sample: NDArray, precision: str, standardize: bool) -> np.dtype:
+    """Return the type of sums of products: single for sparse rows, unless sums of squares might overflow or vanish."""
+    if dataset.sparse and precision == "single" and not standardize:
+        with np.errstate(over="ignore"):
+            spread = float(np.ptp(sample, axis=0).max())
+        if 2.0**-SAFE_EXPONENT <= spread <= 2.0**SAFE_EXPONENT:
+            return np.dtype(np.float32)
+    return np.dtype(np.float64)
 
 
 def kept_type(precision: str) -> np.dtype:
@@ -189,9 +198,10 @@ class _Passes:
         del both
         others, size = self._others(), start.shape[1]
         for group in self._groups:
+            epsilon = max(float(np.finfo(kind).eps) for kind in (self._operator.work, self._operator.sums))
             image = images.pop(0)
             probed = np.ascontiguousarray(image[:, size:])
-            group.begin(start, image[:, :size], probed, others, float(np.finfo(self._operator.work).eps))
+            group.begin(start, image[:, :size], probed, others, epsilon)
             del image
         return others
 

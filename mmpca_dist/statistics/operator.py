@@ -2,7 +2,9 @@
 
 ``sum_c w_c G_c V = sum_c w_c [X_c^T (X_c V) - n_c d_c (d_c^T V)]`` with rows X_c less a provisional centre of their
 class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse
-rows stay as they are (the centre is zero, and all in double precision).
+rows stay sparse: a column that all rows of a class store is centred in place, and of the others the centre is taken
+from the products, in double precision. A column that one of n rows does not store has a spread of its mean over
+sqrt(n) at least, so that no more than sqrt(n) roundings are lost.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,7 +26,7 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.summary import Locate
 
@@ -98,17 +100,14 @@ class _ApplySpan:
     classes: NDArray
     centres: NDArray
     work: np.dtype
+    sums: np.dtype
     powers: NDArray | None
     blocks: tuple[Block, ...]
     with_moments: bool
 
     def __call__(self, span: Span) -> Sums:
         d, n_classes = self.dataset.n_features, len(self.classes)
-        # Sums of sparse rows are as long as all columns: they stay in the precision of the vectors.
-        images = tuple(
-            np.zeros(block.vectors.shape, block.vectors.dtype if self.dataset.sparse else np.float64)
-            for block in self.blocks
-        )
+        images = tuple(np.zeros(block.vectors.shape, self.sums) for block in self.blocks)
         totals = np.zeros((n_classes, d)) if self.with_moments else None
         squares = np.zeros((n_classes, d)) if self.with_moments else None
         sums = Sums(images, totals, squares)
@@ -116,17 +115,15 @@ class _ApplySpan:
         if not self.dataset.sparse:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
-        for start, X in self._units(span):
+        read: Callable[[Dataset, Span], Iterator[tuple[int, Any]]] = read_units
+        if self.dataset.sparse:
+            read = read_sparse_units
+        for start, X in read(self.dataset, span):
             codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
             add(self, sums, X, codes, Locate(self.dataset, start))
         if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
-            raise InputError(too_large(self.work))
+            raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
         return sums
-
-    def _units(self, span: Span) -> Iterator[tuple[int, Any]]:
-        if not self.dataset.sparse:
-            return read_units(self.dataset, span)
-        return ((start, self.dataset.read_sparse(start, stop)) for start, stop in span.units)
 
 
 def _add_dense(
@@ -166,25 +163,57 @@ def _add_dense(
 
 def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
     assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-    members = (codes == np.arange(len(sums.totals))[:, None]).astype(part.dtype)
+    members = _members(codes, len(sums.totals), part.dtype)
     sums.totals[...] += members @ part
     sums.squares[...] += members @ np.square(part)
 
 
+def _members(codes: NDArray, n_classes: int, dtype: np.dtype) -> Any:
+    """Return which rows are of which class, shape (C, n): its product with rows sums them by class, in their order."""
+    ones = (np.ones(len(codes), dtype), codes, np.arange(len(codes) + 1))
+    return scipy.sparse.csc_array(ones, shape=(n_classes, len(codes)))
+
+
 def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callable[[int, int, float], str]) -> None:
-    X = X.astype(np.float64)
-    if task.with_moments:
-        ones = (np.ones(len(codes)), codes, np.arange(len(codes) + 1))
-        members = scipy.sparse.csr_array(ones, shape=(len(codes), len(task.classes))).T
-        assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
-        sums.totals[...] += (members @ X).toarray()
-        sums.squares[...] += (members @ X.multiply(X)).toarray()
-    for image, block in zip(sums.images, task.blocks, strict=True):
-        weights = block.weights[codes, None]
-        for start in range(0, image.shape[1], SPARSE_COLUMNS):
-            some = slice(start, start + SPARSE_COLUMNS)
-            found = X.T @ (weights * (X @ block.vectors[:, some].astype(np.float64)))
-            image[:, some] += found.astype(image.dtype, copy=False)
+    members = _members(codes, len(task.classes), np.dtype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
+        X, rest = _centre_sparse(task, sums, X, codes)
+        for image, block in zip(sums.images, task.blocks, strict=True):
+            weights = block.weights[codes, None]
+            for start in range(0, image.shape[1], SPARSE_COLUMNS):
+                some = slice(start, start + SPARSE_COLUMNS)
+                vectors = np.ascontiguousarray(block.vectors[:, some], np.float64)
+                along = X @ vectors
+                along -= (rest @ vectors)[codes]
+                along *= weights
+                found = X.T @ along
+                found -= rest.T @ (members @ along)
+                image[:, some] += found.astype(image.dtype, copy=False)
+
+
+def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tuple[Any, Any]:
+    """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
+
+    Sums of the rows less their centres, and of squares, are taken where they are asked for.
+    """
+    shape = task.centres.shape
+    n_cells = shape[0] * shape[1]
+    cells = np.repeat(codes, np.diff(X.indptr))  # of a class and a column
+    cells *= shape[1]
+    cells += X.indices
+    absent = np.bincount(codes, minlength=shape[0])[:, None] - np.bincount(cells, minlength=n_cells).reshape(shape)
+    values, rest = X.data.astype(np.float64), np.where(absent, task.centres, 0.0)
+    near = np.empty_like(values)
+    if sums.totals is not None and sums.squares is not None:
+        np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
+        sums.totals[...] += np.bincount(cells, near, n_cells).reshape(shape)
+        sums.totals[...] -= absent * rest
+        np.square(near, out=near)
+        sums.squares[...] += np.bincount(cells, near, n_cells).reshape(shape)
+        sums.squares[...] += absent * np.square(rest)
+    values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
+    rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
+    return rows, scipy.sparse.csr_array(rest)
 
 
 def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
@@ -214,6 +243,8 @@ class ScatterOperator:
         Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
     work : dtype
         Of the products.
+    sums : dtype
+        Of the sums of products: double, or single for sparse rows, beside which sums are large.
     offsets : array of shape (C, d) or None
         Class means less ``centres``, from the first pass on.
     squares : array of shape (C, d) or None
@@ -238,6 +269,7 @@ class ScatterOperator:
     powers: NDArray | None = None
     offsets: NDArray[np.float64] | None = None
     squares: NDArray[np.float64] | None = None
+    sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
     passes: int = 0
 
     @property
@@ -261,7 +293,9 @@ class ScatterOperator:
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
         given = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
-        task = _ApplySpan(self.dataset, self.census.classes, self.centres, self.work, self.powers, given, first)
+        task = _ApplySpan(
+            self.dataset, self.census.classes, self.centres, self.work, self.sums, self.powers, given, first
+        )
         spans = sparse_spans(self.dataset, self.spans) if self.dataset.sparse else self.spans
         sums = reduce_spans(task, spans, operator.add, scheduler=self.scheduler, name="apply", progress=self.progress)
         self.passes += 1
