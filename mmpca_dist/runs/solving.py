@@ -10,7 +10,12 @@ from mmpca_dist.reducers.methods import METHODS
 
 Results = dict[str, dict[str, Any]]
 Certificate = dict[str, Any]
-NAMES = {"krylov": "block Krylov", "subspace": "subspace iteration", "nystroem": "Nystroem sketch"}
+MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 component", "2 components"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def proved_of(results: Results) -> dict[str, dict[str, Any]]:
@@ -31,11 +36,11 @@ def solver_rows(results: Results) -> list[tuple[str, str, str]]:
 
 
 def _row(known: Certificate) -> tuple[str, str]:
-    means = f"{counted(known['means'], 'mean difference')}, exact; then " if known.get("means") else ""
     if "exact" in known:
-        return "exact", "class means suffice, and every pass takes them as they are"
+        return "exact", "class means suffice, and one pass takes them"
     if "criterion" in known:
         return _criterion_row(known)
+    means = f"{counted(known['means'], 'direction')} between means exact, then " if "means" in known else ""
     if "error" in known:
         meaning = "single pass: no residuals; every eigenvalue is within this of one of the scatter's, by probes"
         return f"{means}eigenvalues within {known['error']:.2g}", meaning
@@ -51,12 +56,12 @@ def _row(known: Certificate) -> tuple[str, str]:
 
 def _criterion_row(known: Certificate) -> tuple[str, str]:
     if known["criterion"] is None:
-        return "nothing proved", "bounds divide by the shrinkage: set it above 0, and above rounding"
-    proved = "from random probes, which fail with probability {failure:.0e}" if known["failure"] else "proved"
+        return "nothing proved", "bounds need shrinkage above 0, and above rounding"
+    probing = f", from random probes, which fail with probability {known['failure']:.0e}" if known["failure"] else ""
     meaning = (
-        f"after {counted(known['passes'], 'pass', 'passes')}: share of the largest criterion of so many directions that "
-        f"the components reach, {proved.format(**known)}; about {_percent(known['estimate'])} by an estimate, if what "
-        "was not seen of the scatter within classes is spread evenly; angles are in units of that scatter"
+        f"of the largest sum of Fisher's criterion over so many directions (passes: {known['passes']}){probing}; about "
+        f"{_percent(known['estimate'])} if what was not seen of the scatter within classes is spread evenly, an "
+        "estimate; angles are in units of that scatter"
     )
     return f"at least {_percent(known['criterion'])} of the criterion{_turned(known)}", meaning
 
@@ -98,13 +103,13 @@ def _note(known: Certificate, tolerance: float) -> str:
 
 
 def _criterion_note(known: Certificate, tolerance: float) -> str:
+    if not known["count"]:
+        return ""
     if known["criterion"] is None:
-        return ": nothing is proved of components from passes without shrinkage. Set shrinkage above 0." * bool(
-            known["count"]
-        )
+        return ": nothing is proved of components from passes without shrinkage. Set shrinkage above 0."
     if 1 - known["criterion"] <= tolerance:
         return ""
-    more = "Use solver.kind: krylov" if known["solver"] == "nystroem" else MORE
+    more = "Use solver.kind: krylov for more." if known["solver"] == "nystroem" else MORE
     return (
         f": components are proved to reach {_percent(known['criterion'])} of the criterion that is possible, and "
         f"estimated to reach {_percent(known['estimate'])}. {more}"
