@@ -26,6 +26,7 @@ from mmpca_dist.statistics.reduction import Threads
 from mmpca_dist.statistics.working import Statistics
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
+CASES = 240
 SHAPES = [(150, 40, 3), (90, 25, 2), (120, 60, 5), (40, 70, 3)]
 
 
@@ -108,23 +109,23 @@ def make_case(seed, patch, kinds=IN_PASSES, precision=None, decay=None, shrinkag
     k, made = int(rng.integers(1, n_classes)), int(rng.integers(2, 8))
     oversampling = 20 if kind == "nystroem" else 2
     statistics = in_passes(scipy.sparse.csr_array(X) if sparse else X, y, kind, made, k, precision, oversampling)
-    B, W = naive.fisher_matrices(X, y, shrinkage)
-    plain = naive.fisher_matrices(X, y, 0.0)[1]
+    B, plain = naive.fisher_matrices(X, y, 0.0)
+    W = (1 - shrinkage) * plain + shrinkage * np.trace(plain) / d * np.eye(d)
     found = solve_fisher(statistics, k, shrinkage=shrinkage)
     return Case(B, W, plain, kind, shrinkage, precision, statistics, found)
 
 
 @pytest.fixture(scope="module")
 def cases():
-    """Four hundred cases of all solvers, shapes, sparse and dense rows."""
+    """Cases of all solvers, shapes, sparse and dense rows."""
     with pytest.MonkeyPatch.context() as patch:
-        return [make_case(seed, patch) for seed in range(400)]
+        return [make_case(seed, patch) for seed in range(CASES)]
 
 
 def test_cases_are_not_trivial(cases):
     for kind in IN_PASSES:
         told = [case for case in cases if case.kind == kind]
-        assert len(told) > 80
+        assert len(told) > CASES / 5
         assert np.mean([case.share < 0.9 for case in told]) > 0.1
         assert np.mean([case.known["criterion"] > 0.5 for case in told]) > 0.1
         assert sum(case.known["angle"] is not None for case in told) > 10
@@ -173,14 +174,19 @@ def test_residuals_bound_those_of_the_whole_problem(cases):
 
 
 def test_the_estimate_tracks_what_is_reached(cases):
-    """Closely where the spectrum is flat or the rest is small; and in the order of all cases, of every solver."""
+    """Of cases with more rows than columns, and of solvers that know what their basis lacks."""
     for kind in IN_PASSES:
         told = [case for case in cases if case.kind == kind]
-        estimates, shares = (np.asarray(v) for v in zip(*((c.known["estimate"], c.share) for c in told), strict=True))
+        known = [case for case in told if case.known["estimate"] is not None]
+        assert known == [case for case in told if case.kind != "nystroem" and case.statistics.moments.n_rows > 70]
+        if kind == "nystroem":
+            continue
+        estimates, shares = (np.asarray(v) for v in zip(*((c.known["estimate"], c.share) for c in known), strict=True))
         assert (estimates <= 1).all()
         assert spearmanr(estimates, shares).statistic > 0.9
         assert np.median(np.abs(estimates - shares)) < 0.05
-        assert (estimates >= [case.known["criterion"] * (1 - 1e-6) for case in told]).all()
+        assert np.quantile(np.abs(estimates - shares), 0.9) < 0.2
+        assert (estimates >= [case.known["criterion"] * (1 - 1e-6) for case in known]).all()
 
 
 @pytest.mark.parametrize("kind", ["krylov", "subspace"])
@@ -249,7 +255,7 @@ def test_the_certificate_of_lol_is_that_of_its_eigenvectors(kind, sparse, monkey
         relative = np.linalg.norm(within @ V - V * inside[:3], axis=0) / inside[:3]
         np.testing.assert_allclose(known["relative"], relative, atol=1e-9)
         np.testing.assert_allclose(known["residual"], (relative * inside[:3]).max(), atol=1e-9 * values[0])
-        assert values[known["within"]] <= known["beyond"]
+        assert np.append(values, 0.0)[known["within"]] <= known["beyond"]
         for number in range(known["leading"]):
             assert abs(inside[number] - values[number]) <= np.linalg.norm(relative * inside[:3]) + 1e-9 * values[0]
         if known["angle"] is not None:
@@ -273,7 +279,7 @@ def test_a_direction_that_the_means_hold_is_no_component_of_its_own():
 @pytest.mark.parametrize("kind", IN_PASSES)
 def test_class_means_are_said_to_suffice(kind):
     X, y = labelled(60, 12, 3, seed=2)
-    assert SupervisedPCA(solver=kind).fit(X, y).certificate_ == {"solver": kind, "passes": 0, "exact": True}
+    assert SupervisedPCA(solver=kind).fit(X, y).certificate_ == {"solver": kind, "passes": 1, "exact": True}
     assert not hasattr(SupervisedPCA().fit(X, y), "certificate_")
 
 

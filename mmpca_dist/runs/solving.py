@@ -58,10 +58,15 @@ def _criterion_row(known: Certificate) -> tuple[str, str]:
     if known["criterion"] is None:
         return "nothing proved", "bounds need shrinkage above 0, and above rounding"
     probing = f", from random probes, which fail with probability {known['failure']:.0e}" if known["failure"] else ""
+    about = (
+        ""
+        if known["estimate"] is None
+        else f"; about {_percent(known['estimate'])} by an estimate, as if what was not seen of the scatter within "
+        "classes were spread evenly"
+    )
     meaning = (
-        f"of the largest sum of Fisher's criterion over so many directions (passes: {known['passes']}){probing}; about "
-        f"{_percent(known['estimate'])} if what was not seen of the scatter within classes is spread evenly, an "
-        "estimate; angles are in units of that scatter"
+        f"of the largest sum of Fisher's criterion over so many directions (passes: {known['passes']}){probing}"
+        f"{about}; angles are in units of the scatter within classes"
     )
     return f"at least {_percent(known['criterion'])} of the criterion{_turned(known)}", meaning
 
@@ -109,8 +114,7 @@ def _criterion_note(known: Certificate, tolerance: float) -> str:
         return ": nothing is proved of components from passes without shrinkage. Set shrinkage above 0."
     if 1 - known["criterion"] <= tolerance:
         return ""
+    about = "" if known["estimate"] is None else f" (about {_percent(known['estimate'])} by an estimate)"
     more = "Use solver.kind: krylov for more." if known["solver"] == "nystroem" else MORE
-    return (
-        f": components are proved to reach {_percent(known['criterion'])} of the criterion that is possible, and "
-        f"estimated to reach {_percent(known['estimate'])}. {more}"
-    )
+    proved = _percent(known["criterion"])
+    return f": components are proved to reach {proved}{about} of the criterion that is possible. {more}"

@@ -66,7 +66,8 @@ def discriminants(
     dict or None
         None where the scatter is known as a whole. Otherwise ``solver``, ``passes``, ``count`` of components;
         ``criterion``: share of the largest sum of Fisher's criterion over so many directions that they are proved to
-        reach, at least; ``estimate``: the same if what is outside the basis were spread evenly over all directions;
+        reach, at least; ``estimate``: the same, about, if what is outside the basis were spread evenly over all
+        directions, which it cannot be with fewer rows than columns;
         ``angle``: bound, in degrees, on the largest angle to the exact directions, in units of the spread within
         classes; ``failure``: probability that a bound fails. None where nothing is proved.
 
@@ -102,13 +103,13 @@ class _Bounds:
     """Of the K leading values of Fisher's criterion.
 
     ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``most``, shape
-    (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``.
+    (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.
     """
 
     reached: float
     last: float
     most: NDArray[np.float64]
-    estimate: float
+    estimate: float | None = None
 
 
 def _in_basis(
@@ -125,11 +126,13 @@ def _in_basis(
         -(1 - problem.shrinkage) * (outside @ V) * pairs.values,
     ])  # fmt: skip
     residuals = np.linalg.norm(scipy.linalg.solve_triangular(lower, missed, lower=True), axis=0)
-    likely, reached = least.copy(), float(pairs.values.sum())
-    rest = max(within.trace - float(np.trace(least)), 0.0) / max(statistics.n_features - r, 1)
-    likely[np.arange(r, r + s), np.arange(r, r + s)] += rest
-    estimate = reached / max(reached, float(wider.values(likely, count).sum()))
-    return residuals, _Bounds(reached, float(pairs.values[-1]), wider.values(least, count + 1), estimate)
+    reached, most = float(pairs.values.sum()), wider.values(least, count + 1)
+    estimate = None
+    if statistics.moments.n_rows - np.count_nonzero(statistics.moments.counts) >= statistics.n_features:
+        lacking = max(within.trace - float(np.trace(least)), 0.0) / max(statistics.n_features - r, 1)
+        least[np.arange(r, r + s), np.arange(r, r + s)] += lacking
+        estimate = reached / max(reached, float(wider.values(least, count).sum()))
+    return residuals, _Bounds(reached, float(pairs.values[-1]), most, estimate)
 
 
 def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
@@ -146,18 +149,11 @@ def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: flo
 
 def _sketched(statistics: Statistics, within: Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
     """Return bounds from a Nystroem sketch, which is no larger than the scatter, and lacks no more than ``error``."""
-    count, identity = len(pairs.values), np.eye(len(within.inside))
-    rest = max(within.trace - float(np.trace(within.inside)), 0.0) / statistics.n_features
-
-    def reached(lacking: float) -> float:
-        """Return the criterion's sum over the components if the scatter were larger by so much in all directions."""
-        divisor = np.eye(count) + (1 - problem.shrinkage) * lacking * pairs.vectors.T @ pairs.vectors
-        return float(np.trace(np.linalg.solve(divisor, np.diag(pairs.values))))
-
-    likely = float(problem.values(within.inside + rest * identity, count).sum())
-    last = float(problem.values(within.inside + within.error * identity, count)[-1])
-    most = problem.values(within.inside, count + 1)
-    return _Bounds(reached(within.error), last, most, reached(rest) / max(likely, reached(rest)))
+    count, lacking = len(pairs.values), (1 - problem.shrinkage) * within.error
+    divisor = np.eye(count) + lacking * pairs.vectors.T @ pairs.vectors
+    reached = float(np.trace(np.linalg.solve(divisor, np.diag(pairs.values))))
+    largest = replace(problem, ridge=problem.ridge + lacking)
+    return _Bounds(reached, largest.values(within.inside, count)[-1], problem.values(within.inside, count + 1))
 
 
 def _compared(bounds: _Bounds, epsilon: float) -> dict[str, Any]:
