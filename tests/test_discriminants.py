@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import naive
@@ -48,18 +49,18 @@ class Case:
         assert self.found.certificate is not None
         return self.found.certificate
 
-    @property
+    @cached_property
     def exact(self) -> tuple[np.ndarray, np.ndarray]:
         """All values of the criterion, and directions with v^T W v = 1."""
         values, vectors = scipy.linalg.eigh(self.B, self.W)
         return values[::-1], vectors[:, ::-1]
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """What products off by an epsilon of the trace move in units of W_g, whose smallest eigenvalue divides them."""
         return 20 * UNITS[self.precision] * np.trace(self.W) / np.linalg.eigvalsh(self.W)[0]
 
-    @property
+    @cached_property
     def reached(self) -> float:
         """The sum of the criterion over the span of the components."""
         V = self.found.components.T
