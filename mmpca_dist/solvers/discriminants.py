@@ -167,4 +167,4 @@ def _compared(bounds: _Bounds, epsilon: float) -> dict[str, Any]:
     best = sum(leading) * (1 + epsilon)
     lost, gap = best - bounds.reached, bounds.last - following
     angle = float(np.degrees(np.arcsin(np.sqrt(lost / gap)))) if 0 <= lost < gap else None
-    return {"criterion": min(bounds.reached / best, 1.0), "estimate": bounds.estimate, "angle": angle}
+    return {"criterion": min(float(bounds.reached / best), 1.0), "estimate": bounds.estimate, "angle": angle}
