@@ -425,3 +425,18 @@ def test_names_are_fit_for_drawing() -> None:
     long = [f"a very long name, number {i}, of the same kind" for i in range(3)]
     assert len(set(distinct(long, 16))) == 3
     assert distinct(["a", "b"]) == ["a", "b"]
+
+
+def test_what_is_not_told_apart():
+    """Eigenvalues nearer than residuals of orthonormal components; of others than rounding; of unsorted ones none."""
+    near = {
+        "eigenvalues": np.r_[1, 0.9, 0.5],
+        "residuals": np.r_[0.06, 0.05, 0.01],
+        "relative_errors": np.full(3, 1e-9),
+    }
+    assert method_result(**near).arbitrary.tolist() == [True, True, False]
+    assert not method_result(**near, orthonormal=False).arbitrary.any()
+    assert not method_result(**near, ordered=False).arbitrary.any()
+    tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
+    for orthonormal in (True, False):
+        assert method_result(**tied, orthonormal=orthonormal).arbitrary.tolist() == [False, True, True]

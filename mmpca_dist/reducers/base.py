@@ -64,6 +64,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     _needs_medians = False
     _scatters = frozenset({"plain"})
     """Which weighted class scatters it is made from: those of equal weights (plain), those of M-PCA0, or none."""
+    _by_classes = False
+    """Whether there are at most as many components as classes less one."""
     _scratch: str | None = None
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
@@ -275,12 +277,13 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         census = take_census(dataset, spans, scheduler)
         sets = median_sets(len(census.classes), self.pairing) if self._needs_medians else None
         options = self._solver_options()
-        choice = choose_solver(options, dataset.n_rows, dataset.n_features, self.n_components, needed=self._scatters)
+        most = self._most_components(int(np.count_nonzero(census.counts)))
+        choice = choose_solver(options, dataset.n_rows, dataset.n_features, most, needed=self._scatters)
         if choice.in_passes:
             statistics = statistics_in_passes(
                 dataset, census, spans,
                 scheduler=scheduler, precision=self.precision, solver=replace(options, kind=choice.kind),
-                n_components=self.n_components or 1, needed=self._scatters, medians_of=sets,
+                n_components=most or 1, needed=self._scatters, medians_of=sets,
                 standardize=self.standardize,
             )  # fmt: skip
         else:
@@ -299,11 +302,18 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             from mmpca_dist.solvers.pair_passes import pairs_in_passes
 
             solver = replace(options, kind=choice.kind)
-            summarize = partial(pairs_in_passes, solver=solver, n_components=self.n_components or 1)
+            summarize = partial(pairs_in_passes, solver=solver, n_components=most or 1)
         with open_scratch(in_memory, self._scratch) as scratch:
             return with_pairs(
                 statistics, dataset, census, spans, wanted, scratch, scheduler=scheduler, summarize=summarize
             )
+
+    def _most_components(self, n_classes: int) -> int | None:
+        """Return how many components a solver is to look for; None for all that the rows have."""
+        if not self._by_classes:
+            return self.n_components
+        most = max(n_classes - 1, 1)
+        return most if self.n_components is None else min(self.n_components, most)
 
     def _pair_search(self) -> PairSearch | None:
         """Return how nearest rows of other classes are to be found, where they are needed."""

@@ -11,14 +11,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.scatters import MarginScatter, margin_scatter
-from mmpca_dist.solvers.dense import (
-    Eigenpairs,
-    fix_signs,
-    leading_eigenpairs,
-    leading_generalized,
-    leading_low_rank,
-)
-from mmpca_dist.solvers.ritz import certify, ritz_pairs, within_classes
+from mmpca_dist.solvers.dense import Eigenpairs, fix_signs, leading_eigenpairs, leading_low_rank
+from mmpca_dist.solvers.discriminants import discriminants
+from mmpca_dist.solvers.ritz import certify, ritz_pairs
 from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
@@ -40,13 +35,14 @@ class Solution:
     ----------
     components : array of shape (K, d)
     eigenvalues, residuals, relative_errors : arrays of shape (K,)
-        As in ``Eigenpairs``; residuals are NaN where components are no eigenvectors (LOL).
+        As in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``; residuals are NaN where components are no
+        eigenvectors (LOL).
     total : float
         Sum of all eigenvalues.
     limit : str
         What bounds the number of components, in words.
     certificate : dict or None
-        What is proved and measured of the search behind them (M-PCA2).
+        What is proved of components from a solver in passes, and measured of the search behind them (M-PCA2).
     """
 
     components: NDArray[np.float64]
@@ -130,22 +126,12 @@ def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage:
     moments, n = statistics.moments, statistics.moments.n_rows
     present = np.flatnonzero(moments.counts)
     _at_least_two(present)
-    within, trace, outside = within_classes(statistics)
-    ridge = shrinkage * trace / statistics.n_features
-    if not trace > 0:
-        raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
-    within = (1 - shrinkage) * within
-    within[np.diag_indices_from(within)] += ridge
     between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
     most = min(len(present) - 1, moments.n_features)
     wanted = most if n_components is None else min(n_components, most)
-    pairs = leading_generalized(between, within, wanted, statistics.epsilon)
-    if outside is not None:
-        moved = (1 - shrinkage) * pairs.values * np.linalg.norm(outside @ pairs.vectors, axis=0)
-        pairs = replace(pairs, residuals=np.hypot(pairs.residuals, moved))
-    elif statistics.approximation is not None:
-        pairs = replace(pairs, residuals=np.full(len(pairs.values), np.nan))
-    return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
+    pairs, certificate = discriminants(statistics, between, wanted, shrinkage)
+    limit = f"the number of classes less one, {len(present) - 1}"
+    return replace(_solution(statistics, pairs, limit), certificate=certificate)
 
 
 def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta") -> Solution:
@@ -161,7 +147,14 @@ def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str 
     most = min(len(present) - 1, moments.n_features)
     wanted = most if n_components is None else min(n_components, most)
     pairs = leading_low_rank(A, wanted, statistics.epsilon)
-    return _solution(statistics, pairs, f"the number of classes less one, {len(present) - 1}")
+    limit = f"the number of classes less one, {len(present) - 1}"
+    return replace(_solution(statistics, pairs, limit), certificate=_by_means(statistics))
+
+
+def _by_means(statistics: Statistics) -> dict[str, Any] | None:
+    """Return the certificate of components that class means determine; None where there were no passes to doubt."""
+    known = statistics.approximation
+    return None if known is None else {"solver": known.solver, "passes": known.passes, "exact": True}
 
 
 def solve_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
@@ -210,7 +203,8 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     """Mean differences to the largest class, then leading eigenvectors of the scatter within the classes.
 
     Orthonormalised in that order; ``eigenvalues`` are the within-class variances along the components, which are no
-    eigenvectors, so they have no residuals.
+    eigenvectors, so they have no residuals. The certificate is that of the eigenvectors, which follow on ``means``
+    directions that are exact.
 
     Source: Vogelstein et al. 2021, "Supervised dimensionality reduction for big data".
     """
@@ -219,32 +213,40 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     _at_least_two(present)
     by_size = present[np.argsort(-moments.counts[present], kind="stable")]
     differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
-    within, trace, _ = within_classes(statistics)
-    most = min(moments.n_features, moments.n_rows - 1)
-    wanted = most if n_components is None else min(n_components, most)
-    pairs = leading_eigenpairs(within, wanted, statistics.epsilon, trace)
-    between = _orthonormalized(differences, wanted, statistics.epsilon)
-    basis = _orthonormalized(np.concatenate([between, pairs.vectors.T]), wanted, statistics.epsilon)
+    scatter = MarginScatter(
+        np.ones(len(moments.counts)), np.empty((0, moments.n_features)), np.empty(0), moments.n_rows,
+        min(moments.n_features, moments.n_rows - 1),
+    )  # fmt: skip
+    wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
+    pairs = ritz_pairs(statistics, scatter, wanted)
+    between, _ = _orthonormalized(differences, wanted, statistics.epsilon)
+    basis, taken = _orthonormalized(np.concatenate([between, pairs.vectors.T]), wanted, statistics.epsilon)
     with np.errstate(divide="ignore"):
-        variances = np.einsum("ij,ij->i", basis @ within, basis)
+        variances = np.einsum("ij,ij->i", basis @ scatter.dense(moments), basis)
         errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
     errors[: len(between)] = 0  # directions between means are known far better than small variances
-    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {min(statistics.n_features, most)}"
+    most = min(statistics.n_features, scatter.max_rank)
+    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
     found = Eigenpairs(basis.T, variances, np.full(len(basis), np.nan), errors, pairs.total)
-    return _solution(statistics, found, limit)
+    after = pairs.leading(max(taken, default=-1) + 1 - len(between))
+    certificate = certify(statistics, scatter, after) if len(after.values) else _by_means(statistics)
+    if certificate is not None:
+        certificate = {**certificate, "means": len(between)}
+    return replace(_solution(statistics, found, limit), certificate=certificate)
 
 
-def _orthonormalized(rows: NDArray[np.float64], wanted: int, epsilon: float) -> NDArray[np.float64]:
-    """Orthonormalise rows in order (Gram-Schmidt, twice), leaving out those that add no direction."""
-    basis = np.empty((0, rows.shape[1]))
-    for row in rows:
+def _orthonormalized(rows: NDArray[np.float64], wanted: int, epsilon: float) -> tuple[NDArray[np.float64], list[int]]:
+    """Orthonormalise rows in order (Gram-Schmidt, twice), leaving out those that add no direction; return which not."""
+    basis, taken = np.empty((0, rows.shape[1])), []
+    for number, row in enumerate(rows):
         length = np.linalg.norm(row)
         for _ in range(2):
             row = row - (row @ basis.T) @ basis
         rest = np.linalg.norm(row)
         if len(basis) < wanted and length > 0 and rest > 10 * epsilon * length:
             basis = np.concatenate([basis, row[None] / rest])
-    return basis
+            taken.append(number)
+    return basis, taken
 
 
 def _at_least_two(present: NDArray) -> None:

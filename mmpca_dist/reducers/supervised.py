@@ -46,7 +46,13 @@ class FisherDiscriminant(MomentReducer):
         v with v^T W_g v = 1; not orthonormal, so ``inverse_transform`` goes by the pseudo-inverse.
     eigenvalues_ : array of shape (K,)
         Fisher's criterion.
-    mean_, classes_, moments_, n_features_in_, residuals_, imprecise_
+    residuals_ : array of shape (K,)
+        ||L^-1 (B v - l W_g v)||, W_g = L L^T: each eigenvalue has one of the problem within its residual. Upper bounds
+        where a solver in passes was used; NaN where none is known (``nystroem``).
+    certificate_ : dict
+        Where a solver in passes was used, what share of the criterion that is possible the components reach
+        (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``solvers.discriminants``.
+    mean_, classes_, moments_, n_features_in_, imprecise_
         As in ``MarginPCA``.
 
     References
@@ -61,6 +67,8 @@ class FisherDiscriminant(MomentReducer):
     >>> FisherDiscriminant().fit(X, y).components_.shape
     (2, 13)
     """
+
+    _by_classes = True
 
     def __init__(
         self,
@@ -149,6 +157,8 @@ class SupervisedPCA(MomentReducer):
     >>> SupervisedPCA(target="continuous").fit(X, progression).components_.shape
     (1, 10)
     """
+
+    _by_classes = True
 
     def __init__(
         self,
@@ -264,6 +274,9 @@ class LOL(MomentReducer):
         Variance within the classes along each component; not sorted.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors, so there is no equation for them to miss.
+    certificate_ : dict
+        Where a solver in passes was used, as in ``MarginPCA``, of the eigenvectors that follow the ``means``, which are
+        exact; see ``solvers.ritz``.
     mean_, classes_, moments_, n_features_in_, imprecise_
         As in ``MarginPCA``.
 

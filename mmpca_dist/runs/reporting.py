@@ -19,7 +19,7 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.models import load_model
 from mmpca_dist.runs.report import Margins, MethodResult, ReportContents, figures, render
-from mmpca_dist.runs.solving import proved_of, solver_notes, solver_rows
+from mmpca_dist.runs.solving import counted, proved_of, solver_notes, solver_rows
 
 SAMPLE_ROWS = 2000
 SAMPLE_CHUNKS = 8
@@ -122,11 +122,6 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
         history=history,
         first_told=known.get("passes", 0) - len(history) + 1,
     )
-
-
-def counted(number: int, what: str) -> str:
-    """Return "1 component", "2 components"."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[str]:

@@ -41,7 +41,7 @@ def report_of(output: str) -> str | None:
 LEGEND = (
     "share: of the scatter that the method is about (lol: scatter within classes), held by the components together. "
     "residual: the largest |S v - l v|, divided by the leading eigenvalue l (lol has none: its components are no "
-    "eigenvectors)."
+    "eigenvectors; fisher: in units of the scatter within classes, at most)."
 )
 
 

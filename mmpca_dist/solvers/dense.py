@@ -87,6 +87,8 @@ def leading_generalized(
 ) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A v = l W v with v^T W v = 1, W positive definite.
 
+    Residuals are ||L^-1 (A^T A v - l W v)||, W = L L^T: those of the orthonormal problem behind it.
+
     Raises
     ------
     InputError
@@ -102,7 +104,9 @@ def leading_generalized(
         whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
         found = leading_low_rank(whitened, n_components, epsilon)
         vectors = scipy.linalg.solve_triangular(factor, found.vectors, lower=True, trans="T", check_finite=False)
-        residuals = np.linalg.norm(A.T @ (A @ vectors) - (W @ vectors) * found.values, axis=0)
+        missed = A.T @ (A @ vectors) - (W @ vectors) * found.values
+        missed = scipy.linalg.solve_triangular(factor, missed, lower=True, check_finite=False)
+        residuals = np.linalg.norm(missed, axis=0)
     return Eigenpairs(vectors, found.values, residuals, found.relative_errors, found.total)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,37 @@ def approximate_eigenpairs(
     return replace(pairs, residuals=np.hypot(pairs.residuals, outside))
 
 
-def within_classes(statistics: Statistics) -> tuple[NDArray[np.float64], float, NDArray[np.float64] | None]:
-    """Return the mean scatter within the classes in working coordinates, its whole trace, and what it moves outside."""
+@dataclass(frozen=True)
+class Within:
+    """The mean scatter within the classes, as far as it is known.
+
+    Attributes
+    ----------
+    inside : array of shape (r, r)
+        In working coordinates.
+    trace : float
+        Of the whole.
+    outside : array of shape (s, r) or None
+        What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
+    error : float
+        Where that is not known: bound on the norm of what is lacking inside.
+    """
+
+    inside: NDArray[np.float64]
+    trace: float
+    outside: NDArray[np.float64] | None = None
+    error: float = 0.0
+
+
+def within_classes(statistics: Statistics) -> Within:
+    """Return the mean scatter within the classes."""
     moments, known = statistics.moments, statistics.approximation
-    within = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    inside = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
     if known is None:
-        return within, float(np.trace(within)), None
+        return Within(inside, float(np.trace(inside)))
     share = 1 / moments.weights[0, 0] / moments.n_rows
-    return within, share * known.trace, None if known.outside is None else share * known.outside
+    outside = None if known.outside is None else share * known.outside
+    return Within(inside, share * known.trace, outside, share * (known.error or 0.0))
 
 
 def _share(statistics: Statistics, scatter: MarginScatter) -> float:
@@ -85,26 +108,29 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
     Returns
     -------
     dict
-        ``solver``, ``passes``, ``history``; ``beyond``: bound on the first eigenvalue that was not found, for m =
-        ``within`` vectors; ``leading``: how many of the components are proved to be the leading ones; ``angle``: bound,
-        in degrees, on the largest angle between their subspace and that of the leading eigenvectors, or None where none
-        is proved; ``failure``: probability that (b) fails; ``residual``: the largest. For ``nystroem`` only ``error``:
-        what the eigenvalues may be off, from the probes.
+        ``solver``, ``passes``, ``history``, ``count`` of components; ``beyond``: bound on the first eigenvalue that was
+        not found, for m = ``within`` vectors; ``leading``: how many of the components are proved to be the leading
+        ones; ``angle``: bound, in degrees, on the largest angle between their subspace and that of the leading
+        eigenvectors, or None where none is proved; ``failure``: probability that (b) fails; ``residual``: the largest;
+        ``relative``: all residuals, each divided by its eigenvalue. For ``nystroem`` only ``error``: what the
+        eigenvalues may be off, from the probes.
 
     Source: Halko, Martinsson & Tropp 2011, lemma 4.1; Davis & Kahan 1970.
     """
     known = statistics.approximation
     if known is None or statistics.basis is None:
         return None
-    found: dict[str, Any] = {"solver": known.solver, "passes": known.passes, "history": known.history}
     share, wanted = _share(statistics, scatter), len(pairs.values)
+    found: dict[str, Any] = {
+        "solver": known.solver, "passes": known.passes, "history": known.history, "count": wanted,
+    }  # fmt: skip
     if known.outside is None:
         return {**found, "error": None if known.error is None else share * known.error}
     # Rounding of the passes, and of sums and differences of means in double precision.
     floor = (statistics.epsilon + 8 * float(np.finfo(np.float64).eps)) * pairs.total
     if not wanted:
         nothing = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
-        return {**found, **nothing, "failure": 0.0, "residual": 0.0}
+        return {**found, **nothing, "failure": 0.0, "residual": 0.0, "relative": []}
     with single_blas_thread():
         return {**found, **_proved(statistics, scatter, pairs, floor)}
 
@@ -137,7 +163,8 @@ def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, f
                 angles.append(float(np.degrees(np.arcsin(turned / gap))))
     best["angle"] = min(angles, default=None)
     failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
-    return {**best, "failure": failure, "residual": float(pairs.residuals.max(initial=0.0))}
+    residuals = {"residual": float(pairs.residuals.max()), "relative": (pairs.residuals / pairs.values).tolist()}
+    return {**best, "failure": failure, **residuals}
 
 
 def _to_try(wanted: int, most: int) -> list[int]:

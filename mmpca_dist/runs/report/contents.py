@@ -67,12 +67,17 @@ class MethodResult:
 
     @property
     def arbitrary(self) -> NDArray[np.bool_]:
-        """Which components have an eigenvalue that is not told apart from its neighbour's, shape (K,)."""
+        """Which components have an eigenvalue that is not told apart from its neighbour's, shape (K,).
+
+        Residuals tell where components are orthonormal; those of others may be loose bounds, and rounding alone counts.
+        """
         values = np.asarray(self.eigenvalues, np.float64)
         unequal = np.zeros(len(values), bool)
         if not self.ordered or len(values) < 2:
             return unequal
-        known = np.fmax(np.nan_to_num(self.residuals), np.asarray(self.relative_errors) * values)
+        known = np.asarray(self.relative_errors) * values
+        if self.orthonormal:
+            known = np.fmax(np.nan_to_num(self.residuals), known)
         close = values[:-1] - values[1:] <= known[:-1] + known[1:]
         unequal[:-1] |= close
         unequal[1:] |= close
