@@ -18,6 +18,10 @@ class AccessError(InputError):
     """Something cannot be reached, read or written at present: a disk, a network or a store fails."""
 
 
+class ClusterError(AccessError):
+    """The cluster that did the work is gone, or its workers die."""
+
+
 class ConfigError(MmpcaError, ValueError):
     """A run's configuration is not valid."""
 

@@ -152,6 +152,36 @@ def show(output: str) -> None:
     _summary(output)
 
 
+@cli.command(short_help="List runs and how far they are.")
+@click.argument("folder")
+def runs(folder: str) -> None:
+    """List the runs in FOLDER and below it: what is finished, what is running, what has stopped and where."""
+    from mmpca_dist.runs.listing import find_runs
+    from pipelines.console import runs_table
+
+    found = list(find_runs(folder))
+    if not found:
+        raise InputError(f"There is no run in {folder}, nor in the folders below it.")
+    console.print(runs_table(found))
+
+
+@cli.command(short_help="Remove the scratch of runs.")
+@click.argument("folder")
+def clean(folder: str) -> None:
+    """Remove what the runs in FOLDER and below it keep of unfinished stages; runs that are in use are left alone.
+
+    Results stay. A run that has stopped then begins its unfinished stage anew.
+    """
+    from dask.utils import format_bytes
+
+    from mmpca_dist.runs.listing import clean as clear
+
+    for uri, n_bytes in clear(folder):
+        console.print(
+            f"{uri}: {format_bytes(n_bytes)} of scratch removed", highlight=False, markup=False, soft_wrap=True
+        )
+
+
 @cli.command(short_help="Project new rows with the model of a run.")
 @click.argument("output")
 @click.argument("dataset")

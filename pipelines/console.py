@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from dask.utils import format_bytes
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.listing import RunState
 
 
 class ConsoleCallback(Callback):
@@ -54,6 +56,17 @@ class ConsoleCallback(Callback):
         if self._bars is not None:
             self._bars.stop()
             self._bars = self._task = None
+
+
+def runs_table(runs: list[RunState]) -> Table:
+    """Return runs and how far they are, as a table."""
+    table = Table(title="Runs", title_justify="left")
+    for name in ("run", "state", "stages done", "data set", "methods", "scratch"):
+        table.add_column(name, overflow="fold")
+    for run in runs:
+        done = "all" if run.state == "finished" else ", ".join(run.done) or "none"
+        table.add_row(run.uri, run.words, done, run.dataset, ", ".join(run.methods), format_bytes(run.scratch))
+    return table
 
 
 def plan_table(rows: list[Any]) -> Table:

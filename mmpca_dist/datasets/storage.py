@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from fsspec.core import url_to_fs
 
 from mmpca_dist.datasets import faults
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, did_you_mean
+
+CREATE_ATTEMPTS = 5
 
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
@@ -135,9 +138,49 @@ def write_bytes(uri: str, data: bytes) -> None:
         partial.replace(path)
 
 
+def create_bytes(uri: str, data: bytes | memoryview) -> bool:
+    """Write a whole object where there is none, and tell whether it was this call that did."""
+    fs, path = filesystem(uri)
+    with explained(uri, "write"):
+        if not is_local(uri):
+            try:
+                fs.pipe_file(path, bytes(data), mode="create")
+            except FileExistsError:
+                return False
+            return True
+        partial = Path(f"{path}.{os.getpid()}.{threading.get_ident()}.partial")
+        for attempt in range(CREATE_ATTEMPTS):
+            try:
+                partial.parent.mkdir(parents=True, exist_ok=True)
+                partial.write_bytes(data)
+                os.link(partial, path)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:  # the folder was empty and has just been removed
+                if attempt + 1 == CREATE_ATTEMPTS:
+                    raise
+            else:
+                return True
+            finally:
+                partial.unlink(missing_ok=True)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def read_bytes(uri: str) -> bytes:
+    """Read a whole object."""
+    fs, path = filesystem(uri)
+    with explained(uri):
+        return bytes(fs.cat_file(path))
+
+
 def write_json(uri: str, value: Any) -> None:
     """Write a JSON file, whole."""
-    write_bytes(uri, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+    write_bytes(uri, as_json(value))
+
+
+def as_json(value: Any) -> bytes:
+    """Return the contents of a JSON file."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
@@ -168,6 +211,25 @@ def list_objects(uri: str) -> list[tuple[str, int, str]]:
         )
         for name, info in found.items()
     )  # fmt: skip
+
+
+def names_in(uri: str) -> list[str]:
+    """Return the sorted names of what lies directly in a folder; none where it is not there."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    with explained(uri):
+        if not fs.exists(path):
+            return []
+        return sorted(str(found).rstrip("/").rsplit("/", 1)[-1] for found in fs.ls(path, detail=False))
+
+
+def remove(uri: str) -> None:
+    """Remove a file or a folder with all that is in it, if it is there."""
+    fs, path = filesystem(uri)
+    fs.invalidate_cache()
+    with explained(uri, "remove"):
+        if fs.exists(path):
+            fs.rm(path, recursive=True)
 
 
 def digest(*parts: Any) -> str:

@@ -80,7 +80,7 @@ class ZarrWriter:
     ) -> None:
         self._labels.close()
         if self._body is not None and not self._finished:
-            self._remove(self._place)
+            storage.remove(self._place)
 
     def begin(
         self,
@@ -111,7 +111,7 @@ class ZarrWriter:
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
         if not self._local:
-            self._remove(self._place)
+            storage.remove(self._place)
         body = CsrBody if sparse else DenseBody
         self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
 
@@ -209,14 +209,6 @@ class ZarrWriter:
             ) from error
         if replaced.exists():
             shutil.rmtree(replaced)
-
-    @staticmethod
-    def _remove(uri: str) -> None:
-        fs, path = storage.filesystem(uri)
-        fs.invalidate_cache()
-        with storage.explained(uri, "remove"):
-            if fs.exists(path):
-                fs.rm(path, recursive=True)
 
 
 class _LabelSpool:

@@ -15,6 +15,7 @@ from mmpca_dist.neighbors.cells import Cells
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.summary import Locate
 
 PIECE_ROWS = 4096
@@ -109,6 +110,7 @@ class Layout:
         return np.searchsorted(self.starts[self.segments], positions, side="right") - 1
 
 
+@storable
 @dataclass(frozen=True)
 class _Runs:
     """What sorted units hold: for every (unit, cell and class) the rows there, in one table each.
@@ -281,14 +283,16 @@ def lay_out(
     say = on_pass or (lambda name, n_bytes: None)
     say("cells", dataset.n_bytes)
     task = _SortUnits(dataset, labels, cells, scratch)
-    runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress)
+    kept = not scratch.in_memory
+    runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress, kept=kept)
     n_classes = len(labels)
     order = np.lexsort((runs.unit, runs.key))
     count = runs.count[order]
     entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
     sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
-    names = ("x", "z", "tail", "rows")
-    row_bytes = HALF_BYTES + sum(array.nbytes for array in scratch.get(f"run-{runs.unit[0]}", names, 0, 1))
+    frame, one = cells.frame, np.zeros((1, dataset.n_features), dataset.dtype)
+    coordinates = np.dtype(np.float32).itemsize * (frame.width + frame.tail_width)
+    row_bytes = HALF_BYTES + frame.rows(one).nbytes + coordinates + np.dtype(np.int64).itemsize
     cell, starts, classes = _pieces(sizes.reshape(-1, n_classes), piece_rows(row_bytes))
     segments = _segments(starts, row_bytes)
     bounds = starts[segments]
@@ -298,7 +302,9 @@ def lay_out(
     fill = _FillSegment(scratch, edges, [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)])
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     say("segments", 0)
-    radii = reduce_spans(fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress)
+    radii = reduce_spans(
+        fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress, kept=kept
+    )
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.storage import digest
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
 from mmpca_dist.neighbors.frame import train_frame
 from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
@@ -174,7 +174,8 @@ def find_nearest(
     searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
     searched = _draw(layout.n_rows, search.max_queries)
     n_queries = layout.n_rows if searched is None else len(searched)
-    token = uuid.uuid4().hex[:8]  # tables of earlier searches over the same layout stay as they are
+    # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own.
+    token = digest(asdict(search))[:8]
     name, effort, recall = f"nearest.{token}", np.inf, None
     tests = enough_tests(search.recall)
     if search.mode == "exact" or n_queries <= 2 * tests:

@@ -21,6 +21,7 @@ from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.working import Statistics
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ BLOCK_ROWS, BLOCK_BYTES = 2048, 16 << 20
 BINS = 120
 
 
+@storable
 @dataclass(frozen=True)
 class PairSums:
     """What a pass over pairs leaves; in place of their scatter, what it makes of vectors, where these are given."""

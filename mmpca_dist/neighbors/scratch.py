@@ -24,6 +24,9 @@ from mmpca_dist.datasets.zarr_rows import ZarrReader
 CHUNK_BYTES = 1 << 20
 """Arrays that are read in part have chunks of this size, all in one shard."""
 
+LAID_OUT = ("run-", "entries", "segment-")
+"""What the names of the layout's tables begin with."""
+
 MOST_FIRST, MOST_SECOND = 63, 255
 """Most axes of the matrix products, and of the second bound."""
 
@@ -48,15 +51,20 @@ class Scratch(Protocol):
 
 @dataclass
 class MemoryScratch:
-    """Tables in this process, for tasks on its threads."""
+    """Tables in this process, for tasks on its threads; what is found for queries may be kept on a disk as well."""
 
     tables: dict[str, dict[str, NDArray]] = field(default_factory=dict)
+    found: ZarrScratch | None = None
     in_memory = True
 
     def put(self, name: str, arrays: dict[str, NDArray]) -> None:
         self.tables[name] = arrays
+        if self.found is not None and not name.startswith(LAID_OUT):
+            self.found.put(name, arrays)
 
     def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
+        if self.found is not None and name not in self.tables:
+            return self.found.get(name, arrays, start, stop)
         return [self.tables[name][array][start:stop] for array in arrays]
 
     def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
@@ -95,8 +103,8 @@ class ZarrScratch:
             return [_take(_reader(place, array, self.token), places) for array in arrays]
 
     def drop(self, name: str) -> None:
-        remove(storage.join(self.uri, f"{name}.done"))
-        remove(storage.join(self.uri, name))
+        storage.remove(storage.join(self.uri, f"{name}.done"))
+        storage.remove(storage.join(self.uri, name))
 
 
 def _write(group: zarr.Group, name: str, array: NDArray) -> None:
@@ -147,28 +155,30 @@ def _reader(uri: str, name: str, token: str) -> ZarrReader:
     return ZarrReader.of(storage.open_group(uri)[name])  # type: ignore[arg-type]
 
 
-def remove(uri: str) -> None:
-    """Remove all that is below an address, if there is something."""
-    fs, path = storage.filesystem(uri)
-    fs.invalidate_cache()
-    with storage.explained(uri, "remove"):
-        if fs.exists(path):
-            fs.rm(path, recursive=True)
-
-
 @contextmanager
-def open_scratch(in_memory: bool, where: str | None = None) -> Iterator[Scratch]:
-    """Yield a scratch that is gone afterwards: in memory, below ``where``, or in a temporary folder of this machine."""
-    if in_memory:
-        scratch = MemoryScratch()
-        yield scratch
-        scratch.tables.clear()
+def open_scratch(in_memory: bool, where: str | None = None, *, resumable: bool = False) -> Iterator[Scratch]:
+    """Yield a scratch in memory, in a folder, or in a temporary folder of this machine; it is gone afterwards.
+
+    Parameters
+    ----------
+    where : str, optional
+        The folder, a path or URL that workers reach.
+    resumable : bool
+        The folder is this search's alone: take up what an attempt that failed has left there, and leave it there if
+        this one fails: all of it, or, in memory, what is found for queries.
+    """
+    if in_memory and not (resumable and where):
+        yield MemoryScratch()
         return
     with ExitStack() as stack:
-        uri = where or stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-"))
-        uri = storage.join(storage.normalize(uri), f"search-{uuid.uuid4().hex[:8]}")
-        stack.callback(remove, uri)
-        yield ZarrScratch(uri)
+        uri = storage.normalize(where or stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")))
+        if not resumable:
+            uri = storage.join(uri, f"search-{uuid.uuid4().hex[:8]}")
+            stack.callback(storage.remove, uri)
+        on_disk = ZarrScratch(uri)
+        yield MemoryScratch(found=on_disk) if in_memory else on_disk
+        if resumable:
+            storage.remove(uri)
 
 
 def fits_memory(n_bytes: int, limit: int | None = None) -> bool:

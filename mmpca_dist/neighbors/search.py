@@ -29,6 +29,7 @@ from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+from mmpca_dist.statistics.storing import storable
 
 NONE = np.iinfo(np.int64).max
 """Row number of a neighbour that is not known yet: higher than any."""
@@ -76,6 +77,7 @@ class Found:
         return np.sqrt(squared.max(axis=1) + LOST) * scale * (1 + relative_rounding(n_features))
 
 
+@storable
 @dataclass(frozen=True)
 class Work:
     """What a search has cost, and how much of it is proved; adds up."""

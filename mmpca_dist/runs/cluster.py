@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import ClusterError, InputError
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
-WAIT_SECONDS = 60
+TOLD_AFTER_SECONDS = 5
+"""So long workers are waited for without a word."""
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """What workers of this computer run first: Ctrl-C reaches them too, but it is the parent that ends them."""
 
@@ -31,51 +36,164 @@ def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> N
 
 
 @contextmanager
-def open_cluster(compute: ComputeConfig) -> Iterator[str | None]:
-    """Yield the address of the scheduler, of a cluster that lives as long as the context; None for threads."""
-    if compute.cluster != "local":
-        yield None if compute.cluster == "threads" else compute.cluster
-        return
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=compute.workers,
-        threads_per_worker=compute.threads_per_worker,
-        memory_limit=compute.memory_bytes,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=40,
-        preload=[DEAF],
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
-@contextmanager
-def connect(compute: ComputeConfig, address: str | None) -> Iterator[Scheduler]:
-    """Yield the scheduler at ``address``, with at least one worker; threads of this process for None.
+def open_cluster(compute: ComputeConfig) -> Iterator[Any]:
+    """Yield the cluster that tasks go to, as `connect` takes it; one that is started here lives as long as the context.
 
     Raises
     ------
     InputError
-        Where nothing answers or no worker comes within a minute.
+        Where there is no such class of clusters, or it does not start with these options.
     """
-    if address is None:
+    if compute.cluster == "threads" or "://" in compute.cluster:
+        yield None if compute.cluster == "threads" else compute.cluster
+        return
+    if compute.cluster == "local":
+        from distributed import LocalCluster
+
+        made: Any = LocalCluster(
+            n_workers=compute.workers,
+            threads_per_worker=compute.threads_per_worker,
+            memory_limit=compute.memory_bytes,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=40,
+            preload=[DEAF],
+        )
+    else:
+        made = _made(compute)
+    with made as cluster:
+        yield cluster
+
+
+def _made(compute: ComputeConfig) -> Any:
+    """Return a new cluster of the class that is named, of as many workers as are wanted."""
+    cluster_class = _class_of(compute.cluster)
+    try:
+        cluster = cluster_class(**compute.options)
+        if "n_workers" not in compute.options:
+            cluster.scale(compute.workers)
+    except Exception as error:  # whatever the many classes of clusters raise
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise InputError(
+            f"compute.cluster: {compute.cluster} does not start with compute.options {compute.options}: {reason}."
+        ) from error
+    return cluster
+
+
+def _class_of(name: str) -> Any:
+    from distributed.deploy import Cluster as AnyCluster
+
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        raise InputError(
+            f"compute.cluster: {name} cannot be imported here ({error}). Install it, such as with 'pip install "
+            f"{package}', or correct the name."
+        ) from error
+    except AttributeError as error:
+        raise InputError(f"compute.cluster: there is no {attribute} in {module}. Correct the name.") from error
+    if not (isinstance(found, type) and issubclass(found, AnyCluster)):
+        raise InputError(
+            f"compute.cluster: {name} is no class of Dask clusters. Name one, such as dask_jobqueue.SLURMCluster, or "
+            "use threads, local or the address of a scheduler."
+        )
+    return found
+
+
+@contextmanager
+def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None] | None = None) -> Iterator[Scheduler]:
+    """Yield the scheduler of a cluster or at an address; threads of this process for None.
+
+    Of a cluster that was started here all workers are waited for, at an address the first.
+
+    Parameters
+    ----------
+    on_note : callable, optional
+        Told what is waited for, where that takes long, and how many workers there are where some are missing.
+
+    Raises
+    ------
+    InputError
+        Where nothing answers, or no worker comes in ``compute.wait`` seconds.
+    """
+    if cluster is None:
         yield Threads(compute.n_threads)
         return
     from distributed import Client
 
+    given = isinstance(cluster, str)
+    where = cluster if given else cluster.scheduler_address
     try:
-        client = Client(address, timeout=WAIT_SECONDS, set_as_default=False)
+        security = {"security": _security(compute)} if given else {}
+        client = Client(cluster, timeout=compute.wait, set_as_default=False, **security)
     except (OSError, TimeoutError) as error:
         raise InputError(
-            f"No Dask scheduler answers at {address} (compute.cluster). Is it running and reachable from here?"
+            f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here"
+            f"{', and does it use TLS' if where.startswith('tls') else ''}?"
         ) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=WAIT_SECONDS)
-        except TimeoutError as error:
-            raise InputError(
-                f"The Dask scheduler at {address} has no workers after {WAIT_SECONDS} s. Start some, "
-                "or scale the cluster."
-            ) from error
+    with _closed_in_the_end(client):
+        _await_workers(client, where, 1 if given else compute.workers, compute.wait, on_note or (lambda message: None))
         yield Cluster(client, sum(client.nthreads().values()))
+
+
+@contextmanager
+def _closed_in_the_end(client: Any) -> Iterator[None]:
+    """Close a client, without the traceback that it would log where its scheduler is gone."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    try:
+        yield
+    except ClusterError:
+        log.setLevel(logging.CRITICAL + 1)
+        raise
+    finally:
+        client.close()
+        log.setLevel(before)
+
+
+def _await_workers(client: Any, where: str, wanted: int, seconds: float, on_note: Callable[[str], None]) -> None:
+    """Wait for workers; go on with fewer than wanted, but not with none."""
+    patient = min(TOLD_AFTER_SECONDS, seconds)
+    try:
+        client.wait_for_workers(wanted, timeout=patient)
+        return
+    except TimeoutError:
+        on_note(
+            f"Waiting for {wanted} workers at {where}; {_n_workers(client)} there, up to {seconds:g} s (compute.wait)."
+        )
+    try:
+        client.wait_for_workers(wanted, timeout=max(seconds - patient, 0.01))
+    except TimeoutError as error:
+        there = _n_workers(client)
+        if there == 0:
+            raise InputError(
+                f"The Dask scheduler at {where} has no workers after {seconds:g} s (compute.wait). Start some, or "
+                "scale the cluster; see its logs where they do not come up."
+            ) from error
+        on_note(f"{there} of {wanted} workers are there after {seconds:g} s; going on with these.")
+
+
+def _n_workers(client: Any) -> int:
+    return len(client.nthreads())
+
+
+def _security(compute: ComputeConfig) -> Any:
+    """Return the certificates of a scheduler that uses TLS; None for those of Dask's own configuration, if any."""
+    if not compute.tls_ca_file:
+        return None
+    from distributed.security import Security
+
+    return Security(
+        tls_ca_file=compute.tls_ca_file,
+        tls_client_cert=compute.tls_cert,
+        tls_client_key=compute.tls_key,
+        require_encryption=True,
+    )
+
+
+def tell_dashboard(scheduler: Scheduler, callback: Callback) -> None:
+    """Tell where the Dask dashboard of a cluster is; threads have none."""
+    if isinstance(scheduler, Cluster):
+        callback.on_cluster(scheduler.client.dashboard_link)

@@ -10,9 +10,20 @@ from typing import Any
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.config import RunConfig, parse_config
+from mmpca_dist.runs.lease import PREFIX
 
 FORMAT = 1
-CONTENTS = ("run.json", "records", "statistics.zarr", "model", "projected", "report")
+CONTENTS = (
+    "run.json",
+    "records",
+    "statistics.zarr",
+    "pairs.zarr",
+    "model",
+    "projected",
+    "report",
+    "scratch",
+    "events.jsonl",
+)
 PACKAGES = (
     "mmpca-dist",
     "numpy",
@@ -24,6 +35,11 @@ PACKAGES = (
     "scikit-learn",
     "prefect",
 )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results may depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 @dataclass(frozen=True)
@@ -70,18 +86,22 @@ class RunDirectory:
         """
         key = self.check(config, fingerprint)
         if not self.exists:
-            versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-            storage.write_json(
-                self.path("run.json"),
-                {
-                    "format": FORMAT,
-                    "key": key,
-                    "config": config.model_dump(mode="json"),
-                    "fingerprint": fingerprint,
-                    "versions": versions,
-                },
-            )
+            header = {
+                "format": FORMAT,
+                "key": key,
+                "config": config.model_dump(mode="json"),
+                "fingerprint": fingerprint,
+                "versions": versions(),
+            }
+            storage.create_bytes(self.path("run.json"), storage.as_json(header))
         return key
+
+    def begin_scratch(self, key: str) -> None:
+        """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
+        place, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
+        if not storage.exists(place) or storage.read_json(place) != token:
+            storage.remove(self.path("scratch"))
+            storage.write_json(place, token)
 
     def _refuse_foreign_content(self) -> None:
         """A run has its folder to itself: what is refused is discarded, and must not take other files along."""
@@ -92,8 +112,9 @@ class RunDirectory:
             if not fs.isdir(path):
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             found = fs.ls(path, detail=False)
-        if found:
-            name = found[0].rstrip("/").rsplit("/", 1)[-1]
+        names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
+        name = next((name for name in names if not name.startswith(PREFIX)), None)
+        if name is not None:
             raise OutputError(
                 f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
             )
@@ -101,6 +122,11 @@ class RunDirectory:
     def discard(self) -> None:
         """Remove what a run has written, and the folder where nothing else is in it."""
         storage.remove_children(self.uri, CONTENTS)
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether something of an unfinished stage is kept."""
+        return any(name.endswith(".npz") for name, *_ in storage.list_objects(self.path("scratch")))
 
     def header(self) -> dict[str, Any]:
         """Return ``run.json``.
@@ -125,8 +151,10 @@ class RunDirectory:
         return storage.read_json(path) if storage.exists(path) else None
 
     def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
-        """Record that a stage is done."""
-        storage.write_json(self.path("records", f"{stage}.json"), {"key": key, **manifest})
+        """Record that a stage is done; a record whose results are gone is replaced."""
+        place, record = self.path("records", f"{stage}.json"), storage.as_json({"key": key, **manifest})
+        if not storage.create_bytes(place, record):
+            storage.write_bytes(place, record)
 
 
 def _difference(stored: dict[str, Any], config: RunConfig) -> str:

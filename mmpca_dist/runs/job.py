@@ -13,12 +13,18 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.journal import Journal
+from mmpca_dist.runs.lease import Lease, held
 from mmpca_dist.statistics.census import Census, take_census
+from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.reduction import Scheduler, Threads
+
+RESUMABLE_BYTES = 64 << 20
+"""Of rows, from which on a stage keeps what groups of spans leave: one reading unit."""
 
 
 @dataclass
@@ -31,6 +37,7 @@ class Job:
     key: str
     scheduler: Scheduler
     callback: Callback
+    lease: Lease | None = None
     census: Census | None = None
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -44,8 +51,33 @@ class Job:
             self.census = take_census(self.dataset, self.spans, self.scheduler)
         return self.census
 
+    @property
+    def resumable(self) -> bool:
+        """Whether groups of spans are kept; of little data a stage is soon repeated."""
+        return self.dataset.n_bytes >= RESUMABLE_BYTES
+
     def progress(self, stage: str) -> Callable[[int, int], None]:
-        return lambda done, total: self.callback.on_progress(stage, done, total)
+        """Return a function that tells progress, and ends the work where the folder is no longer this run's."""
+
+        def tell(done: int, total: int) -> None:
+            if self.lease is not None:
+                self.lease.check()
+            self.callback.on_progress(stage, done, total)
+
+        return tell
+
+    @contextmanager
+    def checkpoint(self, stage: str) -> Iterator[None]:
+        """Let passes over the rows keep what they leave, until the stage is done."""
+        if not self.resumable:
+            yield
+            return
+        place = self.run.path("scratch", stage)
+        self.scheduler.checkpoint = Checkpoint(storage.join(place, "passes"), self.dataset.n_bytes)
+        try:
+            yield
+        finally:
+            self.scheduler.checkpoint = None
 
 
 @dataclass(frozen=True)
@@ -97,22 +129,45 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
         Before any work, for data, a cluster or an output that cannot be used.
     """
     dataset = open_run_dataset(config)
-    run = RunDirectory(config.output)
-    begun_before = run.exists
-    key = run.begin(config, dataset.fingerprint())
+    run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
+    run.check(config, fingerprint)
+    with _tidied(run), held(run.uri, callback.on_note) as lease:
+        begun_before = run.exists
+        key = run.begin(config, fingerprint)
+        try:
+            journal = Journal(run.uri, key)
+            told = Callbacks([callback, journal])
+            with (
+                journal.kept(),
+                open_cluster(config.compute) as cluster,
+                connect(config.compute, cluster, told.on_note) as scheduler,
+            ):
+                tell_dashboard(scheduler, told)
+                job = Job(config, dataset, run, key, scheduler, told, lease)
+                if job.resumable:
+                    run.begin_scratch(key)
+                yield job
+                storage.remove(run.path("scratch"))
+        except MmpcaError as error:
+            if not begun_before:  # a run that was taken up again keeps what it had
+                _discard_refused(run, error)
+            raise
+
+
+@contextmanager
+def _tidied(run: RunDirectory) -> Iterator[None]:
+    """Remove the folder in the end where nothing is in it."""
     try:
-        with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
-            yield Job(config, dataset, run, key, scheduler, callback)
-    except MmpcaError as error:
-        if not begun_before:  # a run that was taken up again keeps what it had
-            _discard_refused(run, error)
-        raise
+        yield
+    finally:
+        with suppress(MmpcaError):
+            storage.remove_children(run.uri, [])
 
 
 def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
-    """Leave nothing of what was refused; but what a failing disk or network stopped keeps its pass over the rows."""
+    """Leave nothing of what was refused; but what a failing disk, network or cluster has stopped keeps what it has."""
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-        if not (isinstance(error, AccessError) and run.record("reduce") is not None):
+        if not (isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints)):
             run.discard()
 
 
@@ -128,9 +183,14 @@ def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     job.callback.on_stage_start(stage.name)
     if record is None or not reused:
         begin = time.perf_counter()
-        manifest = stage.function(job)
+        with job.checkpoint(stage.name):
+            manifest = stage.function(job)
         manifest["seconds"] = time.perf_counter() - begin
+        if job.lease is not None:
+            job.lease.check()
         job.run.finish(stage.name, job.key, manifest)
+        if job.resumable:
+            storage.remove(job.run.path("scratch", stage.name))
         record = manifest
     job.results[stage.name] = record
     job.callback.on_stage_end(stage.name, record, reused)

@@ -66,8 +66,9 @@ def project_rows(
     """
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
+    begun = scheduler.checkpoint is not None and bool(scheduler.checkpoint.found)
     for projector in projectors:
-        if projector.zarr is not None:
+        if projector.zarr is not None and not begun:
             _create(projector, dataset, rows, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
     task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)

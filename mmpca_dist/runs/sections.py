@@ -12,6 +12,8 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.solvers.options import SolverOptions
 
+SECRETS = ("password", "passwd", "secret", "token", "api_key", "apikey", "credential")
+
 
 def as_list(value: Any) -> Any:
     """Return a list of one for a single value."""
@@ -140,10 +142,28 @@ class ComputeConfig(Section):
 
     cluster: str = setting(
         "threads",
-        values="threads, local, or the address of a Dask scheduler",
+        values="threads, local, the address of a Dask scheduler, or a class of Dask clusters",
         example="tcp://host:8786",
-        description="threads of this process, local worker processes, or workers of a Dask scheduler",
+        description="threads of this process, local worker processes, workers of a Dask scheduler, or a cluster that "
+        "is started for the run, such as dask_jobqueue.SLURMCluster",
     )
+    options: dict[str, Any] = setting(
+        {},
+        values="keys and values",
+        example={"queue": "long", "cores": 4, "memory": "16GB"},
+        description="For a class of clusters: what it is called with. No secrets: these come from the environment",
+    )
+    wait: float = setting(
+        60, gt=0, values="a number of seconds", example=600, description="How long workers are waited for"
+    )
+    tls_ca_file: str | None = setting(
+        None,
+        example="/etc/dask/ca.pem",
+        description="For a scheduler at tls://: the file of the authority that signed its certificate; by default what "
+        "Dask's own configuration says",
+    )
+    tls_cert: str | None = setting(None, example="/etc/dask/client.pem", description="The file of our certificate")
+    tls_key: str | None = setting(None, example="/etc/dask/client.key", description="The file of our private key")
     workers: int = setting(
         2, ge=1, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
     )
@@ -160,8 +180,35 @@ class ComputeConfig(Section):
     def _known_cluster(cls, value: str) -> str:
         if value in ("threads", "local") or "://" in value:
             return value
+        if "." in value and all(part.isidentifier() for part in value.split(".")):
+            return value
         hint = did_you_mean(value, ["threads", "local"])
-        raise ValueError(f"{value!r} is neither 'threads' nor 'local' nor an address like 'tcp://host:8786'.{hint}")
+        raise ValueError(
+            f"{value!r} is neither 'threads' nor 'local', nor an address like 'tcp://host:8786', nor a class like "
+            f"'dask_jobqueue.SLURMCluster'.{hint}"
+        )
+
+    @field_validator("options")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if any(word in name.lower() for word in SECRETS):
+                raise ValueError(
+                    f"{name!r} may be a secret, and settings are stored and shown. Give it in the environment, or in "
+                    "Dask's configuration"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.options and (self.cluster in ("threads", "local") or "://" in self.cluster):
+            raise ValueError(f"options are for a class of clusters, and cluster is {self.cluster!r}")
+        tls = [self.tls_ca_file, self.tls_cert, self.tls_key]
+        if any(tls) and not all(tls):
+            raise ValueError("tls_ca_file, tls_cert and tls_key go together")
+        if any(tls) and "://" not in self.cluster:
+            raise ValueError("tls_ca_file, tls_cert and tls_key are for the address of a scheduler")
+        return self
 
     @field_validator("memory_limit", mode="before")
     @classmethod

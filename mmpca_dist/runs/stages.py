@@ -121,7 +121,8 @@ def _search(job: Job) -> dict[str, Any]:
 
         solver = replace(config.solver.options(), kind=stored.approximation.solver)
         summarize = partial(pairs_in_passes, solver=solver, n_components=config.largest)
-    with measured(job.scheduler) as peak, open_scratch(in_memory, job.run.path("scratch")) as scratch:
+    tables = open_scratch(in_memory, job.run.path("scratch", "search", "tables"), resumable=job.resumable)
+    with measured(job.scheduler) as peak, tables as scratch:
         statistics = with_pairs(
             stored,
             dataset,

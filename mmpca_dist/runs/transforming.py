@@ -106,8 +106,8 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     begin = time.perf_counter()
     with (
         _removed_on_failure(destination, projectors),
-        open_cluster(fitted.compute) as address,
-        connect(fitted.compute, address) as scheduler,
+        open_cluster(fitted.compute) as cluster,
+        connect(fitted.compute, cluster, callback.on_note) as scheduler,
     ):
         written = project_rows(
             dataset,

@@ -12,10 +12,12 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import MAX_CLASSES
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+from mmpca_dist.statistics.storing import storable
 
 log = logging.getLogger(__name__)
 
 
+@storable
 @dataclass(frozen=True)
 class Census:
     """Sorted classes, shape (C,), their counts, shape (C,), and which classes each reading unit holds."""

@@ -17,10 +17,12 @@ from mmpca_dist.datasets.csr import SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
 from mmpca_dist.statistics.reduction import Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.summary import Locate
 from mmpca_dist.statistics.working import standard_deviations
 
 
+@storable
 @dataclass(frozen=True)
 class CrossMoments:
     """What a pass leaves of n rows x with targets y, in d columns and q targets.

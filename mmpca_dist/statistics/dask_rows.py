@@ -21,6 +21,7 @@ from mmpca_dist.datasets.csr import SparseArray, SparseRows, value_type
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.cross import as_targets
 from mmpca_dist.statistics.reduction import Configured, SpanDone, merge_leaf, run_span
 
@@ -140,6 +141,7 @@ class BlockScheduler:
     stored: ZarrReader | None = None
     n_threads: int = 1
     peak_memory: int = 0
+    checkpoint: Checkpoint | None = None
 
     def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable, key: str) -> Delayed:
         """Return the result of a span: that of its units, merged from the left."""

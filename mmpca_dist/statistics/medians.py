@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.statistics.storing import storable
+
 KEPT_BYTES = 48 << 20
 """Budget of the values kept in one pass, all spans together."""
 
@@ -52,6 +54,7 @@ class Brackets:
         return cls(members, np.full(shape, limits.min, limits.dtype), np.full(shape, limits.max, limits.dtype))
 
 
+@storable
 @dataclass
 class MedianCounts:
     """What one pass found of every bracket; merged by ``merge``.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.storing import storable
 
 BLOCK_ROWS = 2048
 """Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
@@ -28,6 +29,7 @@ Visit = Callable[[int, NDArray], None]
 """Called with a class and a block of its rows, before they are changed."""
 
 
+@storable
 @dataclass(frozen=True)
 class ClassMoments:
     """What a pass leaves of C classes of rows in d columns.

@@ -28,6 +28,7 @@ from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.summary import Locate
 
 PANEL_BYTES = 32 << 20
@@ -68,6 +69,7 @@ class Block:
     vectors: NDArray[np.float64]
 
 
+@storable
 @dataclass(frozen=True)
 class Sums:
     """Sums over rows less the provisional centre of their class.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import dask
 import psutil
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Finding, Span
-from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.errors import AccessError, ClusterError, InputError
 from mmpca_dist.statistics.buffers import release, rented
+from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint, keep, read_back
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -38,10 +40,11 @@ class SpanDone:
 
 
 class Scheduler(Protocol):
-    """Where tasks run."""
+    """Where tasks run, and where what they leave is kept for a later attempt."""
 
     n_threads: int
     peak_memory: int
+    checkpoint: Checkpoint | None
 
     @property
     def in_process(self) -> bool:
@@ -67,6 +70,7 @@ class Threads(_ReadingScheduler):
 
     n_threads: int = field(default_factory=lambda: dask.system.CPU_COUNT)
     peak_memory: int = 0
+    checkpoint: Checkpoint | None = None
     in_process = True
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
@@ -90,6 +94,7 @@ class Configured(_ReadingScheduler):
 
     n_threads: int = 1
     peak_memory: int = 0
+    checkpoint: Checkpoint | None = None
 
     @property
     def in_process(self) -> bool:
@@ -113,19 +118,34 @@ class Cluster(_ReadingScheduler):
     client: Any
     n_threads: int = 0
     peak_memory: int = 0
+    checkpoint: Checkpoint | None = None
     retries: int = 2
     in_process = False
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
+        from distributed.comm import CommClosedError
 
-        futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
+        futures = []
         try:
+            futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
             for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
                 on_done(result)
             return futures[0].result()
+        except KilledWorker as error:
+            raise ClusterError(
+                f"Workers of the cluster died {error.allowed_failures + 1} times over the same piece of work. See "
+                "their logs; where it was for memory, raise compute.memory_limit or lower compute.threads_per_worker. "
+                "The same command goes on from what is done."
+            ) from error
+        except (CancelledError, CommClosedError) as error:
+            raise ClusterError(
+                "The connection to the Dask scheduler is lost. See whether it is running; the same command goes on "
+                "from what is done."
+            ) from error
         finally:
-            self.client.cancel(futures)
+            with suppress(CancelledError, CommClosedError):
+                self.client.cancel(futures)
 
 
 def reduce_spans(
@@ -136,6 +156,7 @@ def reduce_spans(
     scheduler: Scheduler,
     name: str,
     progress: Progress | None = None,
+    kept: bool = True,
 ) -> T:
     """Run ``task`` on every span and merge the results in a fixed pairwise tree.
 
@@ -147,30 +168,21 @@ def reduce_spans(
         Takes the results of two neighbouring stretches of spans, left and right; must not change them.
     name : str
         What the tasks are called on the Dask dashboard.
+    kept : bool
+        Whether the scheduler's checkpoint, if it has one, may keep what groups of spans leave: not where tasks leave
+        more than their results, in the memory of this process.
 
     Raises
     ------
     InputError
         As soon as a task has found that the data cannot be used.
     """
-    token = uuid.uuid4().hex[:8]
-    shared = delayed(task, pure=False, traverse=False)  # once in the graph, however large it is
-    leaves = [scheduler.leaf(task, shared, span, merge, f"{name}-{token}-{span.index}") for span in spans]
-    done = [
-        delayed(_report, pure=False)(leaf, dask_key_name=f"{name}_done-{token}-{i}") for i, leaf in enumerate(leaves)
-    ]
-    level, depth = list(leaves), 0
-    while len(level) > 1:
-        depth += 1
-        level = [
-            delayed(merge_leaf, pure=False)(
-                merge, *level[i : i + 2], dask_key_name=f"{name}_merge-{token}-{depth}-{i // 2}"
-            )
-            if i + 1 < len(level)
-            else level[i]
-            for i in range(0, len(level), 2)
-        ]
-    finished = 0
+    checkpoint = None if scheduler.checkpoint is None else scheduler.checkpoint.next_pass(name, len(spans))
+    tree = _Tree(task, spans, merge, scheduler, name, checkpoint if kept else None)
+    root = tree.node(tree.top, 0)
+    finished = len(spans) - len(tree.done)
+    if finished and progress is not None:
+        progress(finished, len(spans))
 
     def on_done(status: SpanDone) -> None:
         nonlocal finished
@@ -181,10 +193,64 @@ def reduce_spans(
         if progress is not None:
             progress(finished, len(spans))
 
-    result = scheduler.compute(level[0], done, on_done)
+    result = scheduler.compute(root, tree.done, on_done)
     if isinstance(result, Finding):
         raise result.kind(result.message)
     return result
+
+
+class _Tree(Generic[T]):
+    """The graph of a pass: node ``number`` of a depth merges nodes 2 number and 2 number + 1 of the depth below.
+
+    What an earlier attempt has kept is read in place of being computed.
+    """
+
+    def __init__(
+        self,
+        task: Callable[[Span], T],
+        spans: Sequence[Span],
+        merge: Callable[[T, T], T],
+        scheduler: Scheduler,
+        name: str,
+        checkpoint: PassCheckpoint | None,
+    ) -> None:
+        self._task, self._spans, self._merge = task, spans, merge
+        self._scheduler, self._name, self._checkpoint = scheduler, name, checkpoint
+        self._token = uuid.uuid4().hex[:8]
+        self._shared = delayed(task, pure=False, traverse=False)  # once in the graph, however large it is
+        self.top = (len(spans) - 1).bit_length()
+        self.done: list[Delayed] = []
+        """A report of every span that is computed."""
+
+    def node(self, depth: int, number: int) -> Delayed:
+        """Return the result of a stretch of spans, to be computed."""
+        checkpoint = self._checkpoint
+        if checkpoint is None or not checkpoint.keeps(depth):
+            return self._computed(depth, number)
+        place = checkpoint.place(depth, number)
+        if checkpoint.has(depth, number):
+            key = f"{self._name}_read-{self._token}-{depth}-{number}"
+            return delayed(read_back, pure=False)(place, dask_key_name=key)
+        key = f"{self._name}_keep-{self._token}-{depth}-{number}"
+        found = self._computed(depth, number)
+        return delayed(keep, pure=False)(found, place, checkpoint.most(depth), dask_key_name=key)
+
+    def _computed(self, depth: int, number: int) -> Delayed:
+        if depth == 0:
+            return self._leaf(number)
+        left = self.node(depth - 1, 2 * number)
+        if (2 * number + 1) << (depth - 1) >= len(self._spans):
+            return left
+        key = f"{self._name}_merge-{self._token}-{depth}-{number}"
+        right = self.node(depth - 1, 2 * number + 1)
+        return delayed(merge_leaf, pure=False)(self._merge, left, right, dask_key_name=key)
+
+    def _leaf(self, number: int) -> Delayed:
+        key = f"{self._name}-{self._token}-{number}"
+        leaf = self._scheduler.leaf(self._task, self._shared, self._spans[number], self._merge, key)
+        report = f"{self._name}_done-{self._token}-{number}"
+        self.done.append(delayed(_report, pure=False)(leaf, dask_key_name=report))
+        return leaf
 
 
 def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:

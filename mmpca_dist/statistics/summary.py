@@ -23,11 +23,13 @@ from mmpca_dist.statistics.medians import (
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass, draw_sample, sample_rows
+from mmpca_dist.statistics.storing import storable
 
 PAIRINGS = ("one-vs-rest", "one-vs-one")
 """Whether a class faces all others together, or one after the other."""
 
 
+@storable
 @dataclass(frozen=True)
 class PassResult:
     """What a span leaves: moments, and counts for medians where asked for."""

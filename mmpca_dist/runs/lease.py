@@ -1,0 +1,224 @@
+"""One live run a folder: a lease that its owner renews, and that others take over once the owner is dead.
+
+Leases are files ``lease-000001.json`` and so on in the folder of the run; the highest number holds. They are created
+by conditional writes alone, which every disk and object store has, so two runs never hold the same number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+
+BEAT_SECONDS = 10.0
+"""How often a lease is renewed."""
+EXPIRY_SECONDS = 60.0
+"""Without a renewal for so long a lease has ended, where nobody can tell whether its owner lives."""
+PREFIX = "lease-"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who holds a lease: a process of a machine, and when it last said that it lives.
+
+    Attributes
+    ----------
+    machine : str
+        Where process numbers mean the same.
+    started : float
+        When the process began, by its machine's clock: numbers of processes are used again.
+    beat, beats : float, int
+        Time of the last renewal, in seconds since 1970, and their number.
+    """
+
+    token: str
+    host: str
+    machine: str
+    pid: int
+    started: float
+    since: float
+    beat: float
+    beats: int = 0
+
+    @classmethod
+    def here(cls) -> Owner:
+        """Return this process."""
+        now, pid = time.time(), os.getpid()
+        started = psutil.Process(pid).create_time()
+        return cls(uuid.uuid4().hex, socket.gethostname(), _machine(), pid, started, now, now)
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host}, since {since}"
+
+
+def _machine() -> str:
+    """Name the place where a process number means one process: a boot of a machine, and a container on it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return f"{platform.node()} {int(psutil.boot_time())}"
+
+
+@dataclass
+class Lease:
+    """A lease that this process holds, renewed by a thread of its own."""
+
+    uri: str
+    number: int
+    owner: Owner
+    _lost: str | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Raise an ``OutputError`` where another run has taken over."""
+        if self._lost is not None:
+            raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
+
+    def renew(self) -> None:
+        """Renew the lease now; see whether it is lost."""
+        try:
+            newest = _newest(self.uri)
+            if newest is None or newest[1].token != self.owner.token:
+                self._lost = f"{newest[1]} has taken it over" if newest else "its lease has been removed"
+                return
+            self.owner = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
+            _write(self.uri, self.number, self.owner)
+        except AccessError as error:
+            log.warning("Cannot renew the lease: %s", error)
+            if time.time() - self.owner.beat > EXPIRY_SECONDS:
+                self._lost = f"its lease could not be renewed for {EXPIRY_SECONDS:.0f} s"
+
+    def _keep_renewing(self) -> None:
+        while not self._stop.wait(BEAT_SECONDS) and self._lost is None:
+            self.renew()
+
+    @contextmanager
+    def renewed(self) -> Iterator[Lease]:
+        """Renew the lease as long as the context lasts, then give it up."""
+        thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            thread.join()
+            with suppress(MmpcaError):  # what cannot be removed expires
+                storage.remove(_place(self.uri, self.number))
+
+
+@contextmanager
+def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
+    """Hold the lease of a folder.
+
+    Parameters
+    ----------
+    on_note : callable, optional
+        Told where the lease is taken over from a run that has died, or may have.
+
+    Raises
+    ------
+    OutputError
+        While another process that lives holds it.
+    """
+    with _taken(uri, on_note or (lambda message: None)).renewed() as lease:
+        yield lease
+
+
+def holder(uri: str) -> Owner | None:
+    """Return who holds the lease of a folder and lives, as far as can be told without waiting."""
+    newest = _newest(uri)
+    return newest[1] if newest is not None and _seems_alive(newest[1]) else None
+
+
+def _taken(uri: str, on_note: Callable[[str], None]) -> Lease:
+    while True:
+        newest = _newest(uri)
+        if newest is not None:
+            _refuse_if_alive(uri, newest[1], on_note)
+        number = 1 if newest is None else newest[0] + 1
+        lease = Lease(uri, number, Owner.here())
+        if not _create(uri, number, lease.owner):
+            continue  # another run was faster: see who
+        if newest is not None:
+            on_note(f"Took {uri} over from {newest[1]}, which has ended.")
+            for name in _names(uri):
+                if _number(name) < number:
+                    storage.remove(storage.join(uri, name))
+        return lease
+
+
+def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> None:
+    if _seems_alive(owner):
+        ago = max(time.time() - owner.beat, 0)
+        raise OutputError(
+            f"{uri} is in use by {owner}; it last said so {ago:.0f} s ago. Wait for it to end, or choose another "
+            "output."
+        )
+    if owner.machine == _machine():
+        return
+    on_note(f"{uri} was in use by {owner}; waiting {1.5 * BEAT_SECONDS:.0f} s to see whether that has ended.")
+    time.sleep(1.5 * BEAT_SECONDS)
+    newest = _newest(uri)  # clocks may differ, beats tell
+    if newest is not None and (newest[1].token, newest[1].beats) != (owner.token, owner.beats):
+        raise OutputError(f"{uri} is in use by {newest[1]}. Wait for it to end, or choose another output.")
+
+
+def _seems_alive(owner: Owner) -> bool:
+    if owner.machine != _machine():
+        return time.time() - owner.beat <= EXPIRY_SECONDS
+    try:
+        process = psutil.Process(owner.pid)
+        return abs(process.create_time() - owner.started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _names(uri: str) -> list[str]:
+    return [name for name in storage.names_in(uri) if name.startswith(PREFIX) and name.endswith(".json")]
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix(PREFIX).removesuffix(".json"))
+
+
+def _place(uri: str, number: int) -> str:
+    return storage.join(uri, f"{PREFIX}{number:06d}.json")
+
+
+def _newest(uri: str) -> tuple[int, Owner] | None:
+    """Return the highest lease and its owner; what vanishes meanwhile was given up."""
+    names = _names(uri)
+    if not names:
+        return None
+    number = max(map(_number, names))
+    try:
+        return number, Owner(**storage.read_json(_place(uri, number)))
+    except AccessError:
+        if storage.exists(_place(uri, number)):
+            raise
+        return _newest(uri)
+
+
+def _create(uri: str, number: int, owner: Owner) -> bool:
+    return storage.create_bytes(_place(uri, number), storage.as_json(asdict(owner)))
+
+
+def _write(uri: str, number: int, owner: Owner) -> None:
+    storage.write_bytes(_place(uri, number), storage.as_json(asdict(owner)))

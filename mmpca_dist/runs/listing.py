@@ -1,0 +1,118 @@
+"""What runs there are below a folder and how far they are; and what may be cleared away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import InputError, MmpcaError, OutputError
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.lease import Owner, holder
+from mmpca_dist.runs.stages import stages_of
+
+DEEPEST = 3
+"""Folders so far below the one that is asked for are looked into."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run and how far it is.
+
+    Attributes
+    ----------
+    state : str
+        ``finished``, ``running``, ``stopped`` or ``unreadable``.
+    done : list of str
+        Stages whose results are there.
+    next : str or None
+        The stage that an unfinished run is at.
+    owner : Owner or None
+        Who works on it.
+    scratch : int
+        Bytes kept of unfinished stages.
+    """
+
+    uri: str
+    state: str
+    dataset: str
+    methods: list[str]
+    done: list[str]
+    next: str | None
+    owner: Owner | None
+    scratch: int
+
+    @property
+    def words(self) -> str:
+        """How far it is, in words."""
+        if self.state == "running":
+            return f"running {self.next or 'the end'} ({self.owner})"
+        if self.state == "stopped":
+            return f"stopped at {self.next}; the same command goes on"
+        return self.state
+
+
+def find_runs(uri: str) -> Iterator[RunState]:
+    """Yield the runs in a folder and in those below it, by name.
+
+    Raises
+    ------
+    InputError
+        Where there is no such folder.
+    """
+    root = storage.normalize(uri)
+    storage.require(root)
+    yield from _below(root, 0)
+
+
+def _below(uri: str, depth: int) -> Iterator[RunState]:
+    names = storage.names_in(uri)
+    if "run.json" in names:
+        yield state_of(RunDirectory(uri))
+        return
+    if depth < DEEPEST:
+        for name in names:
+            if not name.endswith((".zarr", ".parquet", ".json", ".npy", ".npz", ".csv")):
+                yield from _below(storage.join(uri, name), depth + 1)
+
+
+def state_of(run: RunDirectory) -> RunState:
+    """Return how far a run is."""
+    owner, scratch = holder(run.uri), _scratch_bytes(run)
+    try:
+        config = run.config
+    except MmpcaError:
+        return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch)
+    records = set(storage.names_in(run.path("records")))
+    stages = [stage.name for stage in stages_of(config)]
+    done = [name for name in stages if f"{name}.json" in records]
+    missing = next((name for name in stages if name not in done), None)
+    state = "running" if owner is not None else "finished" if missing is None else "stopped"
+    return RunState(run.uri, state, config.dataset.uri, config.methods, done, missing, owner, scratch)
+
+
+def _scratch_bytes(run: RunDirectory) -> int:
+    return sum(size for _, size, _ in storage.list_objects(run.path("scratch")))
+
+
+def clean(uri: str) -> list[tuple[str, int]]:
+    """Remove the scratch of all runs in a folder that nobody works on, and return them with the bytes freed.
+
+    What they have finished stays; a run that was stopped begins its unfinished stage anew.
+
+    Raises
+    ------
+    InputError
+        Where there is no run.
+    OutputError
+        Where all there is belongs to runs that are being worked on.
+    """
+    found = list(find_runs(uri))
+    if not found:
+        raise InputError(f"There is no run in {uri}, nor in the folders below it.")
+    idle = [run for run in found if run.owner is None]
+    if not idle:
+        raise OutputError(f"{found[0].uri} is in use by {found[0].owner}. Wait for it to end.")
+    for run in idle:
+        storage.remove(storage.join(run.uri, "scratch"))
+    return [(run.uri, run.scratch) for run in idle]

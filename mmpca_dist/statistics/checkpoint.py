@@ -1,0 +1,117 @@
+"""What groups of spans leave, kept for a later attempt: a killed run repeats no more than the groups in flight.
+
+A group is a node of the merge tree, which depends on the spans alone: with some of its nodes read back a pass gives
+the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Finding
+from mmpca_dist.errors import AccessError
+from mmpca_dist.statistics.storing import decode, encode, is_contiguous, size_of
+
+GROUPS = 64
+"""Most groups that a pass keeps, larger ones made of these aside."""
+LEVELS = 2
+"""What is kept of a pass lies so many levels of its tree apart."""
+SHARE = 16
+"""A group is kept where its result is no more than this part of the bytes it came from."""
+SMALL = 64 << 10
+"""Results of so many bytes are kept whatever they came from."""
+
+
+@dataclass
+class Checkpoint:
+    """The folder of a stage, for one pass after the other: they come in the same order in every attempt.
+
+    Attributes
+    ----------
+    uri : str
+        A path or URL that all workers reach.
+    n_bytes : int
+        What a pass reads.
+    """
+
+    uri: str
+    n_bytes: int
+    _passes: int = 0
+
+    @functools.cached_property
+    def found(self) -> list[str]:
+        """What an earlier attempt has left."""
+        return [path for path, *_ in storage.list_objects(self.uri)]
+
+    def next_pass(self, name: str, n_spans: int) -> PassCheckpoint:
+        """Return what there is, and where to keep more, of the pass that comes next."""
+        self._passes += 1
+        folder = f"{self._passes:03d}-{name}"
+        found = frozenset(path.removeprefix(f"{folder}/") for path in self.found if path.startswith(f"{folder}/"))
+        return PassCheckpoint(storage.join(self.uri, folder), n_spans, self.n_bytes, found)
+
+
+@dataclass(frozen=True)
+class PassCheckpoint:
+    """What is kept of one pass; nodes of its tree are known by their depth, from the spans up, and number."""
+
+    uri: str
+    n_spans: int
+    n_bytes: int
+    found: frozenset[str]
+
+    @property
+    def top(self) -> int:
+        """Depth of the root."""
+        return (self.n_spans - 1).bit_length()
+
+    def keeps(self, depth: int) -> bool:
+        """Tell whether nodes of this depth are kept."""
+        lowest = max(self.top - GROUPS.bit_length() + 1, 0)
+        return depth == self.top or (depth >= lowest and (depth - lowest) % LEVELS == 0)
+
+    def has(self, depth: int, number: int) -> bool:
+        """Tell whether an earlier attempt has left this node."""
+        return _name(depth, number) in self.found
+
+    def place(self, depth: int, number: int) -> str:
+        """Return the address of a node."""
+        return storage.join(self.uri, _name(depth, number))
+
+    def most(self, depth: int) -> int:
+        """Return how many bytes the result of a node may have to be kept."""
+        share = min(2**depth / self.n_spans, 1.0)
+        return max(int(self.n_bytes * share) // SHARE, SMALL)
+
+
+def _name(depth: int, number: int) -> str:
+    return f"{depth}-{number}.npz"
+
+
+def keep(result: Any, place: str, most: int) -> Any:
+    """Keep a result, if it is not too large, and return what a later attempt will read."""
+    if isinstance(result, Finding) or size_of(result) > most:
+        return result
+    data = encode(result)
+    storage.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
+    return result if is_contiguous(result) else decode(data)
+
+
+def read_back(place: str) -> Any:
+    """Return what `keep` has kept.
+
+    Raises
+    ------
+    AccessError
+        Where it is damaged.
+    """
+    data = storage.read_bytes(place)
+    try:
+        return decode(data)
+    except ValueError as error:
+        raise AccessError(
+            f"Cannot go on from {place}: {error}. Remove what is kept of unfinished stages with 'mmpca clean'."
+        ) from error

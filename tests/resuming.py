@@ -1,0 +1,90 @@
+"""Runs over many small spans, what they leave, and ways to break them off."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import zarr
+
+import mmpca_dist.datasets.base as base_module
+import mmpca_dist.runs.job as job_module
+import mmpca_dist.runs.stages as stages_module
+from mmpca_dist.datasets import storage
+from mmpca_dist.runs.job import Stage
+
+
+class Killed(BaseException):
+    """Passes through everything that mends errors, like the end of a process."""
+
+
+def small_units(monkeypatch, *, unit_bytes=480):
+    """Make reading units, and what is worth keeping, so small that little data has many groups of spans."""
+    monkeypatch.setattr(base_module, "UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr(base_module, "SMALLEST_UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr(job_module, "RESUMABLE_BYTES", 0)
+
+
+def no_report(monkeypatch):
+    """Leave out the pictures, which take longer than all else."""
+    monkeypatch.setattr(stages_module, "REPORT", Stage("report", "No report", lambda job: {}))
+
+
+def write_rows(path, X, y, chunk):
+    """Write rows and labels as a Zarr group."""
+    group = zarr.open_group(str(path), mode="w")
+    for name, array in (("X", np.asarray(X)), ("y", np.asarray(y))):
+        shape = (chunk, *array.shape[1:])
+        group.create_array(name, shape=array.shape, chunks=shape, dtype=array.dtype)[...] = array
+    return str(path)
+
+
+def results_hash(output):
+    """Hash the bits of everything that a run computes: statistics, models, projected rows."""
+    digest = hashlib.sha256()
+
+    def add(name, array):
+        array = np.asarray(array)
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+
+    for folder in ("statistics.zarr", "pairs.zarr", "model", "projected"):
+        for path in sorted(Path(output, folder).rglob("*")):
+            name = str(path.relative_to(output))
+            if path.name == "zarr.json" and '"node_type": "array"' in path.read_text().replace('":"', '": "'):
+                add(name, zarr.open_array(str(path.parent), mode="r")[...])
+            if path.suffix == ".parquet":
+                table = pq.read_table(path)
+                for column in table.column_names:
+                    add(f"{name} {column}", table.column(column).to_numpy())
+            if path.suffix == ".json" and path.name != "zarr.json":
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class Writes:
+    """Counts the objects that are written whole, and kills at one of them: before it is there, or just after."""
+
+    def __init__(self, monkeypatch):
+        self.count, self.kill_at, self.after, self.within = 0, None, False, ""
+        for name in ("create_bytes", "write_bytes"):
+            self._watch(monkeypatch, name)
+
+    def _watch(self, monkeypatch, name):
+        write = getattr(storage, name)
+
+        def watched(uri, data):
+            self.count += self.within in uri
+            dying = self.count == self.kill_at and self.within in uri
+            if dying and not self.after:
+                raise Killed(uri)
+            found = write(uri, data)
+            if dying:
+                raise Killed(uri)
+            return found
+
+        monkeypatch.setattr(storage, name, watched)
+
+    def from_now(self, kill_at, *, after=False, within=""):
+        self.count, self.kill_at, self.after, self.within = 0, kill_at, after, within

@@ -1,0 +1,102 @@
+"""A run that was killed goes on where it was, and leaves what an undisturbed one leaves, bit by bit."""
+
+import pytest
+from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
+from samples import labelled
+from test_runs import make_config
+
+import mmpca_dist.runs.stages as stages_module
+from mmpca_dist import run
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.events import Callback
+
+METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher"]
+
+
+class Passes(Callback):
+    """Counts the spans that are worked on, by stage."""
+
+    def __init__(self):
+        self.resumed_at = {}
+
+    def on_progress(self, stage, done, total):
+        self.resumed_at.setdefault(stage, (done, total))
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """300 rows in 30 units."""
+    small_units(monkeypatch)
+    no_report(monkeypatch)
+    X, y = labelled(300, 6, 3, 5)
+    return write_rows(tmp_path / "rows.zarr", X, y, 10)
+
+
+KINDS = {
+    "in memory": {},
+    "on disk": {},
+    "approximate": {"neighbors": {"mode": "approximate", "recall": 0.9, "max_queries": 250}},
+    "in passes": {"solver": {"kind": "krylov", "passes": 3, "tolerance": 0}, "methods": ["pca", "m-pca0", "m-pca2"]},
+    "standardized": {"standardize": True, "methods": ["m-pca1b", "m-pca2"], "project": {"format": ["zarr", "parquet"]}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_killed_at_every_object_it_writes(kind, rows, tmp_path, monkeypatch):
+    """Every record, and every group of spans: before it is written, and just after."""
+    if kind == "on disk":
+        monkeypatch.setattr(stages_module, "search_in_memory", lambda *_: False)
+    settings = {"methods": METHODS, "n_components": 3, "compute": {"workers": 1}, **KINDS[kind]}
+    writes = Writes(monkeypatch)
+    run(make_config(tmp_path / "whole", rows, **settings))
+    expected, total = results_hash(tmp_path / "whole"), writes.count
+    assert total > 30
+    step = max(total // 25, 1)
+    for number, kill_at in enumerate(range(1, total + 1, step)):
+        config = make_config(tmp_path / f"killed-{kill_at}", rows, **settings)
+        writes.from_now(kill_at, after=number % 2 == 1)
+        with pytest.raises(Killed):
+            run(config)
+        writes.from_now(None)
+        run(config)
+        assert results_hash(config.output) == expected, kill_at
+        assert not RunDirectory(config.output).has_checkpoints
+
+
+def test_a_killed_pass_is_not_begun_anew(rows, tmp_path, monkeypatch):
+    config = make_config(tmp_path / "out", rows, methods=["pca"], n_components=2, compute={"workers": 1})
+    writes, undisturbed = Writes(monkeypatch), make_config(tmp_path / "whole", rows, methods=["pca"], n_components=2)
+    run(undisturbed)
+    writes.from_now(20, within="scratch/reduce")
+    with pytest.raises(Killed):
+        run(config)
+    assert RunDirectory(config.output).has_checkpoints
+    writes.from_now(None)
+    passes = Passes()
+    run(config, [passes])
+    assert passes.resumed_at["reduce"] > (10, 30)
+    assert results_hash(config.output) == results_hash(undisturbed.output)
+
+
+def test_what_another_version_has_kept_is_not_used(rows, tmp_path, monkeypatch):
+    """Its bits may differ."""
+    config = make_config(tmp_path / "out", rows, methods=["pca"], n_components=2, compute={"workers": 1})
+    writes = Writes(monkeypatch)
+    writes.from_now(20, within="scratch/reduce")
+    with pytest.raises(Killed):
+        run(config)
+    assert RunDirectory(config.output).has_checkpoints
+    monkeypatch.setattr("mmpca_dist.runs.directory.versions", lambda: {"mmpca-dist": "another"})
+    writes.from_now(None)
+    passes = Passes()
+    run(config, [passes])
+    assert passes.resumed_at["reduce"] == (1, 30)
+
+
+def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
+    """Of 64 MiB or less a stage is soon repeated."""
+    writes = Writes(monkeypatch)
+    writes.from_now(1, within="scratch")
+    run(make_config(tmp_path / "out", methods=["pca"], n_components=2))
+    assert not (tmp_path / "out" / "scratch").exists()
+    assert writes.count == 0
