@@ -98,8 +98,9 @@ class Lease:
             if newest is None or newest[1].token != self.owner.token:
                 self._lost = f"{newest[1]} has taken it over" if newest else "its lease has been removed"
                 return
-            self.owner = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
-            _write(self.uri, self.number, self.owner)
+            renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
+            _write(self.uri, self.number, renewed)
+            self.owner = renewed
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)
             if time.time() - self.owner.beat > EXPIRY_SECONDS:

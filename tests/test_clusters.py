@@ -1,0 +1,173 @@
+"""Where tasks go: an address, a class of clusters, certificates; and what is said when nobody comes."""
+
+import subprocess
+import sys
+
+import pytest
+from distributed import LocalCluster
+from resuming import no_report
+from test_runs import make_config, model_hash
+
+from mmpca_dist import run
+from mmpca_dist.errors import ClusterError, ConfigError, InputError
+from mmpca_dist.runs.events import Callback
+
+PCA = {"methods": ["pca"], "n_components": 2}
+
+
+class Notes(Callback):
+    def __init__(self):
+        self.notes, self.dashboards = [], []
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+    def on_cluster(self, dashboard):
+        self.dashboards.append(dashboard)
+
+
+class TwoThreads(LocalCluster):
+    """A class of clusters that a user names."""
+
+    def __init__(self, name="mine", **options):
+        super().__init__(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None, name=name, host="127.0.0.1",
+            **options,
+        )  # fmt: skip
+
+
+def test_a_cluster_by_its_class(tmp_path, monkeypatch):
+    no_report(monkeypatch)
+    compute = {"cluster": "test_clusters.TwoThreads", "options": {"name": "mine"}, "workers": 2}
+    run(make_config(tmp_path / "class", compute=compute, **PCA))
+    run(make_config(tmp_path / "threads", **PCA))
+    assert model_hash(tmp_path / "class", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("dask_nowhere.SLURMCluster", {}, r"cannot be imported here .*pip install dask-nowhere"),
+        ("distributed.NoCluster", {}, "there is no NoCluster in distributed"),
+        ("distributed.Client", {}, "is no class of Dask clusters"),
+        ("os.system", {}, "is no class of Dask clusters"),
+        ("test_clusters.TwoThreads", {"colour": "red"}, "does not start with compute.options .*colour"),
+    ],
+)
+def test_classes_that_are_none_are_refused(name, options, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        run(make_config(tmp_path / "out", compute={"cluster": name, "options": options}, **PCA))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("compute", "words"),
+    [
+        ({"cluster": "cloud"}, "nor a class like"),
+        ({"cluster": "threads", "options": {"a": 1}}, "options are for a class of clusters"),
+        ({"cluster": "a.B", "options": {"api_token": "x"}}, "'api_token' may be a secret"),
+        ({"cluster": "tls://h:1", "tls_ca_file": "ca.pem"}, "go together"),
+        (
+            {"cluster": "local", "tls_ca_file": "a", "tls_cert": "b", "tls_key": "c"},
+            "are for the address of a scheduler",
+        ),
+        ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
+    ],
+)
+def test_settings_that_do_not_fit_together(compute, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        make_config(tmp_path / "out", compute=compute, **PCA)
+
+
+def test_what_is_waited_for_is_said(tmp_path, monkeypatch):
+    """A scheduler without workers, to which one comes late; and one to which none comes."""
+    no_report(monkeypatch)
+    monkeypatch.setattr("mmpca_dist.runs.cluster.TOLD_AFTER_SECONDS", 0.2)
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None, host="127.0.0.1") as cluster:
+        notes = Notes()
+
+        def come(message):
+            notes.notes.append(message)
+            cluster.scale(1)
+
+        address = cluster.scheduler_address
+        refused = make_config(tmp_path / "none", compute={"cluster": address, "wait": 0.4}, **PCA)
+        with pytest.raises(InputError, match=r"has no workers after 0.4 s \(compute.wait\)"):
+            run(refused, [notes])
+        assert "Waiting for workers at" in notes.notes[0] and "0 of 1 there" in notes.notes[0]
+        monkeypatch.setattr(notes, "on_note", come)
+        run(make_config(tmp_path / "late", compute={"cluster": address}, **PCA), [notes])
+    assert len(notes.dashboards) == 1
+
+
+TLS = """
+import sys
+from distributed import LocalCluster, Security
+security = Security.temporary()
+texts = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
+for name, text in texts.items():
+    open(f"{sys.argv[1]}/{name}.pem", "w").write(text)
+cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=None, host="127.0.0.1", security=security)
+print(cluster.scheduler_address, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_scheduler_that_uses_tls(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography", reason="certificates are made with it")
+    no_report(monkeypatch)
+    process = subprocess.Popen(
+        [sys.executable, "-c", TLS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = process.stdout.readline().strip()
+        assert address.startswith("tls://")
+        files = {"tls_ca_file": "ca.pem", "tls_cert": "cert.pem", "tls_key": "key.pem"}
+        tls = {name: str(tmp_path / file) for name, file in files.items()}
+        run(make_config(tmp_path / "out", compute={"cluster": address, **tls}, **PCA))
+        with pytest.raises(InputError, match="does it use TLS"):
+            run(make_config(tmp_path / "plain", compute={"cluster": address, "wait": 2}, **PCA))
+    finally:
+        process.stdin.close()
+        process.wait(30)
+    run(make_config(tmp_path / "threads", **PCA))
+    assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
+
+
+def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypatch):
+    """And the same settings go on, on another cluster."""
+    no_report(monkeypatch)
+    dask = [sys.executable, "-m", "dask.__main__"]
+    scheduler = subprocess.Popen(
+        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+         "--scheduler-file", str(tmp_path / "scheduler.json")],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    worker = subprocess.Popen(
+        [*dask, "worker", "--scheduler-file", str(tmp_path / "scheduler.json"), "--nthreads", "1", "--no-dashboard",
+         "--no-nanny"],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    class KillScheduler(Callback):
+        def on_progress(self, stage, done, total):
+            if stage == "reduce":
+                scheduler.kill()
+
+    from distributed import Client
+
+    try:
+        with Client(scheduler_file=str(tmp_path / "scheduler.json"), set_as_default=False, timeout=60) as client:
+            address = client.scheduler.address
+        config = make_config(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", compute={"cluster": address}, **PCA)
+        with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
+            run(config, [KillScheduler()])
+    finally:
+        scheduler.kill()
+        worker.kill()
+        scheduler.wait()
+        worker.wait()
+    assert (tmp_path / "out" / "records" / "count.json").exists(), "what was done stays"
+    run(make_config(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", **PCA))
+    run(make_config(tmp_path / "whole", "synthetic:gaussian?n=400000&d=64", **PCA))
+    assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])

@@ -1,0 +1,183 @@
+"""One live run a folder: a second is refused, a dead one is taken over, at once or when it has not been heard of."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+
+import pytest
+
+import mmpca_dist.runs.lease as lease_module
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import AccessError, OutputError
+from mmpca_dist.runs.lease import Owner, held, holder
+
+HOLD = """
+import sys, time
+from mmpca_dist.runs.lease import held
+with held(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Beats and expiry within the patience of a test."""
+    monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(lease_module, "EXPIRY_SECONDS", 0.5)
+
+
+def write_owner(folder, number=1, **changes):
+    """Leave a lease as if of someone else, on another machine."""
+    owner = replace(Owner.here(), token="other", host="far", machine="another", **changes)  # noqa: S106  (no password)
+    storage.write_json(f"{folder}/lease-{number:06d}.json", asdict(owner))
+    return owner
+
+
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_a_second_run_is_refused_while_the_first_lives(where, tmp_path):
+    uri = str(tmp_path / "run") if where == "disk" else f"memory://lease-{tmp_path.name}"
+    with held(uri):
+        with pytest.raises(OutputError, match=rf"in use by process {os.getpid()} on .* last said so \d s ago"):
+            held(uri).__enter__()
+        assert holder(uri).pid == os.getpid()
+    assert holder(uri) is None
+    with held(uri):
+        pass
+    assert storage.names_in(uri) == []
+
+
+def test_of_many_that_try_one_holds(tmp_path):
+    held_by, refused = [], []
+
+    def attempt(number):
+        try:
+            with held(str(tmp_path)):
+                held_by.append(number)
+                time.sleep(0.5)
+        except OutputError:
+            refused.append(number)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(attempt, range(16)))
+    assert len(held_by) == 1 and len(refused) == 15
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_dead_process_is_taken_over_at_once(how, tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"held\n"
+    with pytest.raises(OutputError, match=f"process {process.pid}"):
+        held(str(tmp_path)).__enter__()
+    process.send_signal(how)
+    process.wait()
+    notes = []
+    with held(str(tmp_path), notes.append):
+        assert storage.names_in(str(tmp_path)) == ["lease-000002.json"]
+    assert len(notes) == 1 and f"from process {process.pid}" in notes[0]
+
+
+def test_a_process_number_that_is_used_again_is_another_process(tmp_path):
+    owner = replace(Owner.here(), token="other", started=0.0)  # noqa: S106  (no password)
+    storage.write_json(f"{tmp_path}/lease-000001.json", asdict(owner))
+    with held(str(tmp_path)):
+        pass
+
+
+def test_elsewhere_what_was_not_heard_of_is_watched_before_it_is_taken_over(soon, tmp_path):
+    owner = write_owner(tmp_path, beat=time.time() - 10)
+    notes = []
+    with held(str(tmp_path), notes.append):
+        assert storage.names_in(str(tmp_path)) == ["lease-000002.json"]
+    assert "waiting" in notes[0] and str(owner) in notes[1]
+
+
+def test_elsewhere_a_wrong_clock_is_no_death(soon, tmp_path):
+    """It beats on, though its clock is an hour late."""
+
+    def beat(_seconds):
+        write_owner(tmp_path, beat=time.time() - 3600, beats=7)
+
+    write_owner(tmp_path, beat=time.time() - 3600)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease_module.time, "sleep", beat)
+        with pytest.raises(OutputError, match=r"in use by process .* on far"):
+            held(str(tmp_path)).__enter__()
+
+
+def test_elsewhere_what_was_just_heard_of_is_refused(tmp_path):
+    write_owner(tmp_path)
+    with pytest.raises(OutputError, match="on far"):
+        held(str(tmp_path)).__enter__()
+
+
+def test_a_run_that_slept_finds_that_its_lease_was_taken(soon, tmp_path):
+    with held(str(tmp_path)) as lease:
+        lease.check()
+        write_owner(tmp_path, number=2)
+        deadline = time.monotonic() + 20
+        with pytest.raises(OutputError, match=r"no longer this run's: .* on far.* has taken it over"):
+            while time.monotonic() < deadline:
+                lease.check()
+                time.sleep(0.05)
+    assert storage.names_in(str(tmp_path)) == ["lease-000002.json"], "the other's lease stays"
+
+
+def test_a_lease_that_cannot_be_renewed_is_lost_after_a_while(soon, tmp_path, monkeypatch):
+    def fail(uri, data):
+        raise AccessError("the disk is away")
+
+    with held(str(tmp_path)) as lease:
+        monkeypatch.setattr(storage, "write_bytes", fail)
+        lease.check()
+        deadline = time.monotonic() + 20
+        with pytest.raises(OutputError, match="could not be renewed"):
+            while time.monotonic() < deadline:
+                lease.check()
+                time.sleep(0.05)
+
+
+def test_beats_are_written(soon, tmp_path):
+    with held(str(tmp_path)):
+        deadline = time.monotonic() + 20
+        while holder(str(tmp_path)).beats < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def take_over(folder, barrier, queue):
+    barrier.wait()
+    try:
+        with held(folder):
+            queue.put("held")
+            time.sleep(1.0)
+    except OutputError:
+        queue.put("refused")
+
+
+def test_of_many_processes_one_takes_over_from_the_dead(tmp_path):
+    owner = replace(Owner.here(), token="other", pid=2**22 - 1, started=0.0)  # noqa: S106  (no password)
+    storage.write_json(f"{tmp_path}/lease-000001.json", asdict(owner))
+    context = multiprocessing.get_context("spawn")
+    barrier, queue = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=take_over, args=(str(tmp_path), barrier, queue)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    found = sorted(queue.get(timeout=60) for _ in processes)
+    for process in processes:
+        process.join()
+    assert found == ["held", "refused", "refused", "refused"]
+
+
+def test_leases_hold_no_secrets(tmp_path):
+    with held(str(tmp_path)):
+        (place,) = tmp_path.iterdir()
+        assert set(json.loads(place.read_text())) == {
+            "token", "host", "machine", "pid", "started", "since", "beat", "beats",
+        }  # fmt: skip
