@@ -1,5 +1,6 @@
 """A run that was killed goes on where it was, and leaves what an undisturbed one leaves, bit by bit."""
 
+import numpy as np
 import pytest
 from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
 from samples import labelled
@@ -42,8 +43,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_killed_at_every_object_it_writes(kind, rows, tmp_path, monkeypatch):
-    """Every record, and every group of spans: before it is written, and just after."""
+@pytest.mark.parametrize("points", [6, pytest.param(None, marks=pytest.mark.chaos)], ids=["some", "all"])
+def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, monkeypatch):
+    """Every record, and every group of spans: before it is written, or just after."""
     if kind == "on disk":
         monkeypatch.setattr(stages_module, "search_in_memory", lambda *_: False)
     settings = {"methods": METHODS, "n_components": 3, "compute": {"workers": 1}, **KINDS[kind]}
@@ -51,8 +53,8 @@ def test_a_run_killed_at_every_object_it_writes(kind, rows, tmp_path, monkeypatc
     run(make_config(tmp_path / "whole", rows, **settings))
     expected, total = results_hash(tmp_path / "whole"), writes.count
     assert total > 30
-    step = max(total // 25, 1)
-    for number, kill_at in enumerate(range(1, total + 1, step)):
+    kill_points = range(1, total + 1) if points is None else np.linspace(1, total, points).astype(int)
+    for number, kill_at in enumerate(kill_points):
         config = make_config(tmp_path / f"killed-{kill_at}", rows, **settings)
         writes.from_now(kill_at, after=number % 2 == 1)
         with pytest.raises(Killed):

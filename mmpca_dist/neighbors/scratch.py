@@ -68,6 +68,8 @@ class MemoryScratch:
         return [self.tables[name][array][start:stop] for array in arrays]
 
     def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
+        if self.found is not None and name not in self.tables:
+            return self.found.take(name, arrays, places)
         return [self.tables[name][array][places] for array in arrays]
 
     def drop(self, name: str) -> None:
@@ -157,15 +159,15 @@ def _reader(uri: str, name: str, token: str) -> ZarrReader:
 
 @contextmanager
 def open_scratch(in_memory: bool, where: str | None = None, *, resumable: bool = False) -> Iterator[Scratch]:
-    """Yield a scratch in memory, in a folder, or in a temporary folder of this machine; it is gone afterwards.
+    """Yield a scratch in memory, in a folder, or in a temporary folder of this machine; gone afterwards by default.
 
     Parameters
     ----------
     where : str, optional
         The folder, a path or URL that workers reach.
     resumable : bool
-        The folder is this search's alone: take up what an attempt that failed has left there, and leave it there if
-        this one fails: all of it, or, in memory, what is found for queries.
+        The folder is this search's alone. What an attempt that failed has left there is taken up: all tables, or, in
+        memory, what was found for queries. They stay, for whoever records the results to remove.
     """
     if in_memory and not (resumable and where):
         yield MemoryScratch()
@@ -177,8 +179,6 @@ def open_scratch(in_memory: bool, where: str | None = None, *, resumable: bool =
             stack.callback(storage.remove, uri)
         on_disk = ZarrScratch(uri)
         yield MemoryScratch(found=on_disk) if in_memory else on_disk
-        if resumable:
-            storage.remove(uri)
 
 
 def fits_memory(n_bytes: int, limit: int | None = None) -> bool:

@@ -1,0 +1,77 @@
+"""A Dask scheduler and workers as plain processes, which tests may kill."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+DASK = [sys.executable, "-m", "dask.__main__"]
+
+
+class DaskProcesses:
+    """A scheduler and two workers, each under a nanny that starts it again when it dies."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.address = folder, f"tcp://127.0.0.1:{port}"
+        self._scheduler = [
+            *DASK, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard",
+        ]  # fmt: skip
+        self._worker = [
+            *DASK, "worker", self.address, "--nworkers", "2", "--nthreads", "1", "--no-dashboard",
+            "--local-directory", str(folder), "--death-timeout", "600",
+        ]  # fmt: skip
+        self.scheduler = self.nannies = None
+
+    def start(self) -> None:
+        self.scheduler = subprocess.Popen(self._scheduler, stderr=subprocess.DEVNULL)
+        self.nannies = subprocess.Popen(self._worker, stderr=subprocess.DEVNULL)
+
+    def restart_scheduler(self) -> None:
+        """Kill the scheduler, and start another one at the same address; workers find it again."""
+        self.scheduler.kill()
+        self.scheduler.wait()
+        self.scheduler = subprocess.Popen(self._scheduler, stderr=subprocess.DEVNULL)
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that do the work, not those that watch them."""
+        children = psutil.Process(self.nannies.pid).children(recursive=True)
+        return [child for child in children if "spawn_main" in " ".join(_command(child))]
+
+    def kill_worker(self, how: int, number: int) -> None:
+        """Send a signal to one of the workers there are."""
+        deadline = time.monotonic() + 60
+        while not (found := self.workers()):
+            assert time.monotonic() < deadline, "no worker came back"
+            time.sleep(0.05)
+        found[number % len(found)].send_signal(how)
+
+    def stop(self) -> None:
+        for process in (self.nannies, self.scheduler):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@contextmanager
+def dask_processes(folder: Path, port: int):
+    """Yield a scheduler and two workers."""
+    processes = DaskProcesses(folder, port)
+    processes.start()
+    try:
+        yield processes
+    finally:
+        processes.stop()

@@ -1,0 +1,158 @@
+"""Processes die at random moments of a run, and nothing is lost: the results are the same, bit by bit.
+
+Seeds are printed; a moment and a victim follow from them.
+"""
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from dask_processes import dask_processes
+from resuming import results_hash, small_units, write_rows
+from samples import labelled
+from test_runs import make_config
+
+from mmpca_dist import run
+from mmpca_dist.errors import ClusterError
+from mmpca_dist.runs.events import Callback
+
+pytestmark = pytest.mark.chaos
+
+SETTINGS = {"methods": ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"], "n_components": 3}
+WORKER_DEATHS = {"exit": signal.SIGKILL, "segfault": signal.SIGSEGV, "graceful close": signal.SIGTERM}
+SEEDS = 100
+DRIVER = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import pytest
+from resuming import no_report, small_units
+from test_runs import make_config
+from mmpca_dist import run
+patch = pytest.MonkeyPatch()
+small_units(patch)
+no_report(patch)
+run(make_config(**json.loads(sys.argv[2])))
+"""
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    X, y = labelled(2000, 8, 3, 11)
+    return write_rows(tmp_path_factory.mktemp("rows") / "rows.zarr", X, y, 20)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with dask_processes(tmp_path_factory.mktemp("dask"), port) as processes:
+        yield processes
+
+
+class Clock(Callback):
+    """Says when each stage began."""
+
+    def __init__(self):
+        self.begin, self.stages = time.monotonic(), {}
+
+    def on_stage_start(self, stage):
+        self.stages[stage] = time.monotonic() - self.begin
+
+
+def undisturbed(config):
+    """Return the hash of a run's results and how long it took."""
+    begin = time.monotonic()
+    run(config)
+    return results_hash(config.output), time.monotonic() - begin
+
+
+def test_workers_that_die_a_hundred_times(rows, cluster, tmp_path, monkeypatch):
+    """Killed, by a segmentation fault, or asked to end: at moments spread over all stages."""
+    small_units(monkeypatch, unit_bytes=64 * 80)
+    compute = {"cluster": cluster.address, "wait": 300}
+    expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS))
+    table = {}
+    for seed in range(SEEDS):
+        draw = random.Random(seed)
+        name = list(WORKER_DEATHS)[seed % 3]
+        moment = seconds * (seed + draw.random()) / SEEDS
+        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **SETTINGS)
+        clock = Clock()
+        timer = threading.Timer(moment, cluster.kill_worker, (WORKER_DEATHS[name], draw.randrange(2)))
+        timer.start()
+        run(config, [clock])
+        timer.join()
+        assert results_hash(config.output) == expected, f"seed {seed}: {name} after {moment:.2f} s"
+        stage = max((begin, stage) for stage, begin in clock.stages.items() if begin <= moment or stage == "count")[1]
+        table[name, stage] = table.get((name, stage), 0) + 1
+    print(f"\nseeds 0 to {SEEDS - 1}; deaths of workers, all results equal:")
+    for (name, stage), count in sorted(table.items()):
+        print(f"  {name:<15}during {stage:<8}{count:>4}")
+
+
+def start(config):
+    """Start a run in a process of its own."""
+    content = json.dumps(
+        {"output": config.output, "uri": config.dataset.uri, "compute": config.compute.model_dump(), **SETTINGS}
+    )
+    folder = str(Path(__file__).parent)
+    return subprocess.Popen([sys.executable, "-c", DRIVER, folder, content], stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("cluster_name", ["threads", "local", "address"])
+def test_flows_that_are_killed(cluster_name, rows, cluster, tmp_path):
+    """kill -9 of the process that drives the run, again and again, until one comes to the end."""
+    compute = {"cluster": cluster.address if cluster_name == "address" else cluster_name, "workers": 2}
+    whole = make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS)
+    begin = time.monotonic()
+    assert start(whole).wait(300) == 0
+    seconds, expected = time.monotonic() - begin, results_hash(whole.output)
+    for seed in range(12):
+        draw = random.Random(seed)
+        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **SETTINGS)
+        deaths = 0
+        for _ in range(3):
+            process = start(config)
+            try:
+                process.wait(seconds * draw.uniform(0.3, 1.0))
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                deaths += 1
+        process = start(config)
+        _, words = process.communicate(timeout=300)
+        assert process.returncode == 0, words
+        assert results_hash(config.output) == expected, f"seed {seed}"
+        print(f"{cluster_name}, seed {seed}: {deaths} deaths, results equal")
+
+
+def test_schedulers_that_are_killed(rows, cluster, tmp_path, monkeypatch):
+    """The run ends with one sentence, and goes on when there is a scheduler again."""
+    small_units(monkeypatch, unit_bytes=64 * 80)
+    compute = {"cluster": cluster.address, "wait": 300}
+    expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS))
+    lost = 0
+    for seed in range(10):
+        draw = random.Random(seed)
+        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **SETTINGS)
+        timer = threading.Timer(draw.uniform(0, seconds), cluster.restart_scheduler)
+        timer.start()
+        try:
+            run(config)
+        except ClusterError:
+            lost += 1
+            timer.join()
+            run(config)
+        timer.join()
+        assert results_hash(config.output) == expected, f"seed {seed}"
+    print(f"\nseeds 0 to 9: {lost} runs lost their scheduler and went on; all results equal")
+    assert lost > 0
