@@ -122,7 +122,7 @@ def test_flows_that_are_killed(cluster_name, rows, cluster, tmp_path):
         for _ in range(3):
             process = start(config)
             try:
-                process.wait(seconds * draw.uniform(0.3, 1.0))
+                process.wait(seconds * draw.uniform(0.3, 0.9))
                 break
             except subprocess.TimeoutExpired:
                 process.kill()
