@@ -51,8 +51,9 @@ def long_running(services):
 # The compose file
 
 
-def test_the_compose_specification_accepts_the_file():
-    checked = run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(COMPOSE))
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.tls.yaml"])
+def test_the_compose_specification_accepts_the_files(name):
+    checked = run(tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(COMPOSE.with_name(name)))
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
@@ -162,6 +163,17 @@ def test_filled_environments_are_not_committed_or_copied():
     assert "!docker/.env" not in (ROOT / ".dockerignore").read_text()
 
 
+def test_encrypting_changes_no_more_than_the_addresses(services):
+    """compose.tls.yaml repeats the command of the Dask workers, as lists are replaced, not merged."""
+    encrypted = yaml.safe_load(COMPOSE.with_name("compose.tls.yaml").read_text())["services"]
+    plain = [word.replace("tcp://", "tls://") for word in services["worker"]["entrypoint"]]
+    assert encrypted["worker"]["entrypoint"] == plain
+    assert set(encrypted) == {name for name, s in services.items() if "scheduler" in (name, *s.get("depends_on", ()))}
+    settings = encrypted["flows"]["environment"]
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        assert settings[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] == "/certs/dask.key"
+
+
 def test_the_run_of_the_stack_fits_the_stack(services):
     from mmpca_dist.runs.config import load_config
 
@@ -175,13 +187,14 @@ def test_the_run_of_the_stack_fits_the_stack(services):
 
 
 def test_the_pool_of_the_deployments_is_the_one_that_is_served(services):
+    served = services["flows"]["entrypoint"]
+    pool = served[served.index("--pool") + 1]
+    assert services["deploy"]["environment"]["POOL"] == pool
     path = ROOT / "conf" / "prefect.yaml"
     if not path.exists():
         pytest.skip("there is no conf/prefect.yaml")
-    pools = {deployment["work_pool"]["name"] for deployment in yaml.safe_load(path.read_text())["deployments"]}
-    served = services["flows"]["entrypoint"]
-    assert pools == {served[served.index("--pool") + 1]}
-    assert f"work-pool create {pools.pop()} --type process" in services["deploy"]["command"][0]
+    deployments = yaml.safe_load(path.read_text())["deployments"]
+    assert {deployment["work_pool"]["name"] for deployment in deployments} == {pool}
 
 
 # The Dockerfile
