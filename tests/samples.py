@@ -84,7 +84,7 @@ class Shuffled(Dataset):
         return self.inner.chunk_edges
 
     def read_rows(self, start, stop, out=None):
-        time.sleep(random.Random(self.seed + start).random() / 500)  # noqa: S311
+        time.sleep(random.Random(self.seed + start).random() / 500)
         return self.inner.read_rows(start, stop, out)
 
     def read_labels(self, start, stop):

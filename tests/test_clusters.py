@@ -31,8 +31,8 @@ class TwoThreads(LocalCluster):
 
     def __init__(self, name="mine", **options):
         super().__init__(
-            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None, name=name, host="127.0.0.1",
-            **options,
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None, name=name,
+            protocol="tcp://", host="127.0.0.1", **options,
         )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_what_is_waited_for_is_said(tmp_path, monkeypatch):
     """A scheduler without workers, to which one comes late; and one to which none comes."""
     no_report(monkeypatch)
     monkeypatch.setattr("mmpca_dist.runs.cluster.TOLD_AFTER_SECONDS", 0.2)
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=None, host="127.0.0.1") as cluster:
+    with TwoThreads() as cluster:
         notes = Notes()
 
         def come(message):
@@ -125,7 +125,7 @@ def test_a_scheduler_that_uses_tls(tmp_path, monkeypatch):
         files = {"tls_ca_file": "ca.pem", "tls_cert": "cert.pem", "tls_key": "key.pem"}
         tls = {name: str(tmp_path / file) for name, file in files.items()}
         run(make_config(tmp_path / "out", compute={"cluster": address, **tls}, **PCA))
-        with pytest.raises(InputError, match="does it use TLS"):
+        with pytest.raises(InputError, match="tls_ca_file, tls_cert and tls_key"):
             run(make_config(tmp_path / "plain", compute={"cluster": address, "wait": 2}, **PCA))
     finally:
         process.stdin.close()

@@ -130,8 +130,14 @@ def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]
         client = Client(cluster, timeout=compute.wait, set_as_default=False, **security)
     except (OSError, TimeoutError) as error:
         raise InputError(
-            f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here"
-            f"{', and does it use TLS' if where.startswith('tls') else ''}?"
+            f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
+        ) from error
+    except TypeError as error:
+        if not where.startswith("tls://"):
+            raise
+        raise InputError(
+            f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
+            "distributed.comm.tls in Dask's own configuration."
         ) from error
     with _closed_in_the_end(client):
         _await_workers(client, where, 1 if given else compute.workers, compute.wait, on_note or (lambda message: None))

@@ -81,7 +81,7 @@ def state_of(run: RunDirectory) -> RunState:
     owner, scratch = holder(run.uri), _scratch_bytes(run)
     try:
         config = run.config
-    except MmpcaError:
+    except (MmpcaError, LookupError, TypeError, ValueError):  # not ours, or not of this version
         return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch)
     records = set(storage.names_in(run.path("records")))
     stages = [stage.name for stage in stages_of(config)]
