@@ -78,6 +78,20 @@ def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
     assert 0 < apart.base < apart.memory
 
 
+@pytest.mark.parametrize("limit", ["300MiB", "64GiB"])
+def test_the_solver_does_not_depend_on_memory_limits(limit, tmp_path):
+    """Nor on what this process holds already: another solver would give other bits."""
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=3000&d=96", methods=["pca"], n_components=2,
+        compute={"memory_limit": limit, "workers": 1},
+    )  # fmt: skip
+    plan = preview(config)
+    assert plan.choice.kind == "dense"
+    if plan.memory > plan.memory_limit:
+        with pytest.raises(PlanError, match=r"or set solver\.kind: krylov"):
+            plan.refuse_if_too_large()
+
+
 @pytest.mark.parametrize("allowed", ["memory", "disk"])
 def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatch):
     dataset = open_dataset("synthetic:gaussian?n=1000000&d=64")

@@ -92,16 +92,12 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     rank = min(request.largest, d, n)
     base = resources.base + dataset.resident_bytes
-    forming = _forming(dataset, spans, request)
-    limit = resources.memory_limit * (resources.workers if resources.in_process else 1)
-    choice = choose_solver(
-        request.solver, n, d, request.largest, needed=request.scatters, dense_fits=(base + forming) * SLACK <= limit
-    )
+    choice = choose_solver(request.solver, n, d, request.largest, needed=request.scatters)
     if choice.in_passes:
         passes, more_passes, reducing = _in_passes(dataset, spans, request, choice.kind)
     else:
         passes, more_passes = _at_once(dataset, spans, request)
-        reducing = forming
+        reducing = _forming(dataset, spans, request)
     search = _search_costs(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch

@@ -166,10 +166,11 @@ class Plan:
             With what is needed and what is allowed.
         """
         if self.memory > self.memory_limit:
+            solver = "" if self.choice is None or self.choice.in_passes else ", or set solver.kind: krylov"
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "
-                f"compute.threads_per_worker, smaller chunks or fewer columns.{self.advice}"
+                f"compute.threads_per_worker, smaller chunks or fewer columns{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
             scratch = self.written - self.output

@@ -71,9 +71,8 @@ def choose_solver(
     n_components: int | None,
     *,
     needed: frozenset[str] = frozenset({"plain"}),
-    dense_fits: bool = True,
 ) -> Choice:
-    """Choose how eigenvectors are found, from the shape of the rows.
+    """Choose how eigenvectors are found, from the shape of the rows alone: results must not depend on memory limits.
 
     Parameters
     ----------
@@ -81,8 +80,6 @@ def choose_solver(
         The largest number asked for; None for all there are.
     needed : set of {"plain", "weighted", "pairs"}
         What scatters methods are made from; none where class means suffice.
-    dense_fits : bool
-        Whether the plan of a dense or dual solver stays within the memory that is allowed.
 
     Raises
     ------
@@ -106,13 +103,11 @@ def choose_solver(
         return Choice("krylov", "class means suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
     if wide:
-        if not few or (dense_fits and n_rows * n_features * 8 <= LARGEST_DUAL):
+        if not few or n_rows * n_features * 8 <= LARGEST_DUAL:
             return Choice("dual", f"{size}: the problem is solved in the span of the rows")
         return Choice("krylov", f"{size}: too many to be kept, as doubles, and solved in their span")
-    if not few or (dense_fits and n_features <= LARGEST_DENSE):
-        return Choice("dense", f"a {n_features:,} x {n_features:,} scatter fits and is quickly solved")
-    if not dense_fits:
-        return Choice("krylov", f"{n_features:,} x {n_features:,} scatters do not fit into the memory allowed")
+    if not few or n_features <= LARGEST_DENSE:
+        return Choice("dense", f"a {n_features:,} x {n_features:,} scatter is small and quickly solved")
     return Choice(
         "krylov", f"a {n_features:,} x {n_features:,} scatter would take LAPACK longer than passes over the rows"
     )
