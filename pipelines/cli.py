@@ -210,12 +210,20 @@ def ingest(
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
-    numbered = int(label) if label is not None and label.lstrip("-").isdigit() else label
-    shape = _image_shape(image_shape)
-    from pipelines.ingest import ingest_flow
+    from pipelines.ingest import IngestConfig, ingest_flow
 
+    config = IngestConfig(
+        source=source,
+        destination=destination,
+        features=features,
+        label=label,
+        dtype=dtype,
+        image_shape=_image_shape(image_shape),
+        layout="auto" if sparse is None else "sparse" if sparse else "dense",
+        overwrite=overwrite,
+    )
     with flow_session(console, errors, STARTS_AGAIN):
-        state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, sparse, return_state=True)
+        state = ingest_flow(config, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
@@ -231,7 +239,7 @@ def _image_shape(text: str | None) -> tuple[int, int] | None:
 
 def _finished(state: Any) -> None:
     """End the command where a flow was refused or failed."""
-    from pipelines.fit import REFUSED
+    from pipelines.flows import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)
