@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
@@ -79,3 +80,9 @@ def connect(compute: ComputeConfig, address: str | None) -> Iterator[Scheduler]:
                 "or scale the cluster."
             ) from error
         yield Cluster(client, sum(client.nthreads().values()))
+
+
+def tell_dashboard(scheduler: Scheduler, callback: Callback) -> None:
+    """Tell where the Dask dashboard of a cluster is; threads have none."""
+    if isinstance(scheduler, Cluster):
+        callback.on_cluster(scheduler.client.dashboard_link)

@@ -16,6 +16,7 @@ from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
     ComputeConfig,
     DatasetConfig,
+    MethodName,
     NeighborsConfig,
     ProjectConfig,
     Section,
@@ -29,7 +30,7 @@ class RunConfig(Section):
     """A run: which data, which methods, how many components, where to."""
 
     dataset: DatasetConfig
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
         min_length=1,
         values="names of methods (see `mmpca methods`)",
         example=["pca", "m-pca0"],

@@ -9,6 +9,9 @@ from typing import Any
 class Callback:
     """Base of whoever watches a run: progress bars, artifacts, logs."""
 
+    def on_cluster(self, dashboard: str) -> None:
+        """Hear the address of the dashboard of the cluster that works."""
+
     def on_plan(self, plan: Any) -> None:
         """Hear the plan, before anything heavy runs."""
 
@@ -33,6 +36,10 @@ class Callbacks(Callback):
 
     def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
         self._callbacks = list(callbacks)
+
+    def on_cluster(self, dashboard: str) -> None:
+        for callback in self._callbacks:
+            callback.on_cluster(dashboard)
 
     def on_plan(self, plan: Any) -> None:
         for callback in self._callbacks:

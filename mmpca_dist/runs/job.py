@@ -13,7 +13,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
@@ -102,6 +102,7 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     key = run.begin(config, dataset.fingerprint())
     try:
         with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
+            tell_dashboard(scheduler, callback)
             yield Job(config, dataset, run, key, scheduler, callback)
     except MmpcaError as error:
         if not begun_before:  # a run that was taken up again keeps what it had

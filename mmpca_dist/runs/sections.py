@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
 
@@ -33,6 +34,9 @@ def setting(default: Any = ..., *, values: str | None = None, example: Any = Non
 _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
 ImageShape = Annotated[tuple[int, int], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
+
+MethodName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(METHODS)})]
+"""Forms offer the methods; that a name is one of them is checked elsewhere, with a hint at what was meant."""
 
 
 class DatasetConfig(Section):
@@ -130,7 +134,7 @@ class SolverConfig(Section):
 class ProjectConfig(Section):
     """Which methods' projected rows are written, and how."""
 
-    methods: Literal["all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: Literal["all"] | Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
         "all",
         values="all, or some of the methods, or [] for none",
         example=["m-pca0"],

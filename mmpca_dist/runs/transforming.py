@@ -12,12 +12,12 @@ from pydantic import BeforeValidator
 from mmpca_dist.datasets import Dataset, make_spans, open_rows, storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.planning import plan_projection
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.projection import Projector, project_rows
-from mmpca_dist.runs.sections import Section, as_list, setting
+from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
 
 
@@ -30,7 +30,7 @@ class TransformConfig(Section):
         example="runs/mine-new",
         description="New folder; gets METHOD.zarr, and METHOD.parquet where the run was told so",
     )
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
         [],
         values="names of methods",
         example=["m-pca0"],
@@ -108,6 +108,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         open_cluster(fitted.compute) as address,
         connect(fitted.compute, address) as scheduler,
     ):
+        tell_dashboard(scheduler, callback)
         written = project_rows(
             dataset,
             projectors,
