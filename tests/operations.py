@@ -55,7 +55,7 @@ class Operations:
         """Run a command from the root of the checkout."""
         ended = subprocess.run(
             [*PREFECT, *arguments],
-            cwd=ROOT, env={**self.environment, **more}, capture_output=True, text=True, timeout=180,
+            cwd=ROOT, env={**self.environment, **more}, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
@@ -115,7 +115,7 @@ class Operations:
     def run(self, identifier):
         return self.api(f"/flow_runs/{identifier}")
 
-    def ended(self, identifier, seconds=120):
+    def ended(self, identifier, seconds=240):
         """Wait until a run has ended, and return it."""
         wait_for(
             lambda: self.run(identifier)["state_type"] in ENDED,
@@ -132,7 +132,7 @@ class Operations:
     def log_of(self, identifier):
         return "\n".join(self.logs(identifier))
 
-    def tells(self, identifier, words, seconds=60):
+    def tells(self, identifier, words, seconds=120):
         """Wait until the log of a run holds these words."""
         wait_for(lambda: words in self.log_of(identifier), seconds, lambda: self.log_of(identifier))
 

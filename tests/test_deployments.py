@@ -10,13 +10,17 @@ from operations import ROOT, wait_for
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
+import mmpca_dist
+from mmpca_dist.errors import ConfigError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.stages import SEARCH, stages_of
+from mmpca_dist.runs.transforming import TransformConfig
 from pipelines import artifacts
 from pipelines.artifacts import ArtifactCallback
 from pipelines.flows import as_model
-from pipelines.hooks import release
+from pipelines.hooks import release, remove_partial
+from pipelines.ingest import IngestConfig
 
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
 SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [2]}
@@ -62,6 +66,9 @@ def test_all_work_pools_get_the_same_deployments():
         return found
 
     assert common(FILES[0]) == common(FILES[1]) == common(FILES[2])
+    for name in FILES[1:]:
+        pool = conf(name)["deployments"][0]["work_pool"]
+        assert pool["job_variables"]["image"] == f"mmpca-dist:{mmpca_dist.__version__}"
 
 
 @pytest.mark.parametrize("entrypoint", deployments("prefect.yaml"))
@@ -79,6 +86,29 @@ def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
             assert "prefixItems" not in str(field)  # forms know no pairs
             if name == "methods":
                 assert str(list(METHODS)) in str(field)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"),
+    [
+        (
+            IngestConfig,
+            {"source": "a.csv"},
+            "The key 'destination' is missing. Add it, such as 'destination: table.zarr'.",
+        ),
+        (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
+        (IngestConfig, {"source": "a", "destination": "b", "layout": "dens"}, "(found 'dens'). Did you mean 'dense'?"),
+        (TransformConfig, {"output": 1, "dataset": "a", "destination": "b"}, "output must be text"),
+        (TransformConfig, None, "There must be keys and values (found None)."),
+        (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
+        (RunConfig, "x", "There must be keys and values (found 'x')."),
+    ],
+)
+def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expected):
+    with pytest.raises(ConfigError) as caught:
+        as_model(model, given)
+    assert str(caught.value).startswith("The parameters of this run: ")
+    assert expected in str(caught.value)
 
 
 def test_progress_is_told_once_a_second(monkeypatch):
@@ -105,6 +135,17 @@ def test_scratch_is_released_and_nothing_else(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
     assert not release(str(tmp_path / "run"))
     assert not release(str(tmp_path / "none"))
+
+
+def test_half_written_tables_are_removed_and_nothing_else(tmp_path):
+    kept = ["a.zarr", "b.a.zarr.0123abcd.partial", "a.zarr.notes.txt", "a.zarr.x.y.partial"]
+    for name in [*kept, "a.zarr.0123abcd.partial"]:
+        (tmp_path / name).mkdir()
+    assert remove_partial(str(tmp_path / "a.zarr")) == ["a.zarr.0123abcd.partial"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    assert remove_partial(str(tmp_path / "a.zarr")) == []
+    assert remove_partial(str(tmp_path / "none" / "a.zarr")) == []
+    assert remove_partial("memory://bucket/a.zarr") == []
 
 
 def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):

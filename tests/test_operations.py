@@ -22,7 +22,7 @@ LONG = {"dataset": {"uri": "synthetic:gaussian?n=40000000&d=64"}, "methods": ["p
 def begun(operations, identifier, output):
     """Wait until a run reads rows, and return the process of its flow."""
     plan = output / "records" / "plan.json"
-    wait_for(plan.exists, 90, lambda: operations.log_of(identifier))
+    wait_for(plan.exists, 180, lambda: operations.log_of(identifier))
     return psutil.Process(int(operations.run(identifier)["infrastructure_pid"]))
 
 
