@@ -9,6 +9,7 @@ from uuid import UUID
 
 from prefect.artifacts import (
     create_image_artifact,
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -30,6 +31,15 @@ class ArtifactCallback(Callback):
     def __init__(self) -> None:
         self._bars: dict[str, UUID] = {}
         self._told: dict[str, float] = {}
+
+    def on_cluster(self, dashboard: str) -> None:
+        get_run_logger().info("Dask dashboard: %s", dashboard)
+        create_link_artifact(
+            dashboard,
+            key="dask-dashboard",
+            link_text="Dask dashboard",
+            description="The cluster at work, while it runs",
+        )
 
     def on_plan(self, plan: Any) -> None:
         rows = [{"what": name, "planned": value} for name, value in plan.rows()]

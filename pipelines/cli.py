@@ -8,6 +8,8 @@ import os
 # when it is imported.
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
+# Heartbeats come every minute rather than every three: conf/automations.yaml takes their absence for a crash.
+os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
 import sys
@@ -240,12 +242,20 @@ def ingest(
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
-    numbered = int(label) if label is not None and label.lstrip("-").isdigit() else label
-    shape = _image_shape(image_shape)
-    from pipelines.ingest import ingest_flow
+    from pipelines.ingest import IngestConfig, ingest_flow
 
+    config = IngestConfig(
+        source=source,
+        destination=destination,
+        features=features,
+        label=label,
+        dtype=dtype,
+        image_shape=_image_shape(image_shape),
+        layout="auto" if sparse is None else "sparse" if sparse else "dense",
+        overwrite=overwrite,
+    )
     with flow_session(console, errors, STARTS_AGAIN):
-        state = ingest_flow(source, destination, features, numbered, dtype, shape, overwrite, sparse, return_state=True)
+        state = ingest_flow(config, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
@@ -261,7 +271,7 @@ def _image_shape(text: str | None) -> tuple[int, int] | None:
 
 def _finished(state: Any) -> None:
     """End the command where a flow was refused or failed."""
-    from pipelines.fit import REFUSED
+    from pipelines.flows import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)

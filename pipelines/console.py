@@ -21,6 +21,9 @@ class ConsoleCallback(Callback):
         self._bars: Progress | None = None
         self._task: TaskID | None = None
 
+    def on_cluster(self, dashboard: str) -> None:
+        self.console.print(f"Dask dashboard: {dashboard}", highlight=False, markup=False)
+
     def on_plan(self, plan: Any) -> None:
         self.close()
         self.console.print(plan_table(plan.rows()))

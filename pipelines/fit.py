@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from prefect import flow, task
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.certificate import search_rows
@@ -19,9 +19,7 @@ from mmpca_dist.runs.reporting import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from pipelines.artifacts import ArtifactCallback, publish_report
-
-REFUSED = "Refused"
-"""Name of the state of a run that ended by the user's mistake, in data or settings."""
+from pipelines.flows import COMMON, as_model, refused
 
 _watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
 
@@ -44,7 +42,7 @@ def watchers() -> tuple[Callback, ...]:
 @flow(
     name="fit",
     description="Class moments in one pass, components by every method, projected rows, a report.",
-    persist_result=False,
+    **COMMON,
 )
 def fit_flow(config: RunConfig) -> State:
     """Run every stage as a Prefect task.
@@ -52,6 +50,7 @@ def fit_flow(config: RunConfig) -> State:
     A mistake of the user's ends the flow in the failed state ``Refused``, whose message says what to do.
     """
     try:
+        config = as_model(RunConfig, config)
         with open_job(config, Callbacks([ArtifactCallback(), *watchers()])) as job:
             for stage in stages_of(config):
                 _execute(job, stage)
@@ -63,7 +62,7 @@ def fit_flow(config: RunConfig) -> State:
             )
             return Completed(message=f"Report: {job.results['report']['html']}")
     except MmpcaError as error:
-        return Failed(message=str(error), name=REFUSED)
+        return refused(error)
 
 
 def _execute(job: Job, stage: Stage) -> None:
@@ -76,7 +75,7 @@ def _execute(job: Job, stage: Stage) -> None:
             manifest = run_stage(job, stage)
         except MmpcaError as error:
             refusal.append(error)
-            return Failed(message=str(error), name=REFUSED)
+            return refused(error)
         return Completed(message=f"{stage.title}: {manifest.get('seconds', 0):.2f} s")
 
     run_one(return_state=True)

@@ -2,54 +2,86 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 
 from mmpca_dist.datasets.ingest import ingest
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callbacks
+from mmpca_dist.runs.sections import ImageShape, Section, setting
 from pipelines.artifacts import ArtifactCallback
-from pipelines.fit import REFUSED, watchers
+from pipelines.fit import watchers
+from pipelines.flows import COMMON, as_model, refused
 
 
-@flow(
-    name="ingest",
-    description="Turn a labelled table of any format into chunked, checksummed Zarr.",
-    persist_result=False,
-)
-def ingest_flow(
-    source: str,
-    destination: str,
-    features: str | None = None,
-    label: str | int | None = None,
-    dtype: str | None = None,
-    image_shape: tuple[int, int] | None = None,
-    overwrite: bool = False,
-    sparse: bool | None = None,
-) -> State:
-    """Write the table at ``source`` as a Zarr group of rows ``X`` and labels ``y`` at ``destination``."""
+class IngestConfig(Section):
+    """Which table becomes which Zarr group."""
+
+    source: str = setting(
+        example="table.csv", description="Path or fsspec URL of CSV, LIBSVM text, .npz, .npy, Parquet or Zarr"
+    )
+    destination: str = setting(example="table.zarr", description="Path or fsspec URL of the Zarr group to write")
+    features: str | None = setting(
+        None, example="X", description="Array or list column of the rows; by default X, or all columns beside the label"
+    )
+    label: str | None = setting(
+        None,
+        example="species",
+        description="Array or column of the labels, by default y or label; for CSV also its number (by default the "
+        "last column); for .npy the labels' file",
+    )
+    dtype: Literal["float32", "float64"] | None = setting(
+        None,
+        example="float32",
+        description="Convert the rows; by default text becomes float32, and numbers stay as they are",
+    )
+    image_shape: ImageShape | None = setting(
+        None, values="two whole numbers", example=[28, 28], description="Where rows are images: height and width"
+    )
+    layout: Literal["auto", "sparse", "dense"] = setting(
+        "auto",
+        example="sparse",
+        description="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so "
+        "where that takes at most a quarter of the space",
+    )
+    overwrite: bool = setting(False, example=True, description="Replace the Zarr group at the destination")
+
+    @property
+    def column(self) -> str | int | None:
+        """The label, as the number of a column where it is one."""
+        label = self.label
+        return int(label) if label is not None and label.lstrip("-").isdigit() else label
+
+
+@flow(name="ingest", description="Turn a labelled table of any format into chunked, checksummed Zarr.", **COMMON)
+def ingest_flow(config: IngestConfig) -> State:
+    """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
     callback = Callbacks([ArtifactCallback(), *watchers()])
     callback.on_stage_start("ingest")
     try:
+        config = as_model(IngestConfig, config)
         manifest = ingest(
-            source,
-            destination,
-            features=features,
-            label=label,
-            dtype=dtype,
-            image_shape=image_shape,
-            overwrite=overwrite,
-            sparse=sparse,
+            config.source,
+            config.destination,
+            features=config.features,
+            label=config.column,
+            dtype=config.dtype,
+            image_shape=config.image_shape,
+            overwrite=config.overwrite,
+            sparse=None if config.layout == "auto" else config.layout == "sparse",
             progress=lambda done, total: callback.on_progress("ingest", done, total),
             note=callback.on_note,
         )
     except MmpcaError as error:
-        return Failed(message=str(error), name=REFUSED)
+        return refused(error)
     callback.on_stage_end("ingest", manifest, False)
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
     create_table_artifact(
         [{name: str(manifest[name]) for name in shown}], key="ingested", description="What was written"
     )
     kind = "sparse rows" if manifest["sparse"] else "rows"
-    return Completed(message=f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {destination}")
+    place = config.destination
+    return Completed(message=f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {place}")

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from prefect import flow
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callbacks
 from mmpca_dist.runs.transforming import TransformConfig, transform
 from pipelines.artifacts import ArtifactCallback
-from pipelines.fit import REFUSED, watchers
+from pipelines.fit import watchers
+from pipelines.flows import COMMON, as_model, refused
 
 
 @flow(
     name="transform",
     description="Project new rows with the methods of a finished run, out of core.",
-    persist_result=False,
+    **COMMON,
 )
 def transform_flow(config: TransformConfig) -> State:
     """Project rows with the methods of a run; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
-        manifest = transform(config, Callbacks([ArtifactCallback(), *watchers()]))
+        manifest = transform(as_model(TransformConfig, config), Callbacks([ArtifactCallback(), *watchers()]))
     except MmpcaError as error:
-        return Failed(message=str(error), name=REFUSED)
+        return refused(error)
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
     places = ", ".join(place.rsplit("/", 1)[-1] for place in manifest["outputs"])
     return Completed(message=f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {places}")

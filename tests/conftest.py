@@ -60,3 +60,17 @@ def prefect_server(tmp_path_factory):
 
     with prefect_test_harness(server_startup_timeout=120):
         yield
+
+
+@pytest.fixture(scope="session")
+def operations(tmp_path_factory):
+    """A Prefect server of its own process, with the deployments of ``conf/prefect.yaml`` and a worker."""
+    from operations import prefect_at_work, wait_for
+
+    home, folder = tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("runs")
+    with prefect_at_work(home, folder) as found:
+        found.prefect("work-pool", "create", "local", "--type", "process")
+        found.prefect("--no-prompt", "deploy", "--prefect-file", "conf/prefect.yaml", "--all")
+        with found.process("prefect", "worker", "start", "--pool", "local") as worker:
+            wait_for(lambda: found.api("/work_pools/local/workers/filter", {}), 60, lambda: worker.poll())
+            yield found

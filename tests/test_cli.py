@@ -377,7 +377,8 @@ def test_every_command_and_option_in_the_readme_exists():
 
 def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, tmp_path):
     """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
-    from pipelines.fit import REFUSED, fit_flow, watchers, watching
+    from pipelines.fit import fit_flow, watchers, watching
+    from pipelines.flows import REFUSED
 
     heard = []
 

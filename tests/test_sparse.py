@@ -193,7 +193,7 @@ def test_a_model_of_dense_rows_takes_sparse_ones_without_labels(tmp_path, no_rep
     run(make_config(tmp_path / "out", uris["dense"], methods=["pca"]))
     uri = write_csr(tmp_path / "b.zarr", parts, (N, D))
     assert not open_rows(uri).has_labels
-    found = transform(TransformConfig(str(tmp_path / "out"), uri, str(tmp_path / "new")))
+    found = transform(TransformConfig(output=str(tmp_path / "out"), dataset=uri, destination=str(tmp_path / "new")))
     assert not found["labels"]
     Z = zarr.open_array(f"{tmp_path}/new/pca.zarr/X")[:]
     np.testing.assert_allclose(

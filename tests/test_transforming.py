@@ -90,7 +90,7 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
     if kind == "npy" and labelled:
         label = write_npy(tmp_path / "labels.npy", y)
     destination = str(tmp_path / "dest")
-    manifest = transform(TransformConfig(fitted, uri, destination, label=label))
+    manifest = transform(TransformConfig(output=fitted, dataset=uri, destination=destination, label=label))
     assert (manifest["rows"], manifest["labels"], manifest["methods"]) == (N, labelled, ["pca", "m-pca0"])
     assert manifest["outputs"] == [
         f"{destination}/{method}.{form}" for method in ("pca", "m-pca0") for form in ("zarr", "parquet")
@@ -119,14 +119,19 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
         def on_note(self, message):
             notes.append(message)
 
-    transform(TransformConfig(fitted, uri, str(tmp_path / "dest")), Notes())
+    transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), Notes())
     assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "fill value 0" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
 
 
 def test_some_of_the_methods_each_once(fitted, tmp_path):
     X, y = table()
-    config = TransformConfig(fitted, write_npz(tmp_path / "a.npz", X, y), str(tmp_path / "dest"), ["m-pca0", "m-pca0"])
+    config = TransformConfig(
+        output=fitted,
+        dataset=write_npz(tmp_path / "a.npz", X, y),
+        destination=str(tmp_path / "dest"),
+        methods=["m-pca0", "m-pca0"],
+    )
     assert transform(config)["methods"] == ["m-pca0"]
     assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["m-pca0.parquet", "m-pca0.zarr"]
 
@@ -141,7 +146,7 @@ def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
             tmp_path / "new" / f"{name}.parquet", X[part][:, order], y[part], [NAMES[i] for i in order],
             id=[f"row {i}" for i in range(N)][part], age=X[part, 0] * 0,
         )  # fmt: skip
-    transform(TransformConfig(fitted, str(tmp_path / "new"), str(tmp_path / "dest")))
+    transform(TransformConfig(output=fitted, dataset=str(tmp_path / "new"), destination=str(tmp_path / "dest")))
     rows, labels = projected(tmp_path / "dest")
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(labels, y)
@@ -155,7 +160,11 @@ def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
         dataset={"uri": write_parquet(tmp_path / "rows.parquet", X, None, names, kind=y), "label": "kind"},
     )  # fmt: skip
     manifest = transform(
-        TransformConfig(fitted, write_parquet(tmp_path / "new.parquet", X, None, names), str(tmp_path / "dest"))
+        TransformConfig(
+            output=fitted,
+            dataset=write_parquet(tmp_path / "new.parquet", X, None, names),
+            destination=str(tmp_path / "dest"),
+        )
     )
     assert not manifest["labels"]
     rows, _ = projected(tmp_path / "dest")
@@ -194,7 +203,9 @@ REFUSED = {
 def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
     make, settings, words = REFUSED[case]
     with pytest.raises(InputError) as caught:
-        transform(TransformConfig(fitted, make(tmp_path), str(tmp_path / "dest"), **settings))
+        transform(
+            TransformConfig(output=fitted, dataset=make(tmp_path), destination=str(tmp_path / "dest"), **settings)
+        )
     for pattern in words:
         assert caught.match(pattern)
     assert not (tmp_path / "dest").exists()
@@ -202,7 +213,7 @@ def test_rows_that_do_not_fit_are_refused(case, fitted, tmp_path):
 
 def test_rows_without_names_go_by_position(nameless, tmp_path):
     uri = write_parquet(tmp_path / "a.parquet", X, None, list("abcd"))
-    transform(TransformConfig(nameless, uri, str(tmp_path / "dest")))
+    transform(TransformConfig(output=nameless, dataset=uri, destination=str(tmp_path / "dest")))
     expected = X @ load_model(nameless, "pca").components_.T
     np.testing.assert_allclose(projected(tmp_path / "dest")[0], expected, rtol=1e-12, atol=1e-12)
 
@@ -210,7 +221,9 @@ def test_rows_without_names_go_by_position(nameless, tmp_path):
 def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
     (tmp_path / "dest").mkdir()
     with pytest.raises(OutputError, match="exists already"):
-        transform(TransformConfig(fitted, write_npz(tmp_path / "a.npz", X), str(tmp_path / "dest")))
+        transform(
+            TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "dest"))
+        )
     assert list((tmp_path / "dest").iterdir()) == []
 
 
@@ -221,7 +234,7 @@ def test_too_little_memory_is_told_before_the_pass(tmp_path):
     header = tmp_path / "fitted" / "run.json"
     header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
     with pytest.raises(PlanError, match=r"needs .* of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
-        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")))
+        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
     assert not (tmp_path / "dest").exists()
 
 
@@ -239,7 +252,7 @@ def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", N * D * 8)
     uri = many_chunks(tmp_path)
     with pytest.raises(InputError, match=r"nan in row 3, column 1"):
-        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")))
+        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zarr"]
 
 
@@ -256,7 +269,7 @@ def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, m
 
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else OSError):
-        transform(TransformConfig(fitted, uri, str(tmp_path / "dest")), Stop())
+        transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), Stop())
     assert threading.active_count() == before, "tasks that still run may write again"
     assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["mine.txt"]
 
@@ -267,20 +280,22 @@ def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
     header = tmp_path / "fitted" / "run.json"
     header.write_text(header.read_text().replace('"threads"', '"local"'))
     with pytest.raises(InputError, match="memory of this process"):
-        transform(TransformConfig(fitted, uri, "memory://tests-transforming/dest"))
+        transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/dest"))
 
 
 def test_projected_rows_in_object_storage(fitted, tmp_path):
     uri = write_npz(tmp_path / "rows.npz", X, Y)
-    transform(TransformConfig(fitted, uri, "memory://tests-transforming/new"))
+    transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
     stored = open_dataset("memory://tests-transforming/new/pca.zarr")
     np.testing.assert_array_equal(stored.read_labels(0, N), Y)
     with pytest.raises(OutputError, match="exists already"):
-        transform(TransformConfig(fitted, uri, "memory://tests-transforming/new"))
+        transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
 
 
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
     shutil.copytree(fitted, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "records")
     with pytest.raises(InputError, match="no model yet"):
-        transform(TransformConfig(str(tmp_path / "half"), "bundled:iris", str(tmp_path / "dest")))
+        transform(
+            TransformConfig(output=str(tmp_path / "half"), dataset="bundled:iris", destination=str(tmp_path / "dest"))
+        )

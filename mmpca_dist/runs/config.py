@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.fields import is_section, keys_of, settings_of
+from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
     ComputeConfig,
     DatasetConfig,
+    MethodName,
     NeighborsConfig,
     ProjectConfig,
     Section,
@@ -29,7 +30,7 @@ class RunConfig(Section):
     """A run: which data, which methods, how many components, where to."""
 
     dataset: DatasetConfig
-    methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
         min_length=1,
         values="names of methods (see `mmpca methods`)",
         example=["pca", "m-pca0"],
@@ -119,7 +120,8 @@ class RunConfig(Section):
         return self.model_dump(mode="json", exclude={"compute", "output"})
 
 
-SECTIONS = tuple(name for name, field in RunConfig.model_fields.items() if is_section(field.annotation))
+SECTIONS = sections_of(RunConfig)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_config(
@@ -166,10 +168,7 @@ def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | N
 
     ``where`` is named in messages, or one of ``places`` for the dotted keys that come from there.
     """
-    try:
-        config = RunConfig.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(_sentences(error, where, places or {})) from error
+    config = parse_model(RunConfig, content, where, places)
     unknown = [name for name in config.projected if name not in config.methods]
     if unknown:
         place = _place("project.methods", where, places or {})
@@ -180,11 +179,19 @@ def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | N
     return config
 
 
-def _sentences(error: ValidationError, where: str, places: dict[str, str]) -> str:
+def parse_model(model: type[Model], content: Any, where: str, places: dict[str, str] | None = None) -> Model:
+    """Validate the settings of any model, with messages as of ``parse_config``."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentences(model, error, where, places or {})) from error
+
+
+def _sentences(model: type[BaseModel], error: ValidationError, where: str, places: dict[str, str]) -> str:
     """Return what is wrong, by the places where it was said; of each key the first problem only."""
     by_key: dict[str, str] = {}
     for one in error.errors():
-        by_key.setdefault(".".join(_path(one)), _sentence(one))
+        by_key.setdefault(".".join(_path(model, one)), _sentence(model, one))
     by_place: dict[str, list[str]] = {}
     for key, sentence in by_key.items():
         by_place.setdefault(_place(key, where, places), []).append(sentence)
@@ -214,41 +221,44 @@ def _replaced(content: dict[str, Any], changes: dict[str, Any], places: dict[str
     return content
 
 
-def _path(error: Any) -> list[str]:
+def _path(model: type[BaseModel], error: Any) -> list[str]:
     """Return the keys that lead to an error, without positions in lists and the names of pydantic's alternatives."""
     path: list[str] = []
+    sections = sections_of(model)
     for part in error["loc"]:
-        known = keys_of(RunConfig, path) if not path or path[-1] in SECTIONS else []
+        known = keys_of(model, path) if not path or path[-1] in sections else []
         if part not in known and error["type"] != "extra_forbidden":
             break
         path.append(str(part))
     return path
 
 
-def _sentence(error: Any) -> str:
+def _sentence(model: type[BaseModel], error: Any) -> str:
     """Return one sentence for one of pydantic's errors."""
-    path = _path(error)
+    path = _path(model, error)
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":
-        known = keys_of(RunConfig, path[:-1])
+        known = keys_of(model, path[:-1])
         hint = did_you_mean(path[-1], known) or f" There are {', '.join(known)}."
         return f"Unknown key {key!r}.{hint}"
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
-        return f"The key {key!r} is missing. Add it, such as {_example(key)}."
+        return f"The key {key!r} is missing. Add it, such as {_example(model, key)}."
     if kind == "value_error":
         return f"{key}: {error['ctx']['error']}"
-    if key in SECTIONS:
-        return f"{key} must hold keys and values, such as {_example(key)} (found {_shown(error['input'])})."
-    found = next(s for s in settings_of(RunConfig) if s.key == key)
+    if not key:
+        return f"There must be keys and values (found {_shown(error['input'])})."
+    if key in sections_of(model):
+        return f"{key} must hold keys and values, such as {_example(model, key)} (found {_shown(error['input'])})."
+    found = next(s for s in settings_of(model) if s.key == key)
     hint = did_you_mean(error["input"], found.values.split(" or ")) if kind == "literal_error" and isinstance(
         error["input"], str
     ) else ""  # fmt: skip
-    return f"{key} must be {found.values}, such as {_example(key)} (found {_shown(error['input'])}).{hint}"
+    return f"{key} must be {found.values}, such as {_example(model, key)} (found {_shown(error['input'])}).{hint}"
 
 
-def _example(key: str) -> str:
+def _example(model: type[BaseModel], key: str) -> str:
     """Return how a key may be written in YAML."""
-    for found in settings_of(RunConfig):
+    for found in settings_of(model):
         if found.key == key:
             return f"'{key.rsplit('.', 1)[-1]}: {as_yaml(found.example)}'"
         if found.key.startswith(f"{key}."):

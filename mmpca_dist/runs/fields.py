@@ -49,6 +49,11 @@ def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
+def sections_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the names of the fields that are models of their own."""
+    return tuple(name for name, field in model.model_fields.items() if is_section(field.annotation))
+
+
 def keys_of(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the keys of the model, or of the model within it at ``path``."""
     for part in path:

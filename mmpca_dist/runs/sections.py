@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, Self
 
 import dask.utils
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
 SECRETS = ("password", "passwd", "secret", "token", "api_key", "apikey", "credential")
@@ -23,12 +24,21 @@ def as_list(value: Any) -> Any:
 class Section(BaseModel):
     """A part of the configuration; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
 
 def setting(default: Any = ..., *, values: str | None = None, example: Any = None, **more: Any) -> Any:
     """Return a field; ``values`` says in words what it may be, where its type does not."""
-    return Field(default, json_schema_extra={"values": values}, examples=[example], **more)
+    extra: dict[str, Any] | None = None if values is None else {"values": values}
+    return Field(default, json_schema_extra=extra, examples=[example], **more)
+
+
+_PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+ImageShape = Annotated[tuple[int, int], WithJsonSchema(_PAIR)]
+"""Height and width; forms know lists, but not pairs."""
+
+MethodName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(METHODS)})]
+"""Forms offer the methods; that a name is one of them is checked elsewhere, with a hint at what was meant."""
 
 
 class DatasetConfig(Section):
@@ -54,7 +64,7 @@ class DatasetConfig(Section):
     missing_chunks: Literal["refuse", "fill"] = setting(
         "refuse", example="fill", description="Whether Zarr chunks that are not stored are an error or fill values"
     )
-    image_shape: tuple[int, int] | None = setting(
+    image_shape: ImageShape | None = setting(
         None,
         values="two whole numbers",
         example=[28, 28],
@@ -126,7 +136,7 @@ class SolverConfig(Section):
 class ProjectConfig(Section):
     """Which methods' projected rows are written, and how."""
 
-    methods: Literal["all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+    methods: Literal["all"] | Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
         "all",
         values="all, or some of the methods, or [] for none",
         example=["m-pca0"],

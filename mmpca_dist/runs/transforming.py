@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from mmpca_dist.datasets import Dataset, make_spans, open_rows, storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.planning import plan_projection
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
 
 
-@dataclass(frozen=True)
-class TransformConfig:
-    """Which rows go through which methods of which run, and where to.
+class TransformConfig(Section):
+    """Which rows go through which methods of which run, and where to."""
 
-    Attributes
-    ----------
-    output : str
-        Folder of the finished run.
-    dataset : str
-        The rows, as for a run; they may do without labels.
-    destination : str
-        New folder; gets ``METHOD.zarr`` (and ``METHOD.parquet``, as the run was told).
-    methods : sequence of str
-        Some of the run's methods; all of them where none is named.
-    features, label : str, optional
-        Array or column of the rows and of the labels, where they have other names than ``open_dataset`` expects.
-    """
-
-    output: str
-    dataset: str
-    destination: str
-    methods: Sequence[str] = ()
-    features: str | None = None
-    label: str | None = None
+    output: str = setting(example="runs/mine", description="Folder of the finished run")
+    dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; they may do without labels")
+    destination: str = setting(
+        example="runs/mine-new",
+        description="New folder; gets METHOD.zarr, and METHOD.parquet where the run was told so",
+    )
+    methods: Annotated[list[MethodName], BeforeValidator(as_list)] = setting(
+        [],
+        values="names of methods",
+        example=["m-pca0"],
+        description="Some of the run's methods; all where none is named",
+    )
+    features: str | None = setting(
+        None, example="X", description="Array or column of the rows, where it has another name than expected"
+    )
+    label: str | None = setting(
+        None, example="species", description="Array or column of the labels, where it has another name than expected"
+    )
 
 
 def transform(config: TransformConfig, callback: Callback | None = None) -> dict[str, Any]:
@@ -109,6 +108,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         open_cluster(fitted.compute) as cluster,
         connect(fitted.compute, cluster, callback.on_note) as scheduler,
     ):
+        tell_dashboard(scheduler, callback)
         written = project_rows(
             dataset,
             projectors,

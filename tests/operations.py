@@ -1,0 +1,153 @@
+"""A Prefect server and a worker as a user starts them, for as long as the tests run."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PREFECT = [sys.executable, "-m", "prefect"]
+JSON = {"Content-Type": "application/json"}
+BUSY = 30
+"""So often a server on SQLite may be asked again that has answered 503, as Prefect's clients do."""
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what, seconds, describe=lambda: ""):
+    """Return the first true value of ``what()``."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds} s: {describe()}")
+
+
+class Operations:
+    """The commands and the API of a server at work; ``home`` is its PREFECT_HOME, ``folder`` where runs go."""
+
+    def __init__(self, home, folder, port):
+        self.home, self.folder, self.url = home, folder, f"http://127.0.0.1:{port}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
+        self.environment = {
+            **kept,
+            "PREFECT_HOME": str(home),
+            "PREFECT_API_URL": f"{self.url}/api",
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200",
+        }
+
+    def prefect(self, *arguments, **more):
+        """Run a command from the root of the checkout."""
+        ended = subprocess.run(
+            [*PREFECT, *arguments],
+            cwd=ROOT, env={**self.environment, **more}, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def python(self, code):
+        """Run a few lines that speak to the server."""
+        ended = subprocess.run(
+            [sys.executable, "-c", code], env=self.environment, capture_output=True, text=True, timeout=120
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    @contextmanager
+    def process(self, *command, **more):
+        """Run a process of its own group in the background; it is ended, and its log kept, whatever happens."""
+        number = sum(1 for _ in self.home.glob("*.log"))
+        with (self.home / f"{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=ROOT, env={**self.environment, **more}, stdout=log, stderr=log, process_group=0,
+            )  # fmt: skip
+            try:
+                yield process
+            finally:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def api(self, path, body=None, method=None):
+        """GET, or POST where there is a body, or as said."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/api{path}", data, JSON, method=method)  # noqa: S310
+        for _ in range(BUSY):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                    return json.loads(answer.read() or b"null")
+            except urllib.error.HTTPError as error:
+                if error.code != 503:
+                    raise
+                time.sleep(1)
+        raise AssertionError(f"{path}: the server says 503 ever since")
+
+    def answers(self):
+        try:
+            return self.api("/health")
+        except OSError:
+            return False
+
+    def start(self, deployment, config):
+        """Start a run of a deployment as its form does, and return its id."""
+        found = self.api(f"/deployments/name/{deployment}")
+        return self.api(f"/deployments/{found['id']}/create_flow_run", {"parameters": {"config": config}})["id"]
+
+    def run(self, identifier):
+        return self.api(f"/flow_runs/{identifier}")
+
+    def ended(self, identifier, seconds=240):
+        """Wait until a run has ended, and return it."""
+        wait_for(
+            lambda: self.run(identifier)["state_type"] in ENDED,
+            seconds,
+            lambda: f"{self.run(identifier)['state']}\n{self.log_of(identifier)}",
+        )
+        return self.run(identifier)
+
+    def logs(self, identifier):
+        """Return the messages of a run, oldest first."""
+        wanted = {"logs": {"flow_run_id": {"any_": [identifier]}}, "sort": "TIMESTAMP_ASC"}
+        return [line["message"] for line in self.api("/logs/filter", wanted)]
+
+    def log_of(self, identifier):
+        return "\n".join(self.logs(identifier))
+
+    def tells(self, identifier, words, seconds=120):
+        """Wait until the log of a run holds these words."""
+        wait_for(lambda: words in self.log_of(identifier), seconds, lambda: self.log_of(identifier))
+
+    def artifacts(self, identifier):
+        """Return the artifacts of a run and of its tasks by key."""
+        wanted = {"artifacts": {"flow_run_id": {"any_": [identifier]}}, "limit": 200}
+        return {found["key"]: found for found in self.api("/artifacts/filter", wanted)}
+
+
+@contextmanager
+def prefect_at_work(home, folder):
+    """Yield a Prefect server that has just been started, as the README says; SQLite, all services, the UI."""
+    operations = Operations(home, folder, free_port())
+    port = operations.url.rsplit(":", 1)[1]
+    with operations.process("prefect", "server", "start", "--port", port) as server:
+        wait_for(lambda: server.poll() is not None or operations.answers(), 120)
+        assert server.poll() is None, (home / "0.log").read_text()
+        yield operations

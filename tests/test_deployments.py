@@ -1,0 +1,178 @@
+"""Deployments, schedules and hooks, on a Prefect server with a worker; and what their files say."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import yaml
+from operations import ROOT, wait_for
+from prefect.flows import load_flow_from_entrypoint
+from prefect.utilities.callables import parameter_schema
+
+import mmpca_dist
+from mmpca_dist.errors import ConfigError
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.config import RunConfig, parse_config
+from mmpca_dist.runs.stages import SEARCH, stages_of
+from mmpca_dist.runs.transforming import TransformConfig
+from pipelines import artifacts
+from pipelines.artifacts import ArtifactCallback
+from pipelines.flows import as_model
+from pipelines.hooks import release, remove_partial
+from pipelines.ingest import IngestConfig
+
+FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
+SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [2]}
+
+
+def conf(name):
+    return yaml.safe_load((ROOT / "conf" / name).read_text())
+
+
+def deployments(name):
+    return {item["entrypoint"]: item for item in conf(name)["deployments"]}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_deployments_are_sound(name):
+    """Their flows are there, their parameters valid, and what begins by itself is only the quickstart."""
+    for entrypoint, deployment in deployments(name).items():
+        flow = load_flow_from_entrypoint(entrypoint)
+        assert flow.version and flow.on_crashed_hooks and flow.on_cancellation_hooks
+        model = flow.fn.__annotations__["config"]
+        given = [deployment.get("parameters"), *[s.get("parameters") for s in deployment.get("schedules", [])]]
+        for parameters in filter(None, given):
+            as_model(getattr(__import__(flow.fn.__module__, fromlist=[model]), model), parameters["config"])
+        begins = [s for s in deployment.get("schedules", []) if s.get("active", True)]
+        assert not begins or deployment["parameters"]["config"]["dataset"]["uri"] == "bundled:digits"
+        assert deployment["concurrency_limit"]["collision_strategy"] in ("ENQUEUE", "CANCEL_NEW")
+        assert deployment["description"] and "mmpca" in deployment["tags"]
+
+
+def test_the_scheduled_fit_is_the_quickstart():
+    parameters = deployments("prefect.yaml")["pipelines.fit.fit_flow"]["parameters"]["config"]
+    assert parse_config(parameters, "the deployment") == parse_config(conf("quickstart.yaml"), "the file")
+
+
+def test_all_work_pools_get_the_same_deployments():
+    """The files differ in the work pool, the name, and where files are."""
+
+    def common(name):
+        text = yaml.safe_dump(conf(name)["deployments"]).replace("{{ $MMPCA_STORE }}/", "")
+        found = {d["entrypoint"]: d for d in yaml.safe_load(text)}
+        for deployment in found.values():
+            assert deployment.pop("name") == deployment.pop("work_pool")["name"]
+        return found
+
+    assert common(FILES[0]) == common(FILES[1]) == common(FILES[2])
+    for name in FILES[1:]:
+        pool = conf(name)["deployments"][0]["work_pool"]
+        assert pool["job_variables"]["image"] == f"mmpca-dist:{mmpca_dist.__version__}"
+
+
+@pytest.mark.parametrize("entrypoint", deployments("prefect.yaml"))
+def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
+    schema = parameter_schema(load_flow_from_entrypoint(entrypoint)).model_dump()
+    models = schema["definitions"]
+    assert models
+    for model in models.values():
+        assert model["description"] and "----" not in model["description"]
+        for name, field in model["properties"].items():
+            if "$ref" in field:
+                continue
+            assert field["title"] == name
+            assert len(field["description"]) > 10 and field["examples"]
+            assert "prefixItems" not in str(field)  # forms know no pairs
+            if name == "methods":
+                assert str(list(METHODS)) in str(field)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "expected"),
+    [
+        (
+            IngestConfig,
+            {"source": "a.csv"},
+            "The key 'destination' is missing. Add it, such as 'destination: table.zarr'.",
+        ),
+        (IngestConfig, {"source": "a", "destination": "b", "lable": "y"}, "Unknown key 'lable'. Did you mean 'label'?"),
+        (IngestConfig, {"source": "a", "destination": "b", "layout": "dens"}, "(found 'dens'). Did you mean 'dense'?"),
+        (TransformConfig, {"output": 1, "dataset": "a", "destination": "b"}, "output must be text"),
+        (TransformConfig, None, "There must be keys and values (found None)."),
+        (RunConfig, {**SMALL, "output": "a", "methods": ["pc"]}, "unknown method 'pc'"),
+        (RunConfig, "x", "There must be keys and values (found 'x')."),
+    ],
+)
+def test_mistakes_in_parameters_are_told_as_those_in_files(model, given, expected):
+    with pytest.raises(ConfigError) as caught:
+        as_model(model, given)
+    assert str(caught.value).startswith("The parameters of this run: ")
+    assert expected in str(caught.value)
+
+
+def test_progress_is_told_once_a_second(monkeypatch):
+    """Of 100,000 spans in 50 seconds; and the end is always told."""
+    told, clock = [], [0.0]
+    monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: "bar")
+    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda _, progress: told.append((clock[0], progress)))
+    callback = ArtifactCallback()
+    for done in range(1, 100_001):
+        clock[0] += 0.0005
+        callback.on_progress("reduce", done, 100_000)
+    assert told[-1][1] == 100.0
+    assert 40 <= len(told) <= 52
+    times = [at for at, _ in told]
+    assert min(b - a for a, b in pairwise(times[:-1])) >= 1.0
+
+
+def test_scratch_is_released_and_nothing_else(tmp_path):
+    (tmp_path / "run" / "scratch" / "search").mkdir(parents=True)
+    (tmp_path / "run" / "scratch" / "search" / "rows").write_text("rows")
+    (tmp_path / "run" / "run.json").write_text("{}")
+    assert release(str(tmp_path / "run"))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+    assert not release(str(tmp_path / "run"))
+    assert not release(str(tmp_path / "none"))
+
+
+def test_half_written_tables_are_removed_and_nothing_else(tmp_path):
+    kept = ["a.zarr", "b.a.zarr.0123abcd.partial", "a.zarr.notes.txt", "a.zarr.x.y.partial"]
+    for name in [*kept, "a.zarr.0123abcd.partial"]:
+        (tmp_path / name).mkdir()
+    assert remove_partial(str(tmp_path / "a.zarr")) == ["a.zarr.0123abcd.partial"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    assert remove_partial(str(tmp_path / "a.zarr")) == []
+    assert remove_partial(str(tmp_path / "none" / "a.zarr")) == []
+    assert remove_partial("memory://bucket/a.zarr") == []
+
+
+def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
+    """Prefect with SQLAlchemy 2.1 looks healthy, and never creates a scheduled run."""
+    deployment = operations.api("/deployments/name/fit/local")["id"]
+    config = {**SMALL, "methods": ["pca", "m-pca2"], "output": str(operations.folder / "scheduled")}
+    schedule = {"active": True, "schedule": {"interval": 5}, "parameters": {"config": config}}
+    scheduled = operations.api(f"/deployments/{deployment}/schedules", [schedule])[0]["id"]
+
+    def fired():
+        wanted = {"deployments": {"id": {"any_": [deployment]}}, "flow_runs": {"start_time": {"is_null_": False}}}
+        found = operations.api("/flow_runs/filter", wanted)
+        return [run["id"] for run in found if run["auto_scheduled"]]
+
+    first = wait_for(fired, 120)[0]
+    operations.api(f"/deployments/{deployment}/schedules/{scheduled}", method="DELETE")
+    run = operations.ended(first)
+    assert run["state_type"] == "COMPLETED", run["state"]
+    assert run["parameters"]["config"] == config
+    assert run["state"]["message"].startswith("Report: ")
+    assert {"mmpca", "fit"} <= set(run["tags"])
+    found = operations.artifacts(first)
+    stages = [stage.name for stage in stages_of(parse_config(config, "the test"))]
+    assert SEARCH.name in stages
+    assert {"plan", "plan-and-measured", "components", "search", "report", "figure-projection"} <= set(found)
+    assert {"progress-count", "progress-reduce", "progress-search", "progress-project"} <= set(found)
+    assert found["progress-reduce"]["data"] == 100
+    tasks = operations.api("/task_runs/filter", {"task_runs": {"flow_run_id": {"any_": [first]}}})
+    assert [task["name"].rsplit("-", 1)[0] for task in sorted(tasks, key=lambda t: t["start_time"])] == stages
+    assert len(tasks) <= 50

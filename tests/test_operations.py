@@ -1,0 +1,184 @@
+"""Runs that are refused, cancelled, or killed, on a Prefect server with workers, hooks and automations."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import threading
+
+import psutil
+import pytest
+import yaml
+from operations import ROOT, wait_for
+
+pytestmark = pytest.mark.server
+
+SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2]}
+SILENT = 40
+"""Seconds; heartbeats come every 30, which is the least that Prefect takes."""
+LONG = {"dataset": {"uri": "synthetic:gaussian?n=40000000&d=64"}, "methods": ["pca"], "n_components": [2]}
+
+
+def begun(operations, identifier, output):
+    """Wait until a run reads rows, and return the process of its flow."""
+    plan = output / "records" / "plan.json"
+    wait_for(plan.exists, 180, lambda: operations.log_of(identifier))
+    return psutil.Process(int(operations.run(identifier)["infrastructure_pid"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"dataset": {"uri": "no/such.zarr"}}, "no/such.zarr"),
+        ({"project": {"methods": ["lol"]}}, "project.methods names 'lol', which is not among pca."),
+    ],
+)
+def test_a_mistake_ends_a_run_as_refused_with_one_sentence(operations, change, expected):
+    run = operations.ended(operations.start("fit/local", {**SMALL, "output": str(operations.folder / "bad"), **change}))
+    assert (run["state_type"], run["state_name"]) == ("FAILED", "Refused")
+    assert expected in run["state"]["message"]
+    assert "Traceback" not in operations.log_of(run["id"])
+    assert not (operations.folder / "bad").exists()
+
+
+def test_the_form_refuses_what_its_schema_excludes(operations):
+    with pytest.raises(OSError, match=r"409|422"):
+        operations.start("fit/local", {**SMALL, "output": "bad", "methods": ["m-pca"]})
+
+
+def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
+    (tmp_path / "table.csv").write_text("a,b,species\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(30)))
+    table, output, new = str(tmp_path / "table.zarr"), str(tmp_path / "run"), str(tmp_path / "new")
+    steps = [
+        ("ingest/local", {"source": str(tmp_path / "table.csv"), "destination": table, "label": "2"}, "30 rows of 2"),
+        (
+            "fit/local",
+            {"dataset": {"uri": table}, "methods": ["pca"], "n_components": [1], "output": output},
+            "Report: ",
+        ),
+        ("transform/local", {"output": output, "dataset": table, "destination": new}, "30 rows, with their labels"),
+    ]
+    for deployment, config, message in steps:
+        run = operations.ended(operations.start(deployment, config))
+        assert run["state"]["message"].startswith(message), operations.log_of(run["id"])
+        assert run["state_type"] == "COMPLETED"
+
+
+def test_a_cancelled_run_gives_back_its_scratch(operations):
+    output = operations.folder / "cancelled"
+    identifier = operations.start(
+        "fit/local", {**LONG, "output": str(output), "compute": {"cluster": "local", "workers": 1}}
+    )
+    process = begun(operations, identifier, output)
+    family = [process, *process.children(recursive=True)]
+    (output / "scratch" / "search").mkdir(parents=True)
+    operations.prefect("flow-run", "cancel", identifier)
+    assert operations.ended(identifier)["state_type"] == "CANCELLED"
+    operations.tells(identifier, "Removed the scratch of the cancelled run")
+    assert "An error was encountered while running hook" not in operations.log_of(identifier)
+    assert not (output / "scratch").exists()
+    assert (output / "records" / "plan.json").exists()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive
+
+
+def test_a_killed_run_is_crashed_and_keeps_what_it_goes_on_from(operations):
+    output = operations.folder / "killed"
+    config = {**LONG, "output": str(output), "compute": {"cluster": "local", "workers": 1}}
+    identifier = operations.start("fit/local", config)
+    process = begun(operations, identifier, output)
+    family = [process, *process.children(recursive=True)]
+    (output / "scratch" / "search").mkdir(parents=True)
+    links = operations.artifacts(identifier)
+    assert links["dask-dashboard"]["data"].startswith("[Dask dashboard](http://127.0.0.1:")
+    process.kill()
+    run = operations.ended(identifier)
+    assert run["state_type"] == "CRASHED"
+    assert "-9" in run["state"]["message"]
+    operations.tells(identifier, "Start it again with the same parameters")
+    assert "An error was encountered while running hook" not in operations.log_of(identifier)
+    assert (output / "scratch" / "search").exists()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not alive
+
+
+class Notes(http.server.BaseHTTPRequestHandler):
+    """Keeps what is posted."""
+
+    told: list[str] = []  # noqa: RUF012
+
+    def do_POST(self):
+        self.told.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def webhook():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Notes)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/notes"
+    server.shutdown()
+
+
+MAKE_BLOCK = """
+from prefect.blocks.notifications import CustomWebhookNotificationBlock as Webhook
+text = {{"text": "{{{{subject}}}}: {{{{body}}}}"}}
+block = Webhook(name="notes", url={url!r}, json_data=text, allow_private_urls=True)
+print(block.save("notes", overwrite=True))
+"""
+
+
+def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_path):
+    """A flow that was started directly and killed: nobody but the automation notices. Its time is shortened here."""
+    silent = yaml.safe_load((ROOT / "conf" / "automations.yaml").read_text())
+    assert silent["automations"][0]["trigger"]["within"] > 3 * 180  # Prefect's default of heartbeats
+    silent["automations"][0]["trigger"]["within"] = SILENT
+    (tmp_path / "automations.yaml").write_text(yaml.safe_dump(silent))
+    block = operations.python(MAKE_BLOCK.format(url=webhook)).strip()
+    notes = (ROOT / "conf" / "notifications.yaml").read_text()
+    (tmp_path / "notifications.yaml").write_text(notes.replace("0" * 8 + "-0000-0000-0000-" + "0" * 12, block))
+    for name in ("automations.yaml", "notifications.yaml"):
+        operations.prefect("automation", "create", "--from-file", str(tmp_path / name))
+
+    output = operations.folder / "silent"
+    (tmp_path / "long.yaml").write_text(yaml.safe_dump({**LONG, "output": str(output)}))
+    often = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+    with operations.process("pipelines.cli", "run", str(tmp_path / "long.yaml"), **often) as process:
+        wait_for((output / "records" / "plan.json").exists, 90, lambda: process.poll())
+        running = operations.api("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}})
+        identifier = next(r["id"] for r in running if r["parameters"]["config"]["output"] == str(output))
+        os.kill(process.pid, signal.SIGKILL)
+    operations.start("fit/local", {**SMALL, "output": str(tmp_path / "bad"), "n_components": [9]})
+    run = operations.ended(identifier, 180)
+    assert run["state_type"] == "CRASHED"
+    assert run["state"]["message"].startswith("No heartbeat")
+    wait_for(lambda: any("Crashed" in note for note in Notes.told), 60, lambda: Notes.told)
+    wait_for(lambda: any("is more than the 4 features" in note for note in Notes.told), 60, lambda: Notes.told)
+
+
+@pytest.mark.parametrize("kind", ["docker", "kubernetes"])
+def test_the_other_work_pools_can_be_deployed_to(operations, kind):
+    operations.prefect("work-pool", "create", kind, "--type", kind)
+    file = f"conf/prefect-{kind}.yaml"
+    operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
+    template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
+    for flow in ("ingest", "fit", "transform"):
+        deployment = operations.api(f"/deployments/name/{flow}/{kind}")
+        assert set(deployment["job_variables"]) <= set(template)
+        text = json.dumps([deployment["parameters"], deployment["schedules"]])
+        assert "MMPCA_STORE" not in text
+        assert ("s3://bucket/" in text) == (kind == "kubernetes")
+        assert str(ROOT) not in json.dumps(deployment)
+
+
+def test_the_server_listens_on_loopback_only_and_sends_no_telemetry(operations):
+    port = int(operations.url.rsplit(":", 1)[1])
+    bound = {c.laddr.ip for c in psutil.net_connections("inet") if c.status == "LISTEN" and c.laddr.port == port}
+    assert bound == {"127.0.0.1"}
+    assert operations.api("/admin/settings")["server"]["analytics_enabled"] is False
