@@ -3,4 +3,13 @@
 from mmpca_dist.planning.making import Request, make_plan, plan_moments, plan_projection, search_in_memory
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 
-__all__ = ["PassPlan", "Plan", "Request", "Resources", "make_plan", "plan_moments", "plan_projection", "search_in_memory"]
+__all__ = [
+    "PassPlan",
+    "Plan",
+    "Request",
+    "Resources",
+    "make_plan",
+    "plan_moments",
+    "plan_projection",
+    "search_in_memory",
+]

@@ -28,8 +28,7 @@ from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows, whole_rows
 from mmpca_dist.statistics.gather import gather_statistics, moments_of
-from mmpca_dist.statistics.moments import merge_classes
-from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics

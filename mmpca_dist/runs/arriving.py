@@ -18,7 +18,7 @@ GROUP_FILES = ("zarr.json", ".zgroup")
 
 @dataclass(frozen=True)
 class Arrival:
-    """A data set by the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times."""
+    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times."""
 
     name: str
     uri: str
@@ -91,11 +91,13 @@ def not_taken(found: Sequence[Arrival], taken: Sequence[dict[str, Any]]) -> list
     Raises
     ------
     InputError
-        Where one has the name of a data set that is in, but is another: its rows may be in already.
+        Where rows may be in already: of one that has the name of a data set that is in, but is another, or that lies
+        within one that is in.
     """
     known = {entry["name"]: entry for entry in taken}
     fresh = []
     for arrival in found:
+        _refuse_nested(arrival, taken)
         entry = known.get(arrival.name)
         if entry is None:
             fresh.append(arrival)
@@ -105,3 +107,14 @@ def not_taken(found: Sequence[Arrival], taken: Sequence[dict[str, Any]]) -> list
                 "has changed, or is another. Rows that are in cannot be taken out; give new rows another name."
             )
     return fresh
+
+
+def _refuse_nested(arrival: Arrival, taken: Sequence[dict[str, Any]]) -> None:
+    """A folder of Parquet files is one data set for a run, and an inbox of many here."""
+    for entry in taken:
+        outer, inner = sorted([arrival.uri, entry["uri"]], key=len)
+        if inner.startswith(f"{outer}/"):
+            raise InputError(
+                f"{inner} lies within {outer}, and one of them is in already: rows would count twice. Put new data "
+                "sets into a folder of their own."
+            )

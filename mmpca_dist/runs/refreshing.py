@@ -5,35 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets import Dataset, Span, make_spans, storage
+from mmpca_dist.datasets import Dataset, make_spans, storage
 from mmpca_dist.datasets.labels import unite
-from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
+from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.planning import plan_moments
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_statistics, save_statistics
-from mmpca_dist.runs.arriving import Arrival, arrivals, not_taken, taken_by, unchanged
+from mmpca_dist.runs.arriving import Arrival, arrivals, not_taken, taken_by
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
-from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.extending import Part, content_of, count_with, extendable, is_pooled, reduce_part
 from mmpca_dist.runs.finished import classes_of, finished, note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.generations import Generations
-from mmpca_dist.runs.job import Job, Stage, measured, run_stage
-from mmpca_dist.runs.sections import ProjectConfig, Section, setting
+from mmpca_dist.runs.job import Job, Stage, run_stage
+from mmpca_dist.runs.sections import Section, setting
 from mmpca_dist.runs.stages import REPORT, SOLVE, resources_of
-from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
-from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.census import check_missing_labels, count_labels
 from mmpca_dist.statistics.reduction import Scheduler, Threads
-from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
 class RefreshConfig(Section):
@@ -44,8 +38,8 @@ class RefreshConfig(Section):
     )
     new: str = setting(
         example="inbox",
-        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet and *.npz, of which "
-        "those that are not in yet are taken up, sorted by name",
+        description="The new labelled rows: a data set, or a folder (the inbox) of *.zarr, *.parquet and *.npz, of "
+        "which those that are not in yet are taken up, sorted by name",
     )
     output: str = setting(
         example="runs/live", description="Folder of the refreshed run, which the same command goes on from"
@@ -75,9 +69,9 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     Returns
     -------
     dict
-        ``taken`` (what is new: name, uri, fingerprint, rows), ``data_sets`` and ``rows`` (all that is in), ``methods``,
-        ``left_out`` (reasons by method), ``folder`` and ``report`` (addresses), ``seconds``. Where nothing was to be
-        done, ``taken`` is empty and ``folder`` that of the models that are there, or None.
+        ``taken`` (what is new: name, uri, fingerprint, rows), ``solved`` (whether anything was to be done),
+        ``data_sets`` and ``rows`` (all that is in), ``methods``, ``left_out`` (reasons by method), ``folder`` and
+        ``report`` (addresses; None where nothing was ever taken up), ``seconds``.
 
     Raises
     ------
@@ -106,10 +100,12 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     fresh = not_taken(arrivals(config.new), work.taken)
     if fresh:
         work.take_up(fresh)
-    folder = work.solve()
+    solved = work.solve()
+    folder = work.solved_folder
     report = None if folder is None else folder.record("report")
     return {
         "taken": work.taken[len(work.taken) - len(fresh) :],
+        "solved": solved,
         "data_sets": len(work.taken),
         "rows": sum(entry["rows"] for entry in work.taken),
         "methods": work.config.methods,
@@ -136,7 +132,7 @@ class _Refresh:
         self.origin = storage.digest("refresh", base.header()["key"])
         self.output.check(self.origin, base.uri)
         self.base = base
-        self.config, self.left_out = _extendable(base, self.output.uri)
+        self.config, self.left_out = extendable(base, self.output.uri)
         self.taken = taken_by(self.current, finished(self.current, "reduce"), self.count["n_rows"])
 
     @property
@@ -180,7 +176,7 @@ class _Refresh:
             self.callback.on_note(note)
         return dataset
 
-    def _counted(self, datasets: list[Dataset], scheduler: Scheduler) -> list[_Part]:
+    def _counted(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Part]:
         """Count the classes of all data sets before a row of any is read, and see that they go together."""
         self.callback.on_stage_start("count")
         begin, known, parts = time.perf_counter(), classes_of(self.count), []
@@ -191,14 +187,16 @@ class _Refresh:
             check_missing_labels(dataset, census, known)
             new = [str(label) for label in np.setdiff1d(census.classes, known)]
             if new:
-                self.callback.on_note(f"{dataset.uri} brings {_classes_in_words(new)} that the rows before do not have.")
+                self.callback.on_note(
+                    f"{dataset.uri} brings {_classes_in_words(new)} that the rows before do not have."
+                )
             known = classes
-            parts.append(_Part(dataset, spans, census))
+            parts.append(Part(dataset, spans, census))
             self.callback.on_progress("count", number + 1, len(datasets))
         self.callback.on_stage_end("count", {"seconds": time.perf_counter() - begin}, False)
         return parts
 
-    def _plan(self, parts: list[_Part]) -> None:
+    def _plan(self, parts: list[Part]) -> None:
         d, config = self.count["n_features"], self.config
         classes = classes_of(self.count)
         for part in parts:
@@ -207,20 +205,20 @@ class _Refresh:
             [(part.dataset, part.spans, len(part.census.classes)) for part in parts],
             resources_of(config, self.output.uri),
             n_classes=len(classes),
-            pooled=_pooled(self.current),
+            pooled=is_pooled(self.current),
             models=len(config.methods) * d * min(config.largest, d) * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
 
-    def _take(self, arrival: Arrival, part: _Part, key: str, scheduler: Scheduler) -> None:
+    def _take(self, arrival: Arrival, part: Part, key: str, scheduler: Scheduler) -> None:
         before, number = self.current, self.output.taken + 1
         taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows}]
-        run, run_key = self.output.begin_next(self.config, _content(taken))
-        run.finish("count", run_key, _count_with(self.count, part.census, taken))
+        run, run_key = self.output.begin_next(self.config, content_of(taken))
+        run.finish("count", run_key, count_with(self.count, part.census, taken))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, part.census)
         self.callback.on_pass("reduce", arrival.name)
-        run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(_reduce, before, arrival, part, taken)))
+        run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
         self.output.take(number, key)
         self.taken = taken
 
@@ -235,134 +233,25 @@ class _Refresh:
                     self.output.discard_unfinished()
             raise
 
-    def solve(self) -> RunDirectory | None:
-        """Solve the methods from the newest statistics, where that is to be done, and let readers have them."""
+    def solve(self) -> bool:
+        """Solve the methods from the newest statistics and let readers have them, where that is yet to be done."""
         number = self.output.taken
-        if not number:
-            return None
+        if number == self.output.published:
+            return False
         run = self.output.folder(number)
-        if number != self.output.published:
-            key = run.header()["key"]
-            job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback)
-            job.results = {name: finished(run, name) for name in ("count", "reduce")}
-            for stage in (SOLVE, REPORT):
-                run_stage(job, stage)
-            self.output.publish(number, self.output.top.header()["key"])
-        return run
+        key = run.header()["key"]
+        job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback)
+        job.results = {name: finished(run, name) for name in ("count", "reduce")}
+        for stage in (SOLVE, REPORT):
+            run_stage(job, stage)
+        self.output.publish(number, self.output.top.header()["key"])
+        return True
 
-
-@dataclass(frozen=True)
-class _Part:
-    """A data set that is to be taken up."""
-
-    dataset: Dataset
-    spans: list[Span]
-    census: Census
-
-
-def _reduce(before: RunDirectory, arrival: Arrival, part: _Part, taken: list[dict[str, Any]], job: Job) -> dict[str, Any]:
-    """Reduce the rows of a data set in one pass, and merge them with the statistics before."""
-    precision = job.config.precision
-    weights = np.ones((1, len(part.census.classes))) if _pooled(before) else None
-    with measured(job.scheduler) as peak:
-        fresh, _ = take_moments(
-            part.dataset,
-            part.census,
-            part.spans,
-            scheduler=job.scheduler,
-            precision=precision,
-            weights=weights,
-            progress=job.progress("reduce"),
-        )
-    if not unchanged(arrival):
-        raise AccessError(f"{arrival.uri} changed while it was read. Put data sets there when they are complete.")
-    stored = _moments(before)
-    with single_blas_thread():
-        moments = merge_classes(stored, fresh, arrival.uri)
-    save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, None, precision=precision))
-    return {
-        "taken": taken,
-        "passes": ["moments"],
-        "bytes": part.dataset.n_bytes,
-        "memory": peak(),
-        "outputs": ["statistics.zarr/zarr.json"],
-    }
-
-
-def _statistics(run: RunDirectory) -> Statistics:
-    classes = classes_of(finished(run, "count"))
-    precision = run.config.precision
-    return load_statistics(run.path("statistics.zarr"), classes, precision=precision, standardize=False)
-
-
-def _moments(run: RunDirectory) -> ClassMoments:
-    raw = _statistics(run).raw
-    assert raw is not None  # noqa: S101  (``_extendable`` has refused other runs)
-    return raw
-
-
-def _pooled(run: RunDirectory) -> bool:
-    """Tell whether a run keeps the scatters of its classes pooled; its scatters are not read."""
-    weights = np.asarray(storage.open_group(run.path("statistics.zarr"))["weights"][...])
-    return not np.array_equal(weights, np.eye(weights.shape[1]))
-
-
-def _extendable(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
-    """Return the configuration of what is refreshed, and the methods it has to leave out with the reasons.
-
-    Raises
-    ------
-    InputError
-        Where the run keeps no class moments, or none of its methods follows from them.
-    """
-    config = run.config
-    if "basis" in storage.open_group(run.path("statistics.zarr")):
-        raise InputError(
-            f"The statistics of the run in {run.uri} cannot be extended: {_statistics(run).fixed}. Run it anew over all "
-            "rows."
-        )
-    left_out = {method: reason for method in config.methods if (reason := _reason(method, _pooled(run))) is not None}
-    methods = [method for method in config.methods if method not in left_out]
-    if not methods:
-        reasons = "; ".join(f"{method}: {reason}" for method, reason in left_out.items())
-        raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
-    changes = {"methods": methods, "project": ProjectConfig(methods=[]), "output": output}
-    return config.model_copy(update=changes), left_out
-
-
-def _reason(method: str, pooled: bool) -> str | None:
-    """Return why new rows cannot extend a method exactly; None where they can."""
-    if METHODS[method].needs_medians:
-        return "the median of two sets of rows does not follow from their medians"
-    if METHODS[method].needs_pairs:
-        return "new rows may be nearer than those that were found"
-    if pooled and "weighted" in METHODS[method].scatters:
-        return "the scatters of the run's many classes are pooled for the class counts of just its own rows"
-    return None
-
-
-def _content(taken: list[dict[str, Any]]) -> str:
-    """Return what identifies the rows of all these data sets."""
-    return storage.digest([[entry[name] for name in ("name", "fingerprint", "rows")] for entry in taken])
-
-
-def _count_with(count: dict[str, Any], census: Census, taken: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of the count, with the rows of another data set."""
-    before = classes_of(count)
-    classes = np.union1d(before, census.classes)
-    counts = np.zeros(len(classes), np.int64)
-    counts[np.searchsorted(classes, before)] = count["counts"]
-    counts[np.searchsorted(classes, census.classes)] += census.counts
-    kept = {name: value for name, value in count.items() if name not in ("key", "seconds")}
-    others = len(taken) - 1
-    return {
-        **kept,
-        "n_rows": int(counts.sum()),
-        "classes": classes.tolist(),
-        "class_type": classes.dtype.str,
-        "counts": counts.tolist(),
-        "uri": f"{taken[0]['uri']} and {others} more data set{'' if others == 1 else 's'}",
-    }
+    @property
+    def solved_folder(self) -> RunDirectory | None:
+        """The folder that readers are given, if there is one."""
+        number = self.output.published
+        return self.output.folder(number) if number else None
 
 
 def _classes_in_words(names: list[str], most: int = 5) -> str:
@@ -388,7 +277,7 @@ class _Described(Dataset):
         self._refuse()
 
     def fingerprint(self) -> str:
-        return _content(self._taken)
+        return content_of(self._taken)
 
     def _refuse(self) -> NoReturn:
         raise TypeError(f"the rows of {self.uri} are not read again")

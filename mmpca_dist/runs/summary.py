@@ -18,10 +18,8 @@ def headline(output: str) -> str:
     header, count = run.header(), run.record("count")
     if count is None:
         raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
-    return (
-        f"{count.get('uri', header['config']['dataset']['uri'])}: {count['n_rows']} rows, {count['n_features']} features, "
-        f"{len(count['classes'])} classes"
-    )
+    uri = count.get("uri", header["config"]["dataset"]["uri"])
+    return f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
 
 
 def search(output: str) -> str | None:
