@@ -187,9 +187,7 @@ class _Refresh:
             check_missing_labels(dataset, census, known)
             new = [str(label) for label in np.setdiff1d(census.classes, known)]
             if new:
-                self.callback.on_note(
-                    f"{dataset.uri} brings {_classes_in_words(new)} that the rows before do not have."
-                )
+                self.callback.on_note(f"{dataset.uri} brings {_classes_in_words(new)}, not seen before.")
             known = classes
             parts.append(Part(dataset, spans, census))
             self.callback.on_progress("count", number + 1, len(datasets))
