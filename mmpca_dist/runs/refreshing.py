@@ -214,7 +214,7 @@ class _Refresh:
         taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows}]
         run, run_key = self.output.begin_next(self.config, content_of(taken))
         run.finish("count", run_key, count_with(self.count, part.census, taken))
-        job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, part.census)
+        job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, census=part.census)
         self.callback.on_pass("reduce", arrival.name)
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
         self.output.take(number, key)
