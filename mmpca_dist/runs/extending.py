@@ -38,6 +38,7 @@ def reduce_part(
 ) -> dict[str, Any]:
     """Reduce the rows of a data set in one pass, and merge them with the statistics before."""
     precision = job.config.precision
+    job.callback.on_pass("reduce", arrival.name)
     weights = np.ones((1, len(part.census.classes))) if is_pooled(before) else None
     with measured(job.scheduler) as peak:
         fresh, _ = take_moments(

@@ -148,7 +148,7 @@ class _Refresh:
     def take_up(self, fresh: list[Arrival]) -> None:
         """Reduce data sets, one after the other, and merge each with what is there."""
         compute = self.config.compute
-        refuse_private(compute, [*(arrival.uri for arrival in fresh), self.output.uri])
+        refuse_private(compute, [*(arrival.uri for arrival in fresh), self.given.label, self.output.uri])
         datasets = [self._open(arrival) for arrival in fresh]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
@@ -215,7 +215,6 @@ class _Refresh:
         run, run_key = self.output.begin_next(self.config, content_of(taken))
         run.finish("count", run_key, count_with(self.count, part.census, taken))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, census=part.census)
-        self.callback.on_pass("reduce", arrival.name)
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
         self.output.take(number, key)
         self.taken = taken
