@@ -74,11 +74,12 @@ def publish_report(
     search: list[tuple[str, str, str]],
 ) -> None:
     """Publish plan versus measured, eigenvalues, the certificate of a search, and the pictures of a finished run."""
-    create_table_artifact(
-        [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
-        key="plan-and-measured",
-        description="The plan beside what was used",
-    )
+    if plan:
+        create_table_artifact(
+            [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
+            key="plan-and-measured",
+            description="The plan beside what was used",
+        )
     create_table_artifact(spectra, key="components", description=LEGEND)
     if search:
         create_table_artifact(

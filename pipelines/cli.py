@@ -43,6 +43,7 @@ def cli() -> None:
       mmpca plan my.yaml                      see what a run would cost
       mmpca run my.yaml                       run it
       mmpca transform runs/mine new.parquet runs/mine-new
+      mmpca refresh runs/mine inbox runs/live
     """
 
 
@@ -198,6 +199,32 @@ def transform(**options: Any) -> None:
 
     with flow_session(console, errors, STARTS_AGAIN):
         state = transform_flow(TransformConfig(**options), return_state=True)
+    _finished(state)
+    console.print(state.message, highlight=False, markup=False, soft_wrap=True)
+
+
+@cli.command(short_help="Extend a finished run by new rows.")
+@click.argument("run")
+@click.argument("new")
+@click.argument("output")
+@click.option("--features", help="Array or column of the new rows; by default as for the run.")
+@click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
+def refresh(**options: Any) -> None:
+    """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
+
+    NEW is a data set, or a folder of *.zarr, *.parquet and *.npz. What OUTPUT has taken up before is left out, so that
+    the same command goes on as new data sets arrive.
+
+    \b
+    Example:
+      mmpca refresh runs/mine inbox runs/live
+    """
+    from mmpca_dist.runs.refreshing import RefreshConfig
+    from pipelines.refresh import refresh_flow
+
+    given = RefreshConfig(**options)
+    with flow_session(console, errors, GOES_ON):
+        state = refresh_flow(given, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 

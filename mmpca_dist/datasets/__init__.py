@@ -84,6 +84,7 @@ def open_rows(
     label: str | None = None,
     missing_chunks: str = "refuse",
     names: list[str] | None = None,
+    labelled: bool = False,
 ) -> Dataset:
     """Open rows that may do without labels, such as those a fitted model is to transform.
 
@@ -94,6 +95,8 @@ def open_rows(
     names : list of str, optional
         The features that are wanted. Columns of Parquet are taken by these names, whatever their order and whatever
         other columns there are; features of other formats must have them in this order, if they have names at all.
+    labelled : bool
+        Whether labels must be there, be they named or not.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def open_rows(
     InputError
         As for ``open_dataset``, and for features that are not those wanted.
     """
-    dataset = _open(os.fspath(uri), features, label, missing_chunks, label_required=label is not None, names=names)
+    dataset = _open(os.fspath(uri), features, label, missing_chunks, labelled or label is not None, names)
     found = dataset.feature_names
     if names is not None and found is not None and len(found) == len(names) and found != names:
         refuse_missing_names(dataset.uri, found, names)

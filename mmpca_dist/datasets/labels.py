@@ -59,6 +59,19 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
+def unite(known: NDArray, found: NDArray, where: str = "these rows") -> NDArray:
+    """Return the sorted classes of both.
+
+    Raises
+    ------
+    InputError
+        Where some are text and others numbers.
+    """
+    if known.dtype.kind != found.dtype.kind and np.result_type(known, found).kind not in "iu":
+        raise InputError(f"Labels were {known.dtype} and are now {found.dtype} in {where}; use one type.")
+    return np.union1d(known, found)
+
+
 def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
     """Return the position of each label in the sorted ``classes``.
 

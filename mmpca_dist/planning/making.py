@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,6 +205,52 @@ def plan_projection(
         free=_free_bytes(resources.output),
         advice=_advice(dataset, spans),
     )
+
+
+def plan_moments(
+    parts: Sequence[tuple[Dataset, list[Span], int]], resources: Resources, *, n_classes: int, pooled: bool, models: int
+) -> Plan:
+    """Return the plan of adding the rows of data sets to stored moments, one data set after the other, and solving.
+
+    Parameters
+    ----------
+    parts : sequence of (data set, its spans, number of its classes)
+    n_classes : int
+        Of all rows together.
+    pooled : bool
+        Whether one scatter stands for those of all classes.
+    models : int
+        Bytes of the models that are written.
+    """
+    d = parts[0][0].n_features
+    scatters = (1 if pooled else n_classes) * d * d * 8
+    held = [5 * scatters + 5 * d * d * 8]  # what is stored and what is new, both over all classes too, and their sum
+    passes = []
+    for dataset, spans, found in parts:
+        taking = reducing(
+            dataset, spans,
+            n_classes=found, pooled=pooled, medians=False, item=resources.item, threads=resources.process_threads,
+        )  # fmt: skip
+        held.append(taking + dataset.resident_bytes)
+        passes.append(_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
+    whole = PassPlan("moments of the new rows", *(sum(sizes) for sizes in zip(*map(_numbers, passes), strict=True)))
+    return Plan(
+        passes=[whole],
+        more_passes=0,
+        spans=sum(len(spans) for _, spans, _ in parts),
+        solver=f"dense, {d} x {d}",
+        pooled=pooled,
+        memory=int((resources.base + max(held)) * SLACK),
+        base=resources.base,
+        resources=resources,
+        output=2 * scatters + models,
+        free=_free_bytes(resources.output),
+        advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
+    )
+
+
+def _numbers(one: PassPlan) -> tuple[int, float, float]:
+    return one.bytes, one.operations, one.seconds
 
 
 def _advice(dataset: Dataset, spans: list[Span]) -> str:

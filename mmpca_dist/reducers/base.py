@@ -28,7 +28,7 @@ from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows, whole_rows
 from mmpca_dist.statistics.gather import gather_statistics, moments_of
-from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics
@@ -132,7 +132,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         stored = self._extendable()
         dataset = self._check_rows(X, y, reset=stored is None, least=1)
         fresh = moments_of(dataset, precision=self.precision, classes=classes)
-        moments = self._kept = fresh if stored is None else _merged(stored, fresh)
+        moments = self._kept = fresh if stored is None else merge_classes(stored, fresh)
         if np.count_nonzero(moments.counts) < 2:
             self.classes_ = moments.classes
             return self
@@ -384,11 +384,3 @@ def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
 
 def _output_type(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)
-
-
-def _merged(stored: ClassMoments, fresh: ClassMoments) -> ClassMoments:
-    kinds = {stored.classes.dtype.kind, fresh.classes.dtype.kind}
-    if len(kinds) > 1 and np.result_type(stored.classes, fresh.classes).kind not in "iu":
-        raise InputError(f"Labels were {stored.classes.dtype} and are now {fresh.classes.dtype}.")
-    classes = np.union1d(stored.classes, fresh.classes)
-    return stored.with_classes(classes).merge(fresh.with_classes(classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,10 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target[...] = array
 
 
-def load_arrays(uri: str) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote."""
-    return {name: np.asarray(array[...]) for name, array in storage.open_group(uri).arrays()}
+def load_arrays(uri: str, names: Sequence[str] | None = None) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote, or some of it."""
+    arrays = storage.open_group(uri).arrays()
+    return {name: np.asarray(array[...]) for name, array in arrays if names is None or name in names}
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:

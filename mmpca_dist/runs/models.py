@@ -6,14 +6,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.finished import classes_of, finished, open_run
 from mmpca_dist.statistics.moments import ClassMoments
 
 LEADING = 3
@@ -54,8 +53,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     InputError
         Where the run, the method or so many components are not there.
     """
-    run = RunDirectory(storage.normalize(output))
-    models = _finished(run, "solve")["models"]
+    run = open_run(output)
+    models = finished(run, "solve")["models"]
     if method not in models:
         raise InputError(
             f"The run in {run.uri} has no method {method!r}; it has {', '.join(models)}.{did_you_mean(method, models)}"
@@ -66,13 +65,13 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
             f"n_components={n_components}: {method} in {run.uri} has {stored} components ({models[method]['limit']})."
         )
     arrays = load_arrays(run.path("model", f"{method}.zarr"))
-    count = _finished(run, "count")
+    count = finished(run, "count")
     reducer = METHODS[method].reducer(n_components or stored, run.config)
     for name in ARRAYS:
         setattr(reducer, name, arrays[name][: reducer.n_components])
     reducer.mean_ = arrays["mean_"]
     reducer.scale_ = arrays.get("scale_")
-    reducer.classes_ = _classes(count)
+    reducer.classes_ = classes_of(count)
     reducer.total_, reducer.limit_ = models[method]["total"], models[method]["limit"]
     if models[method]["certificate"] is not None:
         reducer.certificate_ = models[method]["certificate"]
@@ -114,11 +113,11 @@ def load_moments(output: str) -> ClassMoments:
     >>> MarginPCA.from_moments(moments, "m-pca0", 2).components_.shape
     (2, 4)
     """
-    run = RunDirectory(storage.normalize(output))
-    _finished(run, "reduce")
+    run = open_run(output)
+    finished(run, "reduce")
     statistics = load_statistics(
         run.path("statistics.zarr"),
-        _classes(_finished(run, "count")),
+        classes_of(finished(run, "count")),
         precision=run.config.precision,
         standardize=False,
     )
@@ -128,16 +127,3 @@ def load_moments(output: str) -> ClassMoments:
             "Take class_moments of its data set."
         )
     return statistics.raw
-
-
-def _finished(run: RunDirectory, stage: str) -> dict[str, Any]:
-    record = run.record(stage)
-    if record is not None:
-        return record
-    if not run.exists:
-        raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
-    raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
-
-
-def _classes(count: dict[str, Any]) -> NDArray:
-    return np.asarray(count["classes"], dtype=count["class_type"])

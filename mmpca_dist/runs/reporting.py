@@ -17,6 +17,7 @@ from mmpca_dist.runs.arrays import load_pairs
 from mmpca_dist.runs.certificate import search_notes, search_rows
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.finished import classes_of
 from mmpca_dist.runs.models import load_model
 from mmpca_dist.runs.report import Margins, MethodResult, ReportContents, figures, render
 from mmpca_dist.runs.solving import counted, proved_of, solver_notes, solver_rows
@@ -56,7 +57,7 @@ def report_contents(
 ) -> ReportContents:
     """Gather what the report shows."""
     count = results["count"]
-    classes = np.asarray(count["classes"], dtype=count["class_type"])
+    classes = classes_of(count)
     projected, codes, note = _sample(run, config, classes, dataset.n_rows)
     methods = [_method_result(run, config, name, results) for name in config.methods]
     notes = _notes(config.largest, results["solve"].get("precision", config.precision), methods)

@@ -19,6 +19,7 @@ from mmpca_dist.runs.certificate import search_notes
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.finished import classes_of
 from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.models import load_model, save_model
 from mmpca_dist.runs.projection import Projector, project_rows
@@ -149,10 +150,9 @@ def _search(job: Job) -> dict[str, Any]:
 
 
 def _stored_statistics(job: Job) -> Statistics:
-    count = job.results["count"]
     return load_statistics(
         job.run.path("statistics.zarr"),
-        np.asarray(count["classes"], dtype=count["class_type"]),
+        classes_of(job.results["count"]),
         precision=job.config.precision,
         standardize=job.config.standardize,
     )

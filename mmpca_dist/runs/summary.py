@@ -6,35 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.certificate import search_line
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.finished import open_run
 from mmpca_dist.runs.models import load_model
 
 
 def headline(output: str) -> str:
     """Return one line: rows, features, classes."""
-    run = RunDirectory(storage.normalize(output))
+    run = open_run(output)
     header, count = run.header(), run.record("count")
     if count is None:
         raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
-    return (
-        f"{header['config']['dataset']['uri']}: {count['n_rows']} rows, {count['n_features']} features, "
-        f"{len(count['classes'])} classes"
-    )
+    uri = count.get("uri", header["config"]["dataset"]["uri"])
+    return f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
 
 
 def search(output: str) -> str | None:
     """Return one line on the search for nearest rows of other classes, if the run has made one."""
-    run = RunDirectory(storage.normalize(output))
+    run = open_run(output)
     records = {name: run.record(name) for name in ("count", "search", "solve")}
     return search_line({name: record for name, record in records.items() if record is not None})
 
 
 def report_of(output: str) -> str | None:
     """Return the address of the run's report, if it has one."""
-    record = RunDirectory(storage.normalize(output)).record("report")
+    record = open_run(output).record("report")
     return record["html"] if record else None
 
 
@@ -47,7 +44,7 @@ LEGEND = (
 
 def components(output: str) -> list[dict[str, Any]]:
     """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
-    run = RunDirectory(storage.normalize(output))
+    run = open_run(output)
     rows = []
     for method in run.config.methods:
         model = load_model(run.uri, method)

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from mmpca_dist.datasets import Dataset, make_spans, open_rows, storage
+from mmpca_dist.datasets import Dataset, make_spans, storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.planning import plan_projection
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.finished import note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
@@ -73,7 +74,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         Where memory or disk do not suffice.
     """
     callback = callback or Callback()
-    run, destination = RunDirectory(storage.normalize(config.output)), storage.normalize(config.destination)
+    run, destination = open_run(config.output), storage.normalize(config.destination)
     fitted = run.config
     methods = list(dict.fromkeys(config.methods)) or fitted.methods
     for method in methods:
@@ -85,12 +86,9 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     if storage.exists(destination):
         raise OutputError(f"{destination} exists already. Choose another destination, or delete it.")
     dataset = _open(config, run, fitted)
-    missing = getattr(dataset, "missing_label_rows", 0)
-    if missing:
-        callback.on_note(
-            f"{dataset.uri} lacks label chunks of {missing} rows; their labels become the fill value "
-            f"{dataset.label_fill}."  # type: ignore[attr-defined]
-        )
+    note = note_of_missing_labels(dataset)
+    if note is not None:
+        callback.on_note(note)
     projectors = make_projectors(run, fitted, methods, destination)
     plan = plan_projection(
         dataset,
@@ -134,19 +132,7 @@ def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Data
     if count is None:
         raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
     refuse_private(fitted.compute, [config.dataset, config.label, config.destination])
-    dataset = open_rows(
-        config.dataset,
-        features=config.features,
-        label=config.label,
-        missing_chunks=fitted.dataset.missing_chunks,
-        names=count["feature_names"],
-    )
-    if dataset.n_features != count["n_features"]:
-        raise InputError(
-            f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{count['n_features']}."
-        )
-    return dataset
+    return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
 
 
 @contextmanager

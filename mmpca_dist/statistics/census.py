@@ -91,23 +91,26 @@ def take_census(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progr
             f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows have the label "
             f"{census.classes[0]!s}. There must be at least two."
         )
-    _check_missing_labels(dataset, census)
+    check_missing_labels(dataset, census)
     return census
 
 
-def _check_missing_labels(dataset: Dataset, census: Census) -> None:
-    """Zarr may leave out chunks that hold only the fill value: of labels that is legitimate where it is a class."""
+def check_missing_labels(dataset: Dataset, census: Census, known: NDArray | None = None) -> None:
+    """Refuse missing label chunks, unless their fill value is a class of other rows, or among the ``known`` classes.
+
+    Zarr may leave out chunks that hold only the fill value.
+    """
     missing = getattr(dataset, "missing_label_rows", 0)
     if not missing:
         return
     fill = dataset.label_fill  # type: ignore[attr-defined]
     elsewhere = int(census.counts[census.classes == fill].sum()) - missing
-    if elsewhere <= 0:
+    if elsewhere <= 0 and not (known is not None and np.any(known == fill)):
         raise InputError(
             f"{dataset.uri} lacks label chunks of {missing} rows, and their fill value {fill!s} is not the label of "
             "any other row. Restore the missing chunks."
         )
     log.warning(
-        "%s lacks label chunks of %d rows; they are read as the fill value %s, a class of %d other rows.",
-        dataset.uri, missing, fill, elsewhere,
+        "%s lacks label chunks of %d rows; they are read as the fill value %s, a class of other rows.",
+        dataset.uri, missing, fill,
     )  # fmt: skip

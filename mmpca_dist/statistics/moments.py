@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.storing import storable
 
@@ -130,6 +131,18 @@ class ClassMoments:
         grown.counts[at], grown.means[at], grown.scatters[at] = self.counts, self.means, self.scatters
         return grown
 
+    def summed(self, classes: NDArray) -> ClassMoments:
+        """Return the same moments over a larger set of classes with one scatter, the sum of those of all classes.
+
+        Rows of any class extend it, which pooled scatters weighted by class counts do not allow; M-PCA0 does not follow
+        from it.
+        """
+        grown = ClassMoments.empty(classes, self.n_features, np.ones((1, len(classes))))
+        at = np.searchsorted(classes, self.classes)
+        grown.counts[at], grown.means[at] = self.counts, self.means
+        grown.scatters[0] = self.scatters[0] if np.all(self.weights[0] == 1) else self.scatter(np.ones(len(at)))
+        return grown
+
     def scaled(self, factors: NDArray) -> ClassMoments:
         """Return the moments of the rows with column j multiplied by ``factors[j]``."""
         return ClassMoments(
@@ -159,6 +172,22 @@ class ClassMoments:
                 raise InputError(too_large(np.dtype(np.float64)))
         self.means[at] += delta * share[:, None]
         self.counts[at] = total
+
+
+def merge_classes(stored: ClassMoments, fresh: ClassMoments, where: str = "these rows") -> ClassMoments:
+    """Return the moments of both sets of rows, over the classes of both; exact.
+
+    Where the stored scatters are pooled, their sum over all classes is what is kept.
+
+    Raises
+    ------
+    InputError
+        Where the columns differ, or labels are text here and numbers there.
+    """
+    classes = unite(stored.classes, fresh.classes, where)
+    if stored.pooled:
+        return stored.summed(classes).merge(fresh.summed(classes))
+    return stored.with_classes(classes).merge(fresh.with_classes(classes))
 
 
 def pooled_weights(counts: NDArray) -> NDArray[np.float64]:

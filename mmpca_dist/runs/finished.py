@@ -1,0 +1,85 @@
+"""What a finished run offers to those who build on it: its folder, its records, rows that fit it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets import Dataset, open_rows, storage
+from mmpca_dist.errors import InputError
+from mmpca_dist.runs.directory import RunDirectory
+
+PUBLISHED = "refresh"
+"""The record by which a refreshed run says in which of its folders the newest models are."""
+
+
+def open_run(output: str) -> RunDirectory:
+    """Return the folder of a run; of a refreshed run the newest that is complete, which is a run in itself."""
+    run = RunDirectory(storage.normalize(output))
+    published = run.record(PUBLISHED)
+    return run if published is None else RunDirectory(run.path(published["folder"]))
+
+
+def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
+    """Return what a stage left.
+
+    Raises
+    ------
+    InputError
+        Where there is no run, or the stage is not done.
+    """
+    record = run.record(stage)
+    if record is not None:
+        return record
+    if not run.exists:
+        raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
+    raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
+
+
+def classes_of(count: dict[str, Any]) -> NDArray:
+    """Return the classes of a run, from its record of the count."""
+    return np.asarray(count["classes"], dtype=count["class_type"])
+
+
+def open_rows_for(
+    run: RunDirectory,
+    count: dict[str, Any],
+    uri: str,
+    *,
+    features: str | None,
+    label: str | None,
+    labelled: bool = False,
+) -> Dataset:
+    """Open rows, with labels or without, and see that their features are what the run was fitted to.
+
+    Raises
+    ------
+    InputError
+    """
+    dataset = open_rows(
+        uri,
+        features=features,
+        label=label,
+        missing_chunks=run.config.dataset.missing_chunks,
+        names=count["feature_names"],
+        labelled=labelled,
+    )
+    if dataset.n_features != count["n_features"]:
+        raise InputError(
+            f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
+            f"{count['n_features']}."
+        )
+    return dataset
+
+
+def note_of_missing_labels(dataset: Dataset) -> str | None:
+    """Return the note that some label chunks are not stored, where that is so."""
+    missing = getattr(dataset, "missing_label_rows", 0)
+    if not missing:
+        return None
+    return (
+        f"{dataset.uri} lacks label chunks of {missing} rows; their labels become the fill value "
+        f"{dataset.label_fill}."  # type: ignore[attr-defined]
+    )
