@@ -6,29 +6,31 @@ from typing import Any
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.finished import finished, open_run
 from mmpca_dist.runs.refreshing import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components
 from pipelines.artifacts import ArtifactCallback, publish_report
-from pipelines.fit import REFUSED, watchers
+from pipelines.fit import watchers
+from pipelines.flows import COMMON, as_model, refused
 
 
 @flow(
     name="refresh",
     description="Extend the class moments of a finished run by new rows, exactly, and solve its methods again.",
-    persist_result=False,
+    **COMMON,
 )
 def refresh_flow(config: RefreshConfig) -> State:
     """Take up new data sets; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
+        config = as_model(RefreshConfig, config)
         manifest = refresh(config, [ArtifactCallback(), *watchers()])
         if manifest["solved"]:
             _publish(manifest)
     except MmpcaError as error:
-        return Failed(message=str(error), name=REFUSED)
+        return refused(error)
     return Completed(message=_message(config, manifest))
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 
+import numpy as np
 import psutil
 import pytest
 import yaml
@@ -51,6 +52,8 @@ def test_the_form_refuses_what_its_schema_excludes(operations):
 def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
     (tmp_path / "table.csv").write_text("a,b,species\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(30)))
     table, output, new = str(tmp_path / "table.zarr"), str(tmp_path / "run"), str(tmp_path / "new")
+    np.savez(tmp_path / "more.npz", X=np.random.default_rng(0).standard_normal((10, 2)), y=np.arange(10) % 2)
+    more = {"run": output, "new": str(tmp_path / "more.npz"), "output": str(tmp_path / "live")}
     steps = [
         ("ingest/local", {"source": str(tmp_path / "table.csv"), "destination": table, "label": "2"}, "30 rows of 2"),
         (
@@ -58,6 +61,7 @@ def test_tables_are_ingested_and_projected_by_deployments(operations, tmp_path):
             {"dataset": {"uri": table}, "methods": ["pca"], "n_components": [1], "output": output},
             "Report: ",
         ),
+        ("refresh/local", more, "10 rows taken up from more.npz"),
         ("transform/local", {"output": output, "dataset": table, "destination": new}, "30 rows, with their labels"),
     ]
     for deployment, config, message in steps:
@@ -168,7 +172,7 @@ def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     file = f"conf/prefect-{kind}.yaml"
     operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
-    for flow in ("ingest", "fit", "transform"):
+    for flow in ("ingest", "fit", "transform", "refresh"):
         deployment = operations.api(f"/deployments/name/{flow}/{kind}")
         assert set(deployment["job_variables"]) <= set(template)
         text = json.dumps([deployment["parameters"], deployment["schedules"]])

@@ -194,7 +194,7 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     assert [row["method"] for row in components(live)] == FOLLOW
     assert Path(report_of(live)).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
-    transform(TransformConfig(live, new, str(tmp_path / "projected"), ["m-pca0"]))
+    transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "projected"), methods=["m-pca0"]))
     projected = zarr.open_group(str(tmp_path / "projected" / "m-pca0.zarr"), mode="r")["X"][...]
     model = load_model(live, "m-pca0")
     np.testing.assert_allclose(projected, X[:20] @ model.components_.T, rtol=1e-12, atol=1e-12)
@@ -660,7 +660,7 @@ def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, b
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-    from pipelines.fit import REFUSED as NAME
+    from pipelines.flows import REFUSED as NAME
     from pipelines.refresh import refresh_flow
 
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
