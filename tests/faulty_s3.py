@@ -24,7 +24,9 @@ it is done, so that only its answer is lost; slow: no answer before the time-out
 flipped: a bit of the answer's body; upload: a bit of the body that is sent.
 """
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-real-secret", "AWS_REGION": "us-east-1"}
-ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}, says the test</Message></Error>'
+ERROR = (
+    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}, says the test</Message></Error>'
+)
 HOP = ("connection", "transfer-encoding", "content-length", "keep-alive", "date", "server")
 
 
@@ -83,7 +85,9 @@ class FaultyS3:
         if fault in ("slowdown", "throttled"):
             self.applied.append(fault)
             status, code = (503, "SlowDown") if fault == "slowdown" else (429, "TooManyRequests")
-            return self._answer(request, status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode())
+            return self._answer(
+                request, status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode()
+            )
         if fault == "reset":
             return self._cut(request, fault)
         if fault == "upload" and body:

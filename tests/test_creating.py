@@ -60,16 +60,19 @@ def test_one_of_sixteen_threads_wins(place):
         assert at(uri) == content(won.index(True))
 
 
-def race(uri, writer, ready, found):
+def race(uri, writer, ready, found, environment):
+    os.environ.update(environment)
     ready.wait()
     found.put((writer, create_bytes(uri, content(writer))))
 
 
 @pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
 def test_one_of_eight_processes_wins(place):
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mmpca_dist.datasets.creating", __name__])
     ready, found = context.Barrier(8), context.Queue()
-    processes = [context.Process(target=race, args=(f"{place}/lock", i, ready, found)) for i in range(8)]
+    shared = (ready, found, dict(os.environ))
+    processes = [context.Process(target=race, args=(f"{place}/lock", i, *shared)) for i in range(8)]
     for process in processes:
         process.start()
     won = dict(found.get(timeout=120) for _ in processes)
