@@ -24,9 +24,8 @@ it is done, so that only its answer is lost; slow: no answer before the time-out
 flipped: a bit of the answer's body; upload: a bit of the body that is sent.
 """
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "not-a-real-secret", "AWS_REGION": "us-east-1"}
-ERROR = (
-    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}, says the test</Message></Error>'
-)
+XML = [("Content-Type", "application/xml")]
+ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'
 HOP = ("connection", "transfer-encoding", "content-length", "keep-alive", "date", "server")
 
 
@@ -85,9 +84,7 @@ class FaultyS3:
         if fault in ("slowdown", "throttled"):
             self.applied.append(fault)
             status, code = (503, "SlowDown") if fault == "slowdown" else (429, "TooManyRequests")
-            return self._answer(
-                request, status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode()
-            )
+            return self._answer(request, status, XML, ERROR.format(code=code).encode())
         if fault == "reset":
             return self._cut(request, fault)
         if fault == "upload" and body:
@@ -109,7 +106,7 @@ class FaultyS3:
 
     def _forward(self, request, body):
         if request.command == "PUT" and not intact(request.headers, body):
-            return 400, [("Content-Type", "application/xml")], ERROR.format(code="BadDigest").encode()
+            return 400, XML, ERROR.format(code="BadDigest").encode()
         with self._uploads if request.command == "PUT" else contextlib.nullcontext():
             backend = http.client.HTTPConnection("127.0.0.1", self.backend, timeout=60)
             backend.request(request.command, request.path, body, dict(request.headers))

@@ -88,7 +88,9 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
     if isinstance(error, FileNotFoundError):
         # File systems hide what a server answered behind "not found".
         hidden = error.__cause__ and reason(error.__cause__, path, writing)
-        return hidden if hidden not in (None, ABSENT) else _no_place(path) if writing else ABSENT
+        if isinstance(hidden, str) and hidden != ABSENT:
+            return hidden
+        return _no_place(path) if writing else ABSENT
     if isinstance(error, IsADirectoryError):
         return "it is a folder where a file belongs"
     if isinstance(error, NotADirectoryError | FileExistsError):

@@ -31,6 +31,11 @@ class PatientFileSystem:
     def __init__(self, fs: Any, protocol: str) -> None:
         self._fs, self._protocol = fs, protocol
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the connection is not encrypted."""
+        return is_plain(self._fs, self._protocol)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._fs, name)
         return functools.partial(self._patiently, name, found) if callable(found) else found
@@ -40,8 +45,8 @@ class PatientFileSystem:
             self._fs.invalidate_cache()
             return method(*args, **options)
 
-        if name in LISTINGS and is_plain(self._fs, self._protocol):
-            return patience.patiently(self._what(name, args), lambda: patience.agreed(attempt))
+        if name in LISTINGS:
+            return patience.patiently(self._what(name, args), lambda: patience.agreed(attempt, lambda: self.is_plain))
         return patience.patiently(self._what(name, args), attempt)
 
     def rm(self, path: str, recursive: bool = False) -> None:
@@ -120,7 +125,7 @@ def is_plain(fs: Any, protocol: str) -> bool:
     """Tell whether a connection is not encrypted: then nothing but checksums notices a bit that flips on the way."""
     if protocol in S3:
         client = getattr(fs, "_s3", None)
-        return client is not None and client.meta.endpoint_url.startswith("http:")
+        return client is not None and str(client.meta.endpoint_url).startswith("http:")
     return protocol == "http"
 
 

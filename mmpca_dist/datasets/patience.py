@@ -96,18 +96,21 @@ async def patiently_async(what: str, operation: Callable[[], Awaitable[T]]) -> T
         await asyncio.sleep(pause)
 
 
-def agreed(read: Callable[[], T]) -> T:
-    """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection."""
+def agreed(read: Callable[[], T], needed: Callable[[], bool]) -> T:
+    """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection.
+
+    ``needed`` tells, when something has been read, whether the connection is such a one.
+    """
     found = read()
-    while (again := read()) != found:
+    while needed() and (again := read()) != found:
         found = again
     return found
 
 
-async def agreed_async(read: Callable[[], Awaitable[T]]) -> T:
+async def agreed_async(read: Callable[[], Awaitable[T]], needed: Callable[[], bool]) -> T:
     """Do as ``agreed`` does, in an event loop."""
     found = await read()
-    while (again := await read()) != found:
+    while needed() and (again := await read()) != found:
         found = again
     return found
 

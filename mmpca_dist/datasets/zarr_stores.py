@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
+import numpy as np
+import zarr
+from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, RangeByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import FsspecStore, WrapperStore
 
 from mmpca_dist.datasets import patience
 from mmpca_dist.datasets.object_stores import fast_reader, is_plain
 
+__all__ = ["PatientStore", "fill_from", "values_of"]
+
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+
+def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDArray:
+    """Return entries ``start`` to ``stop`` of an array along its first axis; damaged ones from afar are read again."""
+    selection: Any = slice(start, stop) if array.ndim else ()
+    return patience.undamaged(_is_remote(array), _name(array), lambda: np.asarray(array[selection]))
+
+
+def fill_from(array: zarr.Array, start: int, stop: int, out: NDArray) -> None:
+    """Fill ``out`` with rows ``start`` to ``stop`` of an array (n, d), as ``values_of`` would give them."""
+    selection, target = (slice(start, stop), slice(None)), NDBuffer(out)  # type: ignore[arg-type]
+    patience.undamaged(
+        _is_remote(array),
+        _name(array),
+        lambda: array.get_basic_selection(selection, out=target),
+    )
+
+
+def _is_remote(array: zarr.Array) -> bool:
+    return isinstance(array.store, PatientStore)
+
+
+def _name(array: zarr.Array) -> str:
+    return f"read {array.path}"
 
 
 class PatientStore(WrapperStore[FsspecStore]):
@@ -32,9 +63,8 @@ class PatientStore(WrapperStore[FsspecStore]):
     async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]], agree: bool = False) -> Any:
         async def attempt() -> Any:
             self._store.fs.invalidate_cache()
-            if agree and is_plain(self._store.fs, self._protocol):
-                return await patience.agreed_async(call)
-            return await call()
+            needed = partial(is_plain, self._store.fs, self._protocol)
+            return await (patience.agreed_async(call, needed) if agree else call())
 
         what = f"{name} {self._protocol}://{self._store.path}/{key}".rstrip("/")
         return await patience.patiently_async(what, attempt)

@@ -9,6 +9,7 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.solvers.options import SOLVERS
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.moments import ClassMoments
@@ -38,7 +39,8 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
 
 def load_arrays(uri: str) -> dict[str, NDArray]:
     """Read what ``save_arrays`` wrote."""
-    return {name: np.asarray(array[...]) for name, array in storage.open_group(uri).arrays()}
+    with storage.explained(uri):
+        return {name: values_of(array) for name, array in storage.open_group(uri).arrays()}
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:
