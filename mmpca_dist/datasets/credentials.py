@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 from mmpca_dist.errors import InputError
 
@@ -46,4 +45,4 @@ def _has_secret(protocol: str, rest: str) -> bool:
         if protocol in (*NO_PORT, *CONTAINER_AT_ACCOUNT) or not (port.isdigit() or place.endswith("]")):
             return True
     _, question, query = rest.partition("?")
-    return bool(question and SECRET_PARAMETERS.search("?" + query)) or bool(urlsplit("//" + place).password)
+    return bool(question and SECRET_PARAMETERS.search("?" + query))
