@@ -18,11 +18,12 @@ from scipy import sparse
 from mmpca_dist import load_model, run
 from mmpca_dist.datasets import open_dataset, storage
 from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job
-from pipelines.cli import main
+from pipelines.cli import cli
 
 SECRET = "aRecognisableSecret4711"  # noqa: S105
 
@@ -139,9 +140,9 @@ def without_secret(what, data):
 
 
 def invoke(*arguments):
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     without_secret("the output", result.output)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0, (result.output, result.exception)
     return result.output
 
 
@@ -150,7 +151,8 @@ def test_every_step_in_object_storage_and_no_secret_anywhere(
     cluster, bucket, secret, prefect_server, tmp_path, caplog, monkeypatch
 ):
     """Ingest, plan, run, show and transform by the command line, under Prefect."""
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "mmpca_dist")
     monkeypatch.chdir(tmp_path)
     X, y = table()
     put(f"{bucket}/in.csv", csv_of(X, y))
@@ -177,8 +179,7 @@ def test_every_step_in_object_storage_and_no_secret_anywhere(
         without_secret(name, data)
         without_secret(name, name)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    own = [record for record in caplog.records if not record.name.startswith(("botocore", "aiobotocore"))]
-    for record in own:
+    for record in caplog.records:
         without_secret(record.name, record.getMessage())
     for what, data in prefect_records().items():
         without_secret(what, data)
@@ -208,7 +209,7 @@ def test_no_secret_in_what_workers_are_sent(bucket, secret):
     put(f"{bucket}/in.csv", csv_of(X, y))
     ingest(f"{bucket}/in.csv", f"{bucket}/in.zarr")
     config = parse_config(settings(f"{bucket}/in.zarr", f"{bucket}/run"), "the test")
-    with open_job(config) as job:
+    with open_job(config, Callback()) as job:
         job.dataset.read_rows(0, 9)  # after use: nothing opened stays in it
         scratch = ZarrScratch(f"{bucket}/scratch")
         scratch.put("t", {"a": X})
@@ -254,9 +255,10 @@ def test_addresses_with_credentials_are_refused(address, tmp_path, monkeypatch, 
         assert "carries credentials" in str(caught.value)
         without_secret("the message", str(caught.value))
     for command in (("show", address), ("ingest", address, "o.zarr"), ("transform", address, "bundled:iris", "o")):
-        result = CliRunner().invoke(main, command)
-        assert result.exit_code == 2
-        assert "carries credentials" in " ".join(result.output.split())
+        result = CliRunner().invoke(cli, command)
+        assert isinstance(result.exception, MmpcaError)
+        assert "carries credentials" in str(result.exception)
+        without_secret("the message", result.exception)
         without_secret("the output", result.output)
     without_secret("the log", caplog.text)
     assert not list(tmp_path.iterdir())

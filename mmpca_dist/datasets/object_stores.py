@@ -129,6 +129,10 @@ def is_plain(fs: Any, protocol: str) -> bool:
     return protocol == "http"
 
 
+class AbsentError(FileNotFoundError):
+    """There is no such object."""
+
+
 class FastReader:
     """Reads objects of a bucket by obstore; None stands for what it cannot read, and fsspec then tells why."""
 
@@ -150,8 +154,9 @@ class FastReader:
         return found
 
     async def read_async(self, path: str, byte_range: tuple[int, int] | None) -> Any:
-        """Return an object, or bytes of it, as a buffer."""
+        """Return an object, or bytes of it, as a buffer; raise an ``AbsentError`` where there is none."""
         import obstore
+        from obstore.exceptions import NotFoundError
 
         if self._failures >= FAST_FAILURES:
             return None
@@ -162,6 +167,8 @@ class FastReader:
                 )
             else:
                 found = await (await obstore.get_async(self._store, _key(path))).bytes_async()
+        except (NotFoundError, FileNotFoundError) as error:
+            raise AbsentError(path) from error
         except Exception:
             self._failures += 1
             return None
@@ -181,7 +188,7 @@ def fast_reader(fs: Any, protocol: str, path: str) -> FastReader | None:
     if protocol in S3:
         client = getattr(fs, "_s3", None)
         if client is None:
-            return None  # not asked for anything yet
+            client = fs.connect()  # no network yet
         endpoint, region = client.meta.endpoint_url, client.meta.region_name
     return _fast_reader(protocol, path.partition("/")[0], endpoint, region)
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,7 +190,12 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
         if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         try:
-            return zarr.open_group(zarr_place(uri, mode == "r"), mode=mode)  # type: ignore[arg-type]
+            place = zarr_place(uri, mode == "r")
+            if mode == "r" and is_remote(uri):
+                # Looking for all forms of groups at once would take four times as many requests.
+                with suppress(zarr.errors.GroupNotFoundError):
+                    return zarr.open_group(place, mode="r", zarr_format=3)
+            return zarr.open_group(place, mode=mode)  # type: ignore[arg-type]
         except zarr.errors.GroupNotFoundError as error:
             raise InputError(f"Cannot read {uri}: there is no Zarr group at this address.") from error
         except json.JSONDecodeError as error:

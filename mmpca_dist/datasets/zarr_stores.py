@@ -15,7 +15,7 @@ from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import FsspecStore, WrapperStore
 
 from mmpca_dist.datasets import patience
-from mmpca_dist.datasets.object_stores import fast_reader, is_plain
+from mmpca_dist.datasets.object_stores import S3, AbsentError, fast_reader, is_plain
 
 __all__ = ["PatientStore", "fill_from", "values_of"]
 
@@ -73,7 +73,7 @@ class PatientStore(WrapperStore[FsspecStore]):
         if key.rpartition("/")[2] in METADATA:
 
             async def read() -> bytes | None:
-                found = await self._store.get(key, prototype, byte_range)
+                found = await self._get(key, prototype, byte_range)
                 return None if found is None else found.to_bytes()
 
             data = await self._patiently("read", key, read, agree=True)
@@ -82,10 +82,15 @@ class PatientStore(WrapperStore[FsspecStore]):
 
     async def _get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None) -> Buffer | None:
         path = f"{self._store.path}/{key}"
+        if self._protocol in S3:
+            await self._store.fs.set_session()
         fast = fast_reader(self._store.fs, self._protocol, path)
         if fast is not None and (byte_range is None or isinstance(byte_range, RangeByteRequest)):
             wanted = None if byte_range is None else (byte_range.start, byte_range.end)
-            found = await fast.read_async(path, wanted)
+            try:
+                found = await fast.read_async(path, wanted)
+            except AbsentError:
+                return None
             if found is not None:
                 return prototype.buffer.from_bytes(found)
         return await self._store.get(key, prototype, byte_range)
