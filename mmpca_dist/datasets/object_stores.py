@@ -147,9 +147,8 @@ class FastReader:
             return None
         try:
             found = bytes(obstore.get_range(self._store, _key(path), start=start, end=end))
-        except Exception:  # whatever it is, fsspec meets it again and says it in words that are known
-            self._failures += 1
-            return None
+        except Exception as error:  # whatever it is, fsspec meets it again and says it in words that are known
+            return self._failed(path, error)
         self._failures = 0
         return found
 
@@ -169,11 +168,14 @@ class FastReader:
                 found = await (await obstore.get_async(self._store, _key(path))).bytes_async()
         except (NotFoundError, FileNotFoundError) as error:
             raise AbsentError(path) from error
-        except Exception:
-            self._failures += 1
-            return None
+        except Exception as error:
+            return self._failed(path, error)
         self._failures = 0
         return found
+
+    def _failed(self, path: str, error: Exception) -> None:
+        self._failures += 1
+        patience.log.warning("read %s by obstore failed (%s); fsspec reads it", path, type(error).__name__)
 
 
 def _key(path: str) -> str:
