@@ -148,7 +148,8 @@ class FastReader:
         try:
             found = bytes(obstore.get_range(self._store, _key(path), start=start, end=end))
         except Exception as error:  # whatever it is, fsspec meets it again and says it in words that are known
-            return self._failed(path, error)
+            self._failed(path, error)
+            return None
         self._failures = 0
         return found
 
@@ -169,7 +170,8 @@ class FastReader:
         except (NotFoundError, FileNotFoundError) as error:
             raise AbsentError(path) from error
         except Exception as error:
-            return self._failed(path, error)
+            self._failed(path, error)
+            return None
         self._failures = 0
         return found
 
