@@ -62,15 +62,18 @@ def results(output):
     return found.hexdigest()
 
 
-def test_faults_of_all_kinds_in_two_runs(table, bucket, s3_proxy, quick):
+def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
     expected = fit(table, f"{bucket}/calm", ["pca"])
     for offset in range(2):
         plan = {k: FAULTS[(k // 5 + offset) % len(FAULTS)] for k in range(3 + 2 * offset, 2000, 5)}
         s3_proxy.reset(plan)
         assert fit(table, f"{bucket}/out{offset}", ["pca"]) == expected
         assert len(s3_proxy.applied) > 20
-        assert set(s3_proxy.applied) == set(FAULTS)
-        s3_proxy.reset()
+        assert set(s3_proxy.applied) >= set(FAULTS) - {"upload"}  # few calls send anything
+    s3_proxy.reset(dict.fromkeys(range(0, 2000, 2), "upload"))
+    assert fit(table, f"{bucket}/uploads", ["pca"]) == expected
+    assert len(s3_proxy.applied) > 5
+    s3_proxy.reset()
 
 
 @pytest.mark.slow
