@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from faulty_s3 import KEYS, FaultyS3
 from hypothesis import HealthCheck, settings
+
+from mmpca_dist.datasets import storage
 
 # Prefect's console handler would write to streams that pytest has closed. Read when Prefect is imported.
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -74,3 +79,38 @@ def operations(tmp_path_factory):
         with found.process("prefect", "worker", "start", "--pool", "local") as worker:
             wait_for(lambda: found.api("/work_pools/local/workers/filter", {}), 60, lambda: worker.poll())
             yield found
+
+
+@pytest.fixture(scope="session")
+def moto_port():
+    """Start a local S3 server, and return its port."""
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    s3 = server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    s3.start()
+    yield s3.get_host_and_port()[1]
+    s3.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_proxy(moto_port):
+    """Return a proxy before the local S3 server, through which everything goes."""
+    return FaultyS3(moto_port)
+
+
+@pytest.fixture
+def bucket(s3_proxy, monkeypatch):
+    """Return the URL of an empty bucket of a local S3 server, which the environment leads to."""
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()  # clients keep the environment that they were made in
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": s3_proxy.url}.items():
+        monkeypatch.setenv(name, value)
+    s3_proxy.reset()
+    name = f"bucket-{uuid.uuid4().hex[:8]}"
+    storage.filesystem(f"s3://{name}/x")[0].mkdir(name)
+    s3_proxy.reset()
+    yield f"s3://{name}"
+    s3_proxy.reset()
+    S3FileSystem.clear_instance_cache()

@@ -12,7 +12,7 @@ import zarr
 import mmpca_dist.datasets.base as base_module
 import mmpca_dist.runs.job as job_module
 import mmpca_dist.runs.stages as stages_module
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets import creating, storage
 from mmpca_dist.runs.job import Stage
 
 
@@ -68,11 +68,11 @@ class Writes:
 
     def __init__(self, monkeypatch):
         self.count, self.kill_at, self.after, self.within = 0, None, False, ""
-        for name in ("create_bytes", "write_bytes"):
-            self._watch(monkeypatch, name)
+        self._watch(monkeypatch, creating, "create_bytes")
+        self._watch(monkeypatch, storage, "write_bytes")
 
-    def _watch(self, monkeypatch, name):
-        write = getattr(storage, name)
+    def _watch(self, monkeypatch, module, name):
+        write = getattr(module, name)
 
         def watched(uri, data):
             self.count += self.within in uri
@@ -84,7 +84,7 @@ class Writes:
                 raise Killed(uri)
             return found
 
-        monkeypatch.setattr(storage, name, watched)
+        monkeypatch.setattr(module, name, watched)
 
     def from_now(self, kill_at, *, after=False, within=""):
         self.count, self.kill_at, self.after, self.within = 0, kill_at, after, within

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import errno
 import socket
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from mmpca_dist.errors import MmpcaError
 
 REMOTE_PACKAGES = frozenset(
     ["adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google", "httpx", "requests", "s3fs", "urllib3"]
@@ -30,6 +34,41 @@ REASONS = {
     errno.EHOSTUNREACH: UNREACHABLE,
     errno.ENETUNREACH: UNREACHABLE,
 }
+PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
+PASSING_CODES = frozenset(
+    ["BadDigest", "ConditionalRequestConflict", "IncompleteBody", "OperationAborted", "RequestTimeout",
+     "XAmzContentSHA256Mismatch"]
+)  # fmt: skip
+"""Answers of S3 with another status that pass: a body that came damaged, two writers at once."""
+LASTING = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError, MmpcaError,
+           ImportError, NotImplementedError, TypeError, AttributeError, LookupError)  # fmt: skip
+
+
+def persistence(error: BaseException) -> str:
+    """Tell whether a remote store fails for a ``passing`` reason, a ``lasting`` or an ``unknown`` one."""
+    cause = error.__cause__ if isinstance(error, OSError) and _status(error) is None else None
+    answered = cause if cause is not None and _status(cause) is not None else error
+    status, code = _status(answered), _code(answered)
+    if status in PASSING_STATUS or code in PASSING_CODES:
+        return "passing"
+    names = " ".join(cls.__name__ for cls in type(error).__mro__)
+    if isinstance(error, LASTING) or "Credential" in names or status in (401, 403, 404, 412):
+        # "Not found" without its own code is an answer that came damaged.
+        return "unknown" if status == 404 and not isinstance(error, FileNotFoundError) else "lasting"
+    if isinstance(error, ConnectionError | TimeoutError) or any(
+        word in names for word in ("Timeout", "Connect", "Disconnected", "Payload", "IncompleteRead", "ShortRead")
+    ):
+        return "passing"
+    return "unknown"
+
+
+def damaged(error: BaseException) -> bool:
+    """Tell whether data came that are not what was written, rather than none."""
+    if isinstance(error, MmpcaError):
+        return False
+    if isinstance(error, OSError):
+        return type(error) is OSError and error.errno is None  # pyarrow says so of a page
+    return isinstance(error, ValueError | RuntimeError | EOFError | zlib.error | zipfile.BadZipFile)
 
 
 def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
@@ -49,7 +88,9 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
     if isinstance(error, FileNotFoundError):
         # File systems hide what a server answered behind "not found".
         hidden = error.__cause__ and reason(error.__cause__, path, writing)
-        return hidden or (_no_place(path) if writing else ABSENT)
+        if isinstance(hidden, str) and hidden != ABSENT:
+            return hidden
+        return _no_place(path) if writing else ABSENT
     if isinstance(error, IsADirectoryError):
         return "it is a folder where a file belongs"
     if isinstance(error, NotADirectoryError | FileExistsError):
@@ -102,6 +143,12 @@ def _statuses(error: BaseException) -> Iterator[Any]:
     if isinstance(response, dict):
         yield response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     yield getattr(response, "status_code", None)
+
+
+def _code(error: BaseException) -> str | None:
+    """Return S3's own name for an error, if it is one of S3's."""
+    response = getattr(error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None
 
 
 def _no_place(path: str | None) -> str:

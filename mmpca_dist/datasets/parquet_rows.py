@@ -6,6 +6,7 @@ import functools
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,15 +91,18 @@ class ParquetDataset(Dataset):
         for group in self._groups[at:]:
             if group.start >= stop:
                 return
-            with pq.ParquetFile(
-                _source(group.file),
-                metadata=_metadata(group.file, self._token),
-                page_checksum_verification=True,
-            ) as file:
-                table = file.read_row_group(group.number, columns=columns, use_threads=False)
+            table = storage.undamaged(group.file, partial(self._read_group, group, columns))
             skip = max(start - group.start, 0)
             # Columns are read in the order of the file.
             yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
+
+    def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
+        with pq.ParquetFile(
+            _source(group.file),
+            metadata=_metadata(group.file, self._token),
+            page_checksum_verification=True,
+        ) as file:
+            return file.read_row_group(group.number, columns=columns, use_threads=False)
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
@@ -154,7 +158,7 @@ def _source(file: str) -> Any:
 def _metadata(file: str, token: str) -> pq.FileMetaData:
     with storage.explained(file):
         try:
-            return pq.read_metadata(_source(file))
+            return storage.undamaged(file, lambda: storage.agreed(file, lambda: pq.read_metadata(_source(file))))
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "

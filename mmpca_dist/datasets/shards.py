@@ -96,7 +96,7 @@ class CsrBody(Body):
             "shape": [self._n_rows, self._n_features],
         }
         with storage.explained(self._destination, "write"):
-            zarr.create_group(self._place, attributes=attributes)
+            zarr.create_group(storage.zarr_place(self._place), attributes=attributes)
 
 
 class _Shards:
@@ -162,4 +162,6 @@ def create_array(uri: str, destination: str, **options: Any) -> zarr.Array:
     Measurements hardly compress, and plain chunks are read five times as fast.
     """
     with storage.explained(destination, "write"):
-        return zarr.create_array(uri, compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options)
+        return zarr.create_array(
+            storage.zarr_place(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
+        )

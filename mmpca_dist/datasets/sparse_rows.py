@@ -21,6 +21,7 @@ from mmpca_dist.datasets.csr import (
 )
 from mmpca_dist.datasets.zarr_groups import ZarrGroupRows
 from mmpca_dist.datasets.zarr_rows import ZarrDataset
+from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.errors import InputError
 
 PARTS = ("data", "indices", "indptr")
@@ -126,7 +127,7 @@ class _Stretches:
             found[: done - start] = rest[start - first : done - first]
         if done < stop:
             begin, end = done // size * size, min(-(-stop // size) * size, self.array.shape[0])
-            values = np.asarray(self.array[begin:end])
+            values = values_of(self.array, begin, end)
             found[done - start :] = values[done - begin : stop - begin]
             last = (stop - 1) // size * size
             self._kept.chunk = (last, values[last - begin :].copy()) if stop < end else (0, ())
@@ -150,7 +151,7 @@ def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
     ends = arrays["indptr"]
     try:
         with storage.explained(f"{where}/indptr"):
-            row_ends = np.asarray(ends[:])
+            row_ends = values_of(ends)
     except InputError:
         raise
     except Exception as error:  # whatever a store or codec raises for damaged data

@@ -8,21 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import fsspec
 import zarr
 from fsspec.core import url_to_fs
+from zarr.storage import FsspecStore
 
-from mmpca_dist.datasets import faults
+from mmpca_dist.datasets import faults, patience
+from mmpca_dist.datasets.credentials import refuse_secrets
+from mmpca_dist.datasets.object_stores import OBJECT_STORES, S3, PatientFileSystem
+from mmpca_dist.datasets.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, did_you_mean
 
-CREATE_ATTEMPTS = 5
-
+T = TypeVar("T")
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
 
@@ -37,6 +38,11 @@ def is_private(uri: str) -> bool:
     return uri.startswith("memory:")
 
 
+def is_remote(uri: str) -> bool:
+    """Tell whether ``uri`` is beyond a network."""
+    return not is_local(uri) and not is_private(uri)
+
+
 def normalize(uri: str | os.PathLike) -> str:
     """Return an absolute path for local paths and ``file:`` URLs, since workers have working directories of their own.
 
@@ -49,6 +55,7 @@ def normalize(uri: str | os.PathLike) -> str:
         text = text.removeprefix("file:")
         text = "/" + text.lstrip("/") if text.startswith("//") else text
     if "://" in text:
+        refuse_secrets(text)
         return text.rstrip("/")
     return text if text.startswith(NAMED) else str(Path(text).expanduser().absolute())
 
@@ -83,11 +90,44 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
         raise AccessError(f"Cannot {doing} {uri}: {reason}.") from error
 
 
-def filesystem(uri: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the fsspec file system of ``uri`` and the path within it."""
+def filesystem(uri: str) -> tuple[Any, str]:
+    """Return the fsspec file system of ``uri``, a patient one where it is remote, and the path within it."""
+    refuse_secrets(uri)
+    protocol = uri.partition("://")[0]
     with explained(uri, "reach"):
-        fs, path = url_to_fs(uri)
-    return fs, path
+        fs, path = url_to_fs(uri, **_options(protocol))
+        if not is_remote(uri):
+            return fs, path
+        if protocol in S3:
+            fs.retries = 1  # patience has its own
+        return PatientFileSystem(fs, protocol), path
+
+
+def _options(protocol: str) -> dict[str, Any]:
+    return patience.settings() if protocol in S3 else {}
+
+
+def agreed(uri: str, read: Callable[[], T]) -> T:
+    """Return what ``read`` gives, twice alike where ``uri`` is reached without encryption: nothing else checks it."""
+    fs, _ = filesystem(uri)
+    return patience.agreed(read, lambda: isinstance(fs, PatientFileSystem) and fs.is_plain)
+
+
+def zarr_place(uri: str, read_only: bool = False) -> Any:
+    """Return what Zarr finds a group or array by: a path, or the store behind a URL."""
+    if not is_remote(uri):
+        return uri
+    refuse_secrets(uri)
+    protocol = uri.partition("://")[0]
+    store = FsspecStore.from_url(uri, storage_options=_options(protocol), read_only=read_only)
+    if protocol in S3:
+        store.fs.retries = 1
+    return PatientStore(store, protocol)
+
+
+def undamaged(uri: str, read: Callable[[], T]) -> T:
+    """Return what ``read`` gives of ``uri``; what comes from afar and fails its checksum is read again."""
+    return patience.undamaged(is_remote(uri), f"read {uri}", read)
 
 
 def exists(uri: str) -> bool:
@@ -121,49 +161,22 @@ def remove_children(uri: str, names: Iterable[str]) -> None:
 def read_json(uri: str) -> Any:
     """Read a JSON file."""
     fs, path = filesystem(uri)
-    with explained(uri), fs.open(path, "rb") as file:
-        return json.load(file)
+    with explained(uri):
+        return undamaged(uri, lambda: json.loads(agreed(uri, lambda: fs.cat_file(path))))
 
 
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a whole object; on a local disk by a rename, so that readers never see half of it."""
     fs, path = filesystem(uri)
     with explained(uri, "write"):
-        fs.makedirs(fs._parent(path), exist_ok=True)
+        if uri.partition("://")[0] not in OBJECT_STORES:  # these have no folders, and would make a bucket
+            fs.makedirs(fs._parent(path), exist_ok=True)
         if not is_local(uri):
             fs.pipe_file(path, data)
             return
         partial = Path(f"{path}.{os.getpid()}.partial")
         partial.write_bytes(data)
         partial.replace(path)
-
-
-def create_bytes(uri: str, data: bytes | memoryview) -> bool:
-    """Write a whole object where there is none, and tell whether it was this call that did."""
-    fs, path = filesystem(uri)
-    with explained(uri, "write"):
-        if not is_local(uri):
-            try:
-                fs.pipe_file(path, bytes(data), mode="create")
-            except FileExistsError:
-                return False
-            return True
-        partial = Path(f"{path}.{os.getpid()}.{threading.get_ident()}.partial")
-        for attempt in range(CREATE_ATTEMPTS):
-            try:
-                partial.parent.mkdir(parents=True, exist_ok=True)
-                partial.write_bytes(data)
-                os.link(partial, path)
-            except FileExistsError:
-                return False
-            except FileNotFoundError:  # the folder was empty and has just been removed
-                if attempt + 1 == CREATE_ATTEMPTS:
-                    raise
-            else:
-                return True
-            finally:
-                partial.unlink(missing_ok=True)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def read_bytes(uri: str) -> bytes:
@@ -189,7 +202,12 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
         if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
         try:
-            return zarr.open_group(uri, mode=mode)  # type: ignore[arg-type]
+            place = zarr_place(uri, mode == "r")
+            if mode == "r" and is_remote(uri):
+                # Looking for all forms of groups at once would take four times as many requests.
+                with suppress(zarr.errors.GroupNotFoundError):
+                    return zarr.open_group(place, mode="r", zarr_format=3)
+            return zarr.open_group(place, mode=mode)  # type: ignore[arg-type]
         except zarr.errors.GroupNotFoundError as error:
             raise InputError(f"Cannot read {uri}: there is no Zarr group at this address.") from error
         except json.JSONDecodeError as error:

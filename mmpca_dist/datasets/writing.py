@@ -155,7 +155,7 @@ class ZarrWriter:
         values = label_values(self._labels.values)
         self._write_labels(values, min(self._body.label_chunk_rows, self.n_rows))
         with storage.explained(self.destination, "write"):
-            zarr.create_group(self._place, attributes={**attributes, "complete": True})
+            zarr.create_group(storage.zarr_place(self._place), attributes={**attributes, "complete": True})
         n_bytes = sum(size for _, size, _ in storage.list_objects(self._place))
         if self._local:
             self._rename()

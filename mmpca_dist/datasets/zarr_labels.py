@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 
 
@@ -63,9 +64,9 @@ class ZarrLabels:
         """Return the labels of rows ``start`` to ``stop``."""
         where = f"{self.uri}/{self.path}"
         with reading_labels(where, start, stop):
-            stored = np.asarray(self.array[start:stop])
+            stored = values_of(self.array, start, stop)
             if self.mask is not None:
-                absent = np.asarray(self.mask[start:stop])
+                absent = values_of(self.mask, start, stop)
                 self._refuse_absent(absent, start, where, "it is marked as missing")
             return self._named(stored, start, where)
 
@@ -94,7 +95,7 @@ def stored_values(found: Any) -> NDArray | None:
     """Return an array of AnnData, whole, be it plain or beside a mask of what is missing; None for anything else."""
     if isinstance(found, zarr.Group):
         found = found.get("values")
-    return np.asarray(found[:]) if isinstance(found, zarr.Array) else None
+    return values_of(found) if isinstance(found, zarr.Array) else None
 
 
 def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:

@@ -10,13 +10,13 @@ import numpy as np
 import zarr
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
-from zarr.core.buffer.cpu import NDBuffer
 from zarr.storage import FsspecStore, LocalStore
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import check_table, chunk_edges
 from mmpca_dist.datasets.zarr_direct import PlainChunks
 from mmpca_dist.datasets.zarr_groups import ZarrGroupRows, array_of
+from mmpca_dist.datasets.zarr_stores import fill_from
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class ZarrReader:
     def read(self, start: int, stop: int, out: NDArray) -> NDArray:
         """Fill ``out``, shape (stop - start, d) and of the array's type, and return it."""
         if self.plain is None or not self.plain.read(start, stop, out):
-            selection = (slice(start, stop), slice(None))
-            self.array.get_basic_selection(selection, out=NDBuffer(out))  # type: ignore[arg-type]
+            fill_from(self.array, start, stop, out)
         return out
 
 

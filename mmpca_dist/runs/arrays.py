@@ -10,6 +10,7 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.solvers.options import SOLVERS
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.moments import ClassMoments
@@ -39,8 +40,9 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
 
 def load_arrays(uri: str, names: Sequence[str] | None = None) -> dict[str, NDArray]:
     """Read what ``save_arrays`` wrote, or some of it."""
-    arrays = storage.open_group(uri).arrays()
-    return {name: np.asarray(array[...]) for name, array in arrays if names is None or name in names}
+    with storage.explained(uri):
+        arrays = storage.open_group(uri).arrays()
+        return {name: values_of(array) for name, array in arrays if names is None or name in names}
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets import creating, storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.lease import PREFIX
@@ -93,7 +93,7 @@ class RunDirectory:
                 "fingerprint": fingerprint,
                 "versions": versions(),
             }
-            storage.create_bytes(self.path("run.json"), storage.as_json(header))
+            creating.create_bytes(self.path("run.json"), storage.as_json(header))
         return key
 
     def begin_scratch(self, key: str) -> None:
@@ -153,7 +153,7 @@ class RunDirectory:
     def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
         place, record = self.path("records", f"{stage}.json"), storage.as_json({"key": key, **manifest})
-        if not storage.create_bytes(place, record):
+        if not creating.create_bytes(place, record):
             storage.write_bytes(place, record)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets import creating, storage
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 
 BEAT_SECONDS = 10.0
@@ -218,7 +218,7 @@ def _newest(uri: str) -> tuple[int, Owner] | None:
 
 
 def _create(uri: str, number: int, owner: Owner) -> bool:
-    return storage.create_bytes(_place(uri, number), storage.as_json(asdict(owner)))
+    return creating.create_bytes(_place(uri, number), storage.as_json(asdict(owner)))
 
 
 def _write(uri: str, number: int, owner: Owner) -> None:

@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets import creating, storage
 from mmpca_dist.datasets.base import Finding
 from mmpca_dist.errors import AccessError
 from mmpca_dist.statistics.storing import decode, encode, is_contiguous, size_of
@@ -96,7 +96,7 @@ def keep(result: Any, place: str, most: int) -> Any:
     if isinstance(result, Finding) or size_of(result) > most:
         return result
     data = encode(result)
-    storage.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
+    creating.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
     return result if is_contiguous(result) else decode(data)
 
 

@@ -1,0 +1,129 @@
+"""Of many that create an object at once exactly one succeeds, and what is there is whole and its own."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.creating import create_bytes
+from mmpca_dist.errors import AccessError
+
+SIZE = 200_000
+
+
+def content(writer):
+    return bytes([writer]) * SIZE
+
+
+def at(uri):
+    fs, path = storage.filesystem(uri)
+    fs.invalidate_cache()
+    return fs.cat_file(path)
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def place(request, tmp_path):
+    if request.param == "s3":
+        return request.getfixturevalue("bucket") + "/locks"
+    return str(tmp_path / "locks") if request.param == "local" else f"memory://{uuid.uuid4().hex}/locks"
+
+
+def test_created_once(place):
+    uri = f"{place}/deep/lock"
+    assert create_bytes(uri, b"first")
+    assert not create_bytes(uri, b"second")
+    assert not create_bytes(uri, b"first")  # not even where it is the same
+    assert at(uri) == b"first"
+    storage.remove_children(f"{place}/deep", ["lock"])
+    assert create_bytes(uri, b"third")
+    assert at(uri) == b"third"
+
+
+def test_one_of_sixteen_threads_wins(place):
+    for attempt in range(5):
+        uri, ready = f"{place}/lock{attempt}", threading.Barrier(16)
+
+        def create(writer, uri=uri, ready=ready):
+            ready.wait()
+            return create_bytes(uri, content(writer))
+
+        with ThreadPoolExecutor(16) as pool:
+            won = list(pool.map(create, range(16)))
+        assert won.count(True) == 1
+        assert at(uri) == content(won.index(True))
+
+
+def race(uri, writer, ready, found, environment):
+    os.environ.update(environment)
+    ready.wait()
+    found.put((writer, create_bytes(uri, content(writer))))
+
+
+@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
+def test_one_of_eight_processes_wins(place):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mmpca_dist.datasets.creating", __name__])
+    ready, found = context.Barrier(8), context.Queue()
+    shared = (ready, found, dict(os.environ))
+    processes = [context.Process(target=race, args=(f"{place}/lock", i, *shared)) for i in range(8)]
+    for process in processes:
+        process.start()
+    won = dict(found.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join()
+    assert list(won.values()).count(True) == 1
+    assert at(f"{place}/lock") == content(next(writer for writer, first in won.items() if first))
+
+
+def test_nothing_else_is_left(tmp_path):
+    create_bytes(str(tmp_path / "lock"), b"mine")
+    create_bytes(str(tmp_path / "lock"), b"yours")
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_file_systems_without_hard_links(number, tmp_path, monkeypatch):
+    def refuse(*_args):
+        raise OSError(number, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    uri = str(tmp_path / "lock")
+    assert [create_bytes(uri, b"mine"), create_bytes(uri, b"yours")] == [True, False]
+    assert at(uri) == b"mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_a_link_whose_answer_was_lost_counts(tmp_path, monkeypatch):
+    link = os.link
+
+    def answer_lost(source, target):
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", answer_lost)
+    assert create_bytes(str(tmp_path / "lock"), b"mine")
+
+
+@pytest.mark.parametrize("fault", ["slowdown", "reset", "lost", "slow", "truncated", "upload"])
+def test_an_object_is_created_in_spite_of_faults(fault, bucket, s3_proxy):
+    s3_proxy.reset({0: fault})
+    assert create_bytes(f"{bucket}/lock", b"mine")
+    assert at(f"{bucket}/lock") == b"mine"
+    s3_proxy.reset({0: fault})
+    assert not create_bytes(f"{bucket}/lock", b"yours")
+    assert at(f"{bucket}/lock") == b"mine"
+
+
+def test_no_place_to_create_it_in(tmp_path, bucket):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(AccessError, match="is a file where a folder belongs"):
+        create_bytes(str(tmp_path / "file" / "lock"), b"mine")
+    with pytest.raises(AccessError, match="bucket or container does not exist"):
+        create_bytes(f"{bucket}-absent/lock", b"mine")

@@ -1,0 +1,316 @@
+"""Everything in object storage: each format, each step of a run, and no credential anywhere but in the environment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+from mmpca_dist import load_model, run
+from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.neighbors.scratch import ZarrScratch
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import open_job
+from pipelines.cli import cli
+
+SECRET = "aRecognisableSecret4711"  # noqa: S105
+
+
+def table(n=120, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return (rng.normal(size=(n, d)) + y[:, None]).astype(np.float32), y
+
+
+def put(uri, data):
+    storage.write_bytes(uri, data)
+    return uri
+
+
+def csv_of(X, y):
+    lines = [",".join([*(f"{value:.9g}" for value in row), str(label)]) for row, label in zip(X, y, strict=True)]
+    return "\n".join([",".join([*(f"c{j}" for j in range(X.shape[1])), "label"]), *lines, ""]).encode()
+
+
+def objects_of(s3):
+    """Return all objects of the bucket by name."""
+    fs, path = storage.filesystem(s3)
+    return {name: fs.cat_file(name) for name in fs.find(path)}
+
+
+def saved(tmp_path, save, name):
+    save(tmp_path / name)
+    return (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["zarr", "csr", "parquet", "folder", "npz", "npz csr", "npy"])
+def test_every_format_is_read(kind, bucket, tmp_path):
+    X, y = table()
+    label = None
+    if kind in ("zarr", "csr"):
+        put(f"{bucket}/in.csv", csv_of(X, y))
+        ingest(f"{bucket}/in.csv", f"{bucket}/in.zarr", sparse=kind == "csr")
+        uri = f"{bucket}/in.zarr"
+    elif kind in ("parquet", "folder"):
+        uri = f"{bucket}/in.parquet"
+        for part, rows in enumerate([slice(None)] if kind == "parquet" else [slice(0, 50), slice(50, None)]):
+            found = pa.table({**{f"c{j}": X[rows, j] for j in range(X.shape[1])}, "label": y[rows]})
+            sink = pa.BufferOutputStream()
+            pq.write_table(found, sink, write_page_checksum=True, row_group_size=40)
+            put(uri if kind == "parquet" else f"{uri}/{part}.parquet", sink.getvalue().to_pybytes())
+    elif kind == "npz":
+        uri = put(f"{bucket}/in.npz", saved(tmp_path, lambda path: np.savez(path, X=X, y=y), "in.npz"))
+    elif kind == "npz csr":
+        rows = sparse.csr_array(X)
+        parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
+        uri = put(f"{bucket}/in.npz", saved(tmp_path, lambda path: np.savez(path, **parts, y=y), "in.npz"))
+    else:
+        uri = put(f"{bucket}/in.npy", saved(tmp_path, lambda path: np.save(path, X), "in.npy"))
+        label = put(f"{bucket}/y.npy", saved(tmp_path, lambda path: np.save(path, y), "y.npy"))
+    dataset = open_dataset(uri, label=label)
+    np.testing.assert_array_equal(dataset.read_rows(0, len(X)), X)
+    np.testing.assert_array_equal(dataset.read_rows(37, 83), X[37:83])
+    np.testing.assert_array_equal(dataset.read_labels(0, len(X)), y)
+    assert dataset.fingerprint() == open_dataset(uri, label=label).fingerprint()
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+    np.testing.assert_array_equal(again.read_rows(0, 9), X[:9])
+
+
+@pytest.mark.parametrize("kind", ["libsvm", "csv.gz", "npz", "npy", "parquet"])
+def test_every_source_is_ingested(kind, bucket, tmp_path):
+    import gzip
+
+    X, y = table()
+    label = None
+    if kind == "libsvm":
+        lines = [
+            f"{label} " + " ".join(f"{j + 1}:{value:.9g}" for j, value in enumerate(row))
+            for row, label in zip(X, y, strict=True)
+        ]
+        uri = put(f"{bucket}/in.libsvm", "\n".join(lines).encode())
+    elif kind == "csv.gz":
+        uri = put(f"{bucket}/in.csv.gz", gzip.compress(csv_of(X, y)))
+    elif kind == "npz":
+        uri = put(f"{bucket}/in.npz", saved(tmp_path, lambda path: np.savez(path, X=X, y=y), "in.npz"))
+    elif kind == "npy":
+        uri = put(f"{bucket}/in.npy", saved(tmp_path, lambda path: np.save(path, X), "in.npy"))
+        label = put(f"{bucket}/y.npy", saved(tmp_path, lambda path: np.save(path, y), "y.npy"))
+    else:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({**{f"c{j}": X[:, j] for j in range(X.shape[1])}, "label": y}), sink)
+        uri = put(f"{bucket}/in.parquet", sink.getvalue().to_pybytes())
+    ingest(uri, f"{bucket}/out.zarr", label=label)
+    ingest(uri, f"{bucket}/out.zarr", label=label, overwrite=True)
+    dataset = open_dataset(f"{bucket}/out.zarr")
+    np.testing.assert_array_equal(dataset.read_rows(0, len(X)), X)
+    np.testing.assert_array_equal(dataset.read_labels(0, len(X)), y)
+
+
+def settings(uri, output, cluster="threads"):
+    return {
+        "dataset": {"uri": uri},
+        "methods": ["pca", "m-pca0", "m-pca2"],
+        "n_components": 2,
+        "project": {"format": ["zarr", "parquet"]},
+        "compute": {"cluster": cluster, "workers": 2, "threads_per_worker": 1, "memory_limit": "2GiB"},
+        "output": output,
+    }
+
+
+@pytest.fixture
+def secret(monkeypatch, bucket):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    return SECRET
+
+
+def without_secret(what, data):
+    assert SECRET.encode() not in (data if isinstance(data, bytes) else str(data).encode()), what
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    without_secret("the output", result.output)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+@pytest.mark.parametrize("cluster", ["threads", "local"])
+def test_every_step_in_object_storage_and_no_secret_anywhere(
+    cluster, bucket, secret, prefect_server, tmp_path, caplog, monkeypatch
+):
+    """Ingest, plan, run, show and transform by the command line, under Prefect."""
+    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "mmpca_dist")
+    monkeypatch.chdir(tmp_path)
+    X, y = table()
+    put(f"{bucket}/in.csv", csv_of(X, y))
+    config, output = tmp_path / "run.yaml", f"{bucket}/runs/first"
+    config.write_text(json.dumps(settings(f"{bucket}/in.zarr", output, cluster)))
+    invoke("ingest", f"{bucket}/in.csv", f"{bucket}/in.zarr")
+    assert "passes over the rows" in invoke("plan", config)
+    assert not storage.exists(output)
+    invoke("run", config)
+    assert "m-pca2" in invoke("show", output)
+    put(f"{bucket}/new.csv", csv_of(*table(seed=1)))
+    invoke("ingest", f"{bucket}/new.csv", f"{bucket}/new.zarr")
+    invoke("transform", output, f"{bucket}/new.zarr", f"{bucket}/projected")
+    invoke("run", config)  # nothing is left to do
+
+    expected = load_model(output, "m-pca2").transform(table(seed=1)[0])
+    got = open_dataset(f"{bucket}/projected/m-pca2.zarr")
+    np.testing.assert_allclose(got.read_rows(0, len(X)), expected, rtol=1e-5, atol=1e-5)
+    got = open_dataset(f"{output}/projected/m-pca2.parquet")
+    np.testing.assert_allclose(got.read_rows(0, len(X)), load_model(output, "m-pca2").transform(X), atol=1e-5)
+    assert not any("scratch" in name for name in objects_of(bucket))
+
+    for name, data in objects_of(bucket).items():
+        without_secret(name, data)
+        without_secret(name, name)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    for record in caplog.records:
+        without_secret(record.name, record.getMessage())
+    for what, data in prefect_records().items():
+        without_secret(what, data)
+
+
+def prefect_records():
+    """Return all that a Prefect server keeps: runs with their parameters, task runs, artifacts, logs, and its file."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_HOME
+
+    with get_client(sync_client=True) as client:
+        found = {
+            "flow runs": [run.model_dump_json() for run in client.read_flow_runs()],
+            "task runs": [run.model_dump_json() for run in client.read_task_runs()],
+            "artifacts": [one.model_dump_json() for one in client.read_artifacts()],
+        }
+    assert any("runs/first" in run for run in found["flow runs"])
+    assert found["artifacts"]
+    home = Path(str(PREFECT_HOME.value()))
+    files = {str(path): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert files
+    return found | files
+
+
+def test_no_secret_in_what_workers_are_sent(bucket, secret):
+    X, y = table()
+    put(f"{bucket}/in.csv", csv_of(X, y))
+    ingest(f"{bucket}/in.csv", f"{bucket}/in.zarr")
+    config = parse_config(settings(f"{bucket}/in.zarr", f"{bucket}/run"), "the test")
+    with open_job(config, Callback()) as job:
+        job.dataset.read_rows(0, 9)  # after use: nothing opened stays in it
+        scratch = ZarrScratch(f"{bucket}/scratch")
+        scratch.put("t", {"a": X})
+        assert scratch.get("t", ("a",))[0].shape == X.shape
+        for what in (job.dataset, job.config, job.spans, scratch, job.run, storage.filesystem(bucket)[0]):
+            for dumps in (pickle.dumps, cloudpickle.dumps):
+                without_secret(type(what).__name__, dumps(what))
+
+
+SECRETS = [
+    "s3://AKIA:{secret}@bucket/a.zarr",
+    "s3://AKIA:x/{secret}@bucket/a.zarr",
+    "s3://{secret}@bucket/a.zarr",
+    "az://container/a.zarr?sv=2022&sig={secret}",
+    "https://user:{secret}@host/a.npy",
+    "https://user:x/{secret}@host/a.npy",
+    "https://bucket.s3.amazonaws.com/a.npy?X-Amz-Signature={secret}",
+    "https://host/a.npy?access_token={secret}",
+    "https://account.blob.core.windows.net/c/a.npy?sp=r&SIG={secret}",
+    "gs://{secret}@bucket/a.zarr",
+    "simplecache::s3://AKIA:{secret}@bucket/a.zarr",
+    "sftp://me:{secret}@host/a.npy",
+]
+
+
+@pytest.mark.parametrize("address", SECRETS)
+def test_addresses_with_credentials_are_refused(address, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    address = address.format(secret=SECRET)
+    fine = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2}
+    attempts = [
+        lambda: open_dataset(address),
+        lambda: storage.filesystem(address),
+        lambda: run({**fine, "output": address}),
+        lambda: run({**fine, "dataset": {"uri": address}, "output": "out"}),
+        lambda: load_model(address, "pca"),
+        lambda: ingest(address, "out.zarr"),
+        lambda: ingest("bundled:iris", address),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Exception) as caught:
+            attempt()
+        assert "carries credentials" in str(caught.value)
+        without_secret("the message", str(caught.value))
+    for command in (("show", address), ("ingest", address, "o.zarr"), ("transform", address, "bundled:iris", "o")):
+        result = CliRunner().invoke(cli, command)
+        assert isinstance(result.exception, MmpcaError)
+        assert "carries credentials" in str(result.exception)
+        without_secret("the message", result.exception)
+        without_secret("the output", result.output)
+    without_secret("the log", caplog.text)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/a:b@c.zarr",
+        "abfs://container@account.dfs.core.windows.net/a.zarr",
+        "http://127.0.0.1:9000/a.npy",
+        "http://[::1]:9000/a.npy",
+        "https://host/a.npy?version=3",
+        "sftp://me@host/a.npy",
+        "gs://bucket/a?monkey=1",
+    ],
+)
+def test_addresses_without_credentials_are_not(address):
+    assert storage.normalize(address) == address
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["obstore", "fsspec"])
+def test_the_same_sentences_by_either_package(fast, bucket, monkeypatch):
+    from mmpca_dist.datasets import object_stores
+
+    if not fast:
+        monkeypatch.setattr(object_stores, "_fast_reader", lambda *_args: None)
+    for uri in (f"{bucket}/none.zarr", f"{bucket}/none.parquet", f"{bucket}/none.npz", f"{bucket}-none/none.zarr"):
+        with pytest.raises(InputError, match=r"does not exist|there is no Zarr group"):
+            open_dataset(uri)
+    X, y = table()
+    put(f"{bucket}/in.csv", csv_of(X, y))
+    ingest(f"{bucket}/in.csv", f"{bucket}/in.zarr")
+    dataset = open_dataset(f"{bucket}/in.zarr")
+    fs, path = storage.filesystem(f"{bucket}/in.zarr/X")
+    for name, _, _ in storage.list_objects(f"{bucket}/in.zarr/X"):
+        if name.startswith("c/"):
+            fs.rm(f"{path}/{name}")
+    with pytest.raises(InputError, match="lacks 1 of the chunks"):
+        open_dataset(f"{bucket}/in.zarr")
+    assert np.isnan(dataset.read_rows(0, 3)).all()  # a reader that was open before
+
+
+def test_obstore_reads_what_fsspec_reads(bucket):
+    """The fast way is another way to the same bytes; that it is taken is part of the claim."""
+    pytest.importorskip("obstore")
+    from mmpca_dist.datasets import object_stores
+
+    data = np.random.default_rng(0).bytes(300_000)
+    put(f"{bucket}/data", data)
+    fs, path = storage.filesystem(f"{bucket}/data")
+    fast = object_stores.fast_reader(fs._fs, "s3", path)
+    assert fast is not None
+    assert fast.read(path, 1000, 250_000) == data[1000:250_000] == fs._fs.cat_file(path, start=1000, end=250_000)
+    assert fast.read(f"{path}-none", 0, 9) is None

@@ -1,0 +1,186 @@
+"""Faults of networks and stores at any call of a run: it finishes, and its results are those of an undisturbed one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from faulty_s3 import FAULTS
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import AccessError, ConfigError
+from mmpca_dist.neighbors.scratch import ZarrScratch
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import open_job, run_stage
+from mmpca_dist.runs.stages import REPORT, stages_of
+
+STRIDE = 20
+"""One run has a fault at every 20th call, so that 20 runs have each fault at each call."""
+
+
+@pytest.fixture
+def quick(monkeypatch, s3_proxy):
+    """Short waits, for faults that are made on purpose."""
+    monkeypatch.setenv("MMPCA_STORAGE_TIMEOUT", "1")
+    monkeypatch.setattr(s3_proxy, "delay", 1.4)
+    monkeypatch.setattr("mmpca_dist.datasets.patience.FIRST_PAUSE", 0.02)
+
+
+@pytest.fixture
+def table(bucket, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "in.npz", X=rng.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 2)
+    ingest(tmp_path / "in.npz", f"{bucket}/in.zarr")
+    return f"{bucket}/in.zarr"
+
+
+def fit(uri, output, methods):
+    """Run all stages but the report, whose pictures take seconds and are written by what writes records too."""
+    config = parse_config(
+        {"dataset": {"uri": uri}, "methods": methods, "n_components": 2, "output": output}, "the test"
+    )
+    with open_job(config, Callback()) as job:
+        for stage in stages_of(config):
+            if stage is not REPORT:
+                run_stage(job, stage)
+    return results(output)
+
+
+def results(output):
+    """Return a hash of models and projected rows, of every byte of them and of their names."""
+    fs, path = storage.filesystem(output)
+    found = hashlib.sha256()
+    for name in sorted([*fs.find(f"{path}/model"), *fs.find(f"{path}/projected")]):
+        found.update(name.removeprefix(path).encode() + b"\0" + fs.cat_file(name))
+    return found.hexdigest()
+
+
+def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
+    expected = fit(table, f"{bucket}/calm", ["pca"])
+    for offset in range(2):
+        plan = {k: FAULTS[(k // 5 + offset) % len(FAULTS)] for k in range(3 + 2 * offset, 2000, 5)}
+        s3_proxy.reset(plan)
+        assert fit(table, f"{bucket}/out{offset}", ["pca"]) == expected
+        assert len(s3_proxy.applied) > 20
+        assert set(s3_proxy.applied) >= set(FAULTS) - {"upload"}  # few calls send anything
+    s3_proxy.reset(dict.fromkeys(range(0, 2000, 2), "upload"))
+    assert fit(table, f"{bucket}/uploads", ["pca"]) == expected
+    assert len(s3_proxy.applied) > 5
+    s3_proxy.reset()
+
+
+@pytest.mark.slow
+def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
+    """The table of them is printed: pytest -m slow tests/test_storage_faults.py -rP."""
+    methods = ["pca", "m-pca2"]
+    expected = fit(table, f"{bucket}/calm", methods)
+    lost, lines = {}, []
+    for fault in FAULTS:
+        tried = applied = 0
+        lost[fault] = []
+        for offset in range(STRIDE):
+            s3_proxy.reset(dict.fromkeys(range(offset, 10000, STRIDE), fault))
+            try:
+                same = fit(table, f"{bucket}/{fault}{offset}", methods) == expected
+            except Exception as error:
+                same = False
+                lines.append(f"{fault} at {offset} + {STRIDE} i: {error}")
+            here = len(range(offset, len(s3_proxy.calls), STRIDE))
+            tried, applied = tried + here, applied + len(s3_proxy.applied)
+            lost[fault] += [] if same else [offset]
+        survived = STRIDE - len(lost[fault])
+        lines.append(
+            f"{fault:10} tried at {tried} calls, could be made at {applied}; {survived} of {STRIDE} runs survived"
+        )
+        with capsys.disabled():
+            print(lines[-1], flush=True)
+    assert not any(lost.values()), "\n".join(lines)
+
+
+def test_faults_while_tables_go_to_scratch_and_back(bucket, s3_proxy, quick):
+    rows = np.random.default_rng(1).normal(size=(5000, 3))
+    for number, fault in enumerate(FAULTS):
+        s3_proxy.reset(dict.fromkeys(range(number % 7, 1000, 7), fault))
+        scratch = ZarrScratch(f"{bucket}/scratch{number}")
+        scratch.put("t", {"a": rows, "b": rows[:, :1]})
+        for _ in range(2):
+            found = scratch.get("t", ("a", "b"), 100, 4000)
+            np.testing.assert_array_equal(found[0], rows[100:4000])
+            np.testing.assert_array_equal(found[1], rows[100:4000, :1])
+        scratch.drop("t")
+        s3_proxy.reset()
+        assert not storage.list_objects(f"{bucket}/scratch{number}")
+
+
+@pytest.mark.parametrize("always", ["slowdown", "reset", "slow"])
+def test_an_outage_ends_in_one_sentence_and_the_command_goes_on_later(
+    always, table, bucket, s3_proxy, quick, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "3")
+    config = tmp_path / "run.yaml"
+    config.write_text(f"dataset: {{uri: '{table}'}}\nmethods: [pca]\nn_components: 2\noutput: '{bucket}/out'\n")
+    command = [sys.executable, "-m", "pipelines.cli", "plan", str(config)]
+    s3_proxy.reset(always=always)
+    begin = time.monotonic()
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2, refused.stderr
+    assert time.monotonic() - begin < 60  # 3 s, the time-out of a call, and the start of Python
+    assert "Traceback" not in refused.stderr + refused.stdout
+    said = [line for line in refused.stderr.splitlines() if line.startswith("mmpca: ")]
+    assert len(said) == 1 and "Cannot read s3://" in said[0], refused.stderr
+    s3_proxy.reset()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_outage_in_the_middle_of_a_run(table, bucket, s3_proxy, quick, monkeypatch):
+    expected = fit(table, f"{bucket}/calm", ["pca"])
+    half = len(s3_proxy.calls) // 2
+    monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "1")
+    s3_proxy.reset(dict.fromkeys(range(half, 100000), "slowdown"))
+    with pytest.raises(AccessError, match=r"Cannot (read|write|remove)"):
+        fit(table, f"{bucket}/out", ["pca"])
+    s3_proxy.reset()
+    assert fit(table, f"{bucket}/out", ["pca"]) == expected
+
+
+def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick):
+    """A chunk that fails its checksum however often it is read is no fault of the transfer."""
+    from mmpca_dist.datasets import open_dataset
+
+    fs, path = storage.filesystem(f"{table}/X/c/0/0")
+    data = bytearray(fs.cat_file(path))
+    data[7] ^= 1
+    fs.pipe_file(path, bytes(data))
+    s3_proxy.reset()
+    with pytest.raises(Exception, match=r"[Cc]hecksum"):
+        open_dataset(table).read_rows(0, 60)
+    assert [name for _, name in s3_proxy.calls].count(f"/{path}") == 3
+
+
+def test_every_attempt_is_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
+    from mmpca_dist.datasets import open_dataset
+
+    s3_proxy.reset(dict.fromkeys(range(3), "slowdown"))
+    with caplog.at_level(logging.WARNING, "mmpca_dist"):
+        open_dataset(table)
+    said = [record.getMessage() for record in caplog.records]
+    assert any("again in" in message for message in said)
+    assert all("failed (" in message and table.removeprefix("s3://") in message for message in said)
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "0", "nan", "inf"])
+@pytest.mark.parametrize("name", ["MMPCA_STORAGE_PATIENCE", "MMPCA_STORAGE_TIMEOUT"])
+def test_limits_must_be_seconds(name, value, monkeypatch):
+    from mmpca_dist.datasets import patience
+
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
+        patience.patience(), patience.timeout()
