@@ -72,6 +72,7 @@ class Job:
         if not self.resumable:
             yield
             return
+        self.run.begin_scratch(self.key)
         place = self.run.path("scratch", stage)
         self.scheduler.checkpoint = Checkpoint(storage.join(place, "passes"), self.dataset.n_bytes)
         try:
@@ -131,7 +132,7 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     dataset = open_run_dataset(config)
     run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
     run.check(config, fingerprint)
-    with _tidied(run), held(run.uri, callback.on_note) as lease:
+    with held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
         key = run.begin(config, fingerprint)
         try:
@@ -143,25 +144,12 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
                 connect(config.compute, cluster, told.on_note) as scheduler,
             ):
                 tell_dashboard(scheduler, told)
-                job = Job(config, dataset, run, key, scheduler, told, lease)
-                if job.resumable:
-                    run.begin_scratch(key)
-                yield job
+                yield Job(config, dataset, run, key, scheduler, told, lease)
                 storage.remove(run.path("scratch"))
         except MmpcaError as error:
             if not begun_before:  # a run that was taken up again keeps what it had
                 _discard_refused(run, error)
             raise
-
-
-@contextmanager
-def _tidied(run: RunDirectory) -> Iterator[None]:
-    """Remove the folder in the end where nothing is in it."""
-    try:
-        yield
-    finally:
-        with suppress(MmpcaError):
-            storage.remove_children(run.uri, [])
 
 
 def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:

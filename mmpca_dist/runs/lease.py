@@ -122,6 +122,7 @@ class Lease:
             thread.join()
             with suppress(MmpcaError):  # what cannot be removed expires
                 storage.remove(_place(self.uri, self.number))
+                storage.remove_children(self.uri, [])  # the folder, where nothing else is in it
 
 
 @contextmanager

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError
+from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.finished import PUBLISHED
+from mmpca_dist.runs.generations import TAKEN, Generations
 from mmpca_dist.runs.lease import Owner, holder
 from mmpca_dist.runs.stages import stages_of
 
@@ -80,9 +83,11 @@ def state_of(run: RunDirectory) -> RunState:
     """Return how far a run is."""
     owner, scratch = holder(run.uri), _scratch_bytes(run)
     try:
-        config = run.config
+        config, refreshed = run.config, run.record(PUBLISHED) is not None or run.record(TAKEN) is not None
     except (MmpcaError, LookupError, TypeError, ValueError):  # not ours, or not of this version
         return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch)
+    if refreshed:
+        return _refreshed(run, config, owner)
     records = set(storage.names_in(run.path("records")))
     stages = [stage.name for stage in stages_of(config)]
     done = [name for name in stages if f"{name}.json" in records]
@@ -91,8 +96,22 @@ def state_of(run: RunDirectory) -> RunState:
     return RunState(run.uri, state, config.dataset.uri, config.methods, done, missing, owner, scratch)
 
 
+def _refreshed(run: RunDirectory, config: RunConfig, owner: Owner | None) -> RunState:
+    """Return how far a refreshed run is: whether what was taken up is solved."""
+    folders = Generations(run.uri)
+    missing = "solve" if folders.taken > folders.published else None
+    state = "running" if owner is not None else "finished" if missing is None else "stopped"
+    return RunState(run.uri, state, config.dataset.uri, config.methods, [TAKEN], missing, owner, _scratch_bytes(run))
+
+
 def _scratch_bytes(run: RunDirectory) -> int:
-    return sum(size for _, size, _ in storage.list_objects(run.path("scratch")))
+    return sum(size for place in _scratch_places(run) for _, size, _ in storage.list_objects(place))
+
+
+def _scratch_places(run: RunDirectory) -> list[str]:
+    """Return where a run, or a folder of a refreshed one, may keep something of unfinished stages."""
+    folders = [name for name in storage.names_in(run.uri) if name.isdigit()]
+    return [run.path("scratch"), *(run.path(name, "scratch") for name in folders)]
 
 
 def clean(uri: str) -> list[tuple[str, int]]:
@@ -114,5 +133,6 @@ def clean(uri: str) -> list[tuple[str, int]]:
     if not idle:
         raise OutputError(f"{found[0].uri} is in use by {found[0].owner}. Wait for it to end.")
     for run in idle:
-        storage.remove(storage.join(run.uri, "scratch"))
+        for place in _scratch_places(RunDirectory(run.uri)):
+            storage.remove(place)
     return [(run.uri, run.scratch) for run in idle]

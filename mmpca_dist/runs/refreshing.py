@@ -17,13 +17,14 @@ from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.planning import plan_moments
 from mmpca_dist.runs.arriving import Arrival, arrivals, not_taken, taken_by
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.extending import Part, content_of, count_with, extendable, is_pooled, reduce_part
 from mmpca_dist.runs.finished import classes_of, finished, note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.generations import Generations
 from mmpca_dist.runs.job import Job, Stage, run_stage
+from mmpca_dist.runs.lease import Lease, held
 from mmpca_dist.runs.sections import Section, setting
 from mmpca_dist.runs.stages import REPORT, SOLVE, resources_of
 from mmpca_dist.statistics.census import check_missing_labels, count_labels
@@ -96,11 +97,13 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     1500
     """
     begin, callback = time.perf_counter(), Callbacks(callbacks or [])
-    work = _Refresh(config, callback)
-    fresh = not_taken(arrivals(config.new), work.taken)
-    if fresh:
-        work.take_up(fresh)
-    solved = work.solve()
+    _refuse_the_run_itself(config)
+    with held(storage.normalize(config.output), callback.on_note) as lease:
+        work = _Refresh(config, callback, lease)
+        fresh = not_taken(arrivals(config.new), work.taken)
+        if fresh:
+            work.take_up(fresh)
+        solved = work.solve()
     folder = work.solved_folder
     report = None if folder is None else folder.record("report")
     return {
@@ -116,17 +119,21 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     }
 
 
+def _refuse_the_run_itself(config: RefreshConfig) -> None:
+    output = storage.normalize(config.output)
+    if storage.normalize(config.run) == output:
+        raise OutputError(
+            f"{output} is the run itself. Give what is refreshed a folder of its own; the same command then goes on "
+            "from there."
+        )
+
+
 class _Refresh:
     """A refreshed run in progress."""
 
-    def __init__(self, config: RefreshConfig, callback: Callback) -> None:
-        self.given, self.callback = config, callback
+    def __init__(self, config: RefreshConfig, callback: Callback, lease: Lease) -> None:
+        self.given, self.callback, self.lease = config, callback, lease
         self.output = Generations(storage.normalize(config.output))
-        if storage.normalize(config.run) == self.output.uri:
-            raise OutputError(
-                f"{self.output.uri} is the run itself. Give what is refreshed a folder of its own; the same command "
-                "then goes on from there."
-            )
         base = open_run(config.run)
         finished(base, "solve")
         self.origin = storage.digest("refresh", base.header()["key"])
@@ -152,7 +159,8 @@ class _Refresh:
         datasets = [self._open(arrival) for arrival in fresh]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_cluster(compute) as address, connect(compute, address) as scheduler:
+        with open_cluster(compute) as cluster, connect(compute, cluster, self.callback.on_note) as scheduler:
+            tell_dashboard(scheduler, self.callback)
             parts = self._counted(datasets, scheduler)
             self._plan(parts)
             key = self.output.begin(self.config, self.origin, self.base.uri)
@@ -214,8 +222,9 @@ class _Refresh:
         taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows}]
         run, run_key = self.output.begin_next(self.config, content_of(taken))
         run.finish("count", run_key, count_with(self.count, part.census, taken))
-        job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, census=part.census)
+        job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, self.lease, part.census)
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
+        storage.remove(run.path("scratch"))
         self.output.take(number, key)
         self.taken = taken
 
@@ -237,10 +246,11 @@ class _Refresh:
             return False
         run = self.output.folder(number)
         key = run.header()["key"]
-        job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback)
+        job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback, self.lease)
         job.results = {name: finished(run, name) for name in ("count", "reduce")}
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
+        storage.remove(run.path("scratch"))
         self.output.publish(number, self.output.top.header()["key"])
         return True
 
