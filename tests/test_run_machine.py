@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
@@ -42,27 +42,30 @@ class RunFolder(RuleBasedStateMachine):
 
     @initialize()
     def begin(self):
-        self.chosen, self.version = 0, 0
+        self.chosen, self.version, self.written = 0, 0, 0
         self._write_input()
 
     def _write_input(self):
         X, y = labelled(150, 5, 2, self.version)
         self.uri = write_rows(self.folder / "rows.zarr", X, y, 10)
+        self.written += 1
 
     def _config(self, output="out"):
         return make_config(self.folder / output, self.uri, compute={"workers": 1}, **SETTINGS[self.chosen])
 
     @property
     def wanted(self):
-        return self.chosen, self.version
+        """What the run is about: settings, and the rows as they were last written."""
+        return self.chosen, self.written
 
     def _undisturbed(self):
         """Return the hash of the wanted run's results, made once in a folder of its own."""
-        if self.wanted not in self.expected:
+        content = self.chosen, self.version
+        if content not in self.expected:
             config = self._config(f"whole-{self.chosen}-{self.version}")
             run(config)
-            self.expected[self.wanted] = results_hash(config.output)
-        return self.expected[self.wanted]
+            self.expected[content] = results_hash(config.output)
+        return self.expected[content]
 
     def _refused(self):
         with pytest.raises(OutputError, match="already holds a different run"):
@@ -102,7 +105,8 @@ class RunFolder(RuleBasedStateMachine):
         self.chosen = number
 
     @rule(version=st.integers(0, 1))
-    def change_input(self, version):
+    def write_input_again(self, version):
+        """Other rows, or the same: that is not known without reading them."""
         self.version = version
         self._write_input()
 
@@ -138,6 +142,6 @@ class RunFolder(RuleBasedStateMachine):
 
 TestRunFolder = RunFolder.TestCase
 TestRunFolder.settings = settings(
-    max_examples=12, stateful_step_count=8, deadline=None, derandomize=True,
+    max_examples=25, stateful_step_count=8, deadline=None, derandomize=True, phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip

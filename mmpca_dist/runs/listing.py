@@ -132,7 +132,12 @@ def clean(uri: str) -> list[tuple[str, int]]:
     idle = [run for run in found if run.owner is None]
     if not idle:
         raise OutputError(f"{found[0].uri} is in use by {found[0].owner}. Wait for it to end.")
-    for run in idle:
-        for place in _scratch_places(RunDirectory(run.uri)):
-            storage.remove(place)
-    return [(run.uri, run.scratch) for run in idle]
+    return [(run.uri, clear_scratch(RunDirectory(run.uri))) for run in idle]
+
+
+def clear_scratch(run: RunDirectory) -> int:
+    """Remove what a run keeps of unfinished stages, and return the bytes freed; nobody may be working on it."""
+    n_bytes = _scratch_bytes(run)
+    for place in _scratch_places(run):
+        storage.remove(place)
+    return n_bytes
