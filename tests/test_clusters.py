@@ -29,10 +29,10 @@ class Notes(Callback):
 class TwoThreads(LocalCluster):
     """A class of clusters that a user names."""
 
-    def __init__(self, name="mine", **options):
+    def __init__(self, name="mine"):
         super().__init__(
             n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None, name=name,
-            protocol="tcp://", host="127.0.0.1", **options,
+            protocol="tcp://", host="127.0.0.1",
         )  # fmt: skip
 
 

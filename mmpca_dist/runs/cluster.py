@@ -166,9 +166,8 @@ def _await_workers(client: Any, where: str, wanted: int, seconds: float, on_note
         client.wait_for_workers(wanted, timeout=patient)
         return
     except TimeoutError:
-        on_note(
-            f"Waiting for {wanted} workers at {where}; {_n_workers(client)} there, up to {seconds:g} s (compute.wait)."
-        )
+        there = _n_workers(client)
+        on_note(f"Waiting for workers at {where}: {there} of {wanted} there; up to {seconds:g} s (compute.wait).")
     try:
         client.wait_for_workers(wanted, timeout=max(seconds - patient, 0.01))
     except TimeoutError as error:
