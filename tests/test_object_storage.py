@@ -146,6 +146,7 @@ def invoke(*arguments):
     return result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["threads", "local"])
 def test_every_step_in_object_storage_and_no_secret_anywhere(
     cluster, bucket, secret, prefect_server, tmp_path, caplog, monkeypatch

@@ -21,6 +21,8 @@ from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job, run_stage
 from mmpca_dist.runs.stages import REPORT, stages_of
 
+pytestmark = pytest.mark.slow
+
 STRIDE = 20
 """One run has a fault at every 20th call, so that 20 runs have each fault at each call."""
 
@@ -76,7 +78,6 @@ def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
     s3_proxy.reset()
 
 
-@pytest.mark.slow
 def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
     """The table of them is printed: pytest -m slow tests/test_storage_faults.py -rP."""
     methods = ["pca", "m-pca2"]
