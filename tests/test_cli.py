@@ -186,7 +186,7 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
         ("compute.memory_limit", -1, "must be a size"),
         ("compute.workers", 0, "compute.workers must be a whole number of at least 1, such as 'workers: 4' (found 0)."),
         ("compute.cluster", "thread", "Did you mean 'threads'?"),
-        ("compute.cluster", 5, "or the address of a Dask scheduler"),
+        ("compute.cluster", 5, "or a class of Dask clusters"),
         ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),
         ("dataset", "x", "dataset must hold keys and values, such as 'dataset: {uri: bundled:digits}' (found 'x')."),
         ("dataset.uri", None, "dataset.uri must be text"),
@@ -368,7 +368,9 @@ def test_the_python_of_the_readme_runs_as_printed(tmp_path):
 
 def test_every_command_and_option_in_the_readme_exists():
     words = re.findall(r"^(?:pip .* && )?mmpca (\w+)(.*)$", (ROOT / "README.md").read_text(), re.M)
-    assert {name for name, _ in words} == {"run", "plan", "config", "show", "transform", "refresh", "ingest"}
+    assert {name for name, _ in words} == {
+        "run", "plan", "config", "show", "transform", "refresh", "ingest", "runs", "clean",
+    }  # fmt: skip
     for name, rest in words:
         command = cli.commands[name]
         options = {option for parameter in command.params for option in parameter.opts}

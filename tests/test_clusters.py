@@ -76,7 +76,8 @@ def test_classes_that_are_none_are_refused(name, options, words, tmp_path):
 )
 def test_settings_that_do_not_fit_together(compute, words, tmp_path):
     with pytest.raises(ConfigError, match=words):
-        make_config(tmp_path / "out", compute=compute, **PCA)
+        run(make_config(tmp_path / "out", compute=compute, **PCA))
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_waited_for_is_said(tmp_path, monkeypatch):

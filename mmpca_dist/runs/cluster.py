@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import ClusterError, InputError
+from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
@@ -33,6 +33,27 @@ def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> N
                 f"{address} is in the memory of this process, where the workers of compute.cluster: "
                 f"{compute.cluster} cannot see it. Use storage that they share, or compute.cluster: threads."
             )
+
+
+def refuse_misfit(compute: ComputeConfig) -> None:
+    """Refuse settings that are not for the kind of cluster that is named.
+
+    Raises
+    ------
+    ConfigError
+    """
+    is_address = "://" in compute.cluster
+    if compute.options and (is_address or compute.cluster in ("threads", "local")):
+        raise ConfigError(
+            f"compute.options are for a class of clusters, and compute.cluster is {compute.cluster!r}. Leave them out, "
+            "or name the class."
+        )
+    tls = [compute.tls_ca_file, compute.tls_cert, compute.tls_key]
+    if any(tls) and not (all(tls) and is_address):
+        raise ConfigError(
+            "compute.tls_ca_file, tls_cert and tls_key go together, and are for the address of a scheduler "
+            f"(compute.cluster is {compute.cluster!r})."
+        )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
-from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
+from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
@@ -93,6 +93,7 @@ class Stage:
 def open_run_dataset(config: RunConfig) -> Dataset:
     """Open the data set of a run, and check what can be checked without reading rows."""
     section = config.dataset
+    refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
         section.uri,

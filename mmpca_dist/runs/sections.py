@@ -209,17 +209,6 @@ class ComputeConfig(Section):
                 )
         return value
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.options and (self.cluster in ("threads", "local") or "://" in self.cluster):
-            raise ValueError(f"options are for a class of clusters, and cluster is {self.cluster!r}")
-        tls = [self.tls_ca_file, self.tls_cert, self.tls_key]
-        if any(tls) and not all(tls):
-            raise ValueError("tls_ca_file, tls_cert and tls_key go together")
-        if any(tls) and "://" not in self.cluster:
-            raise ValueError("tls_ca_file, tls_cert and tls_key are for the address of a scheduler")
-        return self
-
     @field_validator("memory_limit", mode="before")
     @classmethod
     def _readable_size(cls, value: Any) -> Any:
