@@ -13,6 +13,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
@@ -102,6 +103,8 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     key = run.begin(config, dataset.fingerprint())
     try:
         with open_cluster(config.compute) as address, connect(config.compute, address) as scheduler:
+            if isinstance(scheduler, Threads):
+                scheduler.held = _held_besides(dataset)
             yield Job(config, dataset, run, key, scheduler, callback)
     except MmpcaError as error:
         if not begun_before:  # a run that was taken up again keeps what it had
@@ -114,6 +117,11 @@ def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
         if not (isinstance(error, AccessError) and run.record("reduce") is not None):
             run.discard()
+
+
+def _held_besides(dataset: Dataset) -> int:
+    """Return what this process holds beyond what the plan takes for granted: a notebook's other data, say."""
+    return max(0, psutil.Process().memory_info().rss - PROCESS_BASE - dataset.resident_bytes)
 
 
 def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def measured(scheduler: Scheduler, interval: float = 0.01) -> Iterator[Callable[
     if isinstance(scheduler, Threads):
         watcher.start()
         try:
-            yield lambda: peak
+            yield lambda: peak - scheduler.held
         finally:
             stop.set()
             watcher.join()
