@@ -95,11 +95,19 @@ def _temporary_server(on_death: Callable[[str], None]) -> Iterator[str]:
         yield f"{address}/api"
     finally:
         stopping.set()
+        _deliver_events()
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def _deliver_events() -> None:
+    """Send what Prefect still has to tell: once the server has gone it would try for a minute at the end."""
+    from prefect.events.worker import EventsWorker
+
+    EventsWorker.drain_all(timeout=STOP_SECONDS)
 
 
 def serve() -> None:

@@ -121,6 +121,24 @@ def mmpca(*arguments, home="unused", **more):
     )
 
 
+def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
+    """Prefect delivers its events while the temporary server still listens, not to a closed port for a minute."""
+    content = {
+        "dataset": {"uri": "bundled:iris"},
+        "methods": ["pca"],
+        "n_components": [2],
+        "output": str(tmp_path / "out"),
+    }
+    (tmp_path / "iris.yaml").write_text(yaml.safe_dump(content))
+    command = [*MMPCA, "run", str(tmp_path / "iris.yaml")]
+    with subprocess.Popen(command, env=environment(prefect_home), stdout=subprocess.PIPE, text=True) as process:
+        assert any(line.startswith("Report:") for line in process.stdout)
+        try:
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+
+
 def test_a_server_that_does_not_answer_is_named(long_config, prefect_home, tmp_path):
     ended = mmpca("run", long_config, home=prefect_home, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert ended.returncode == 2

@@ -78,6 +78,16 @@ def test_fewer_threads_and_other_limits_are_told_apart(tmp_path):
     assert 0 < apart.base < apart.memory
 
 
+def test_the_plan_does_not_depend_on_what_the_process_holds(tmp_path):
+    """A notebook with a table of its own gets the plan of a fresh process, and its table is not measured."""
+    config = make_config(tmp_path / "out", "synthetic:gaussian?n=3000&d=8", n_components=2)
+    lean = preview(config)
+    table = np.ones(100 << 20)
+    assert preview(config).memory == lean.memory
+    planned_and_done(config)
+    assert table.nbytes > lean.memory
+
+
 @pytest.mark.parametrize("limit", ["300MiB", "64GiB"])
 def test_the_solver_does_not_depend_on_memory_limits(limit, tmp_path):
     """Nor on what this process holds already: another solver would give other bits."""

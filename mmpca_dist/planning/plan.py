@@ -6,7 +6,6 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from dask.utils import format_bytes
 
 from mmpca_dist.errors import PlanError
@@ -17,6 +16,12 @@ if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
 
 WORKER_BASE = 260 << 20
 """Resident memory of a Dask worker with this library imported."""
+
+PROCESS_BASE = 384 << 20
+"""Resident memory of a process that has run flows, drawn pictures and imported the search.
+
+What else a long-lived process holds is its own affair: the same settings are refused everywhere, or nowhere.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Resources:
     @property
     def base(self) -> int:
         """Resident memory of the process before it holds any data."""
-        return int(psutil.Process().memory_info().rss) if self.in_process else WORKER_BASE
+        return PROCESS_BASE if self.in_process else WORKER_BASE
 
 
 @dataclass(frozen=True)

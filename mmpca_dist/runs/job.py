@@ -13,6 +13,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
@@ -144,6 +145,8 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
                 open_cluster(config.compute) as cluster,
                 connect(config.compute, cluster, told.on_note) as scheduler,
             ):
+                if isinstance(scheduler, Threads):
+                    scheduler.held = _held_besides(dataset)
                 tell_dashboard(scheduler, told)
                 yield Job(config, dataset, run, key, scheduler, told, lease)
                 storage.remove(run.path("scratch"))
@@ -158,6 +161,11 @@ def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
         if not (isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints)):
             run.discard()
+
+
+def _held_besides(dataset: Dataset) -> int:
+    """Return what this process holds beyond what the plan takes for granted: a notebook's other data, say."""
+    return max(0, psutil.Process().memory_info().rss - PROCESS_BASE - dataset.resident_bytes)
 
 
 def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
@@ -202,7 +210,7 @@ def measured(scheduler: Scheduler, interval: float = 0.01) -> Iterator[Callable[
     if isinstance(scheduler, Threads):
         watcher.start()
         try:
-            yield lambda: peak
+            yield lambda: peak - scheduler.held
         finally:
             stop.set()
             watcher.join()

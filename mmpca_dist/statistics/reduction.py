@@ -66,11 +66,12 @@ class _ReadingScheduler:
 
 @dataclass
 class Threads(_ReadingScheduler):
-    """Dask's threaded scheduler in this process."""
+    """Dask's threaded scheduler in this process; ``held`` bytes of its memory are no part of the work."""
 
     n_threads: int = field(default_factory=lambda: dask.system.CPU_COUNT)
     peak_memory: int = 0
     checkpoint: Checkpoint | None = None
+    held: int = 0
     in_process = True
 
     def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
