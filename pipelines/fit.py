@@ -20,6 +20,7 @@ from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from pipelines.artifacts import ArtifactCallback, publish_report
 from pipelines.flows import COMMON, as_model, refused
+from pipelines.metrics import MetricsCallback
 
 _watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
 
@@ -39,6 +40,11 @@ def watchers() -> tuple[Callback, ...]:
     return _watchers.get()
 
 
+def listeners() -> list[Callback]:
+    """Return all who hear of a run within a flow: Prefect's artifacts, counters, and who watches."""
+    return [ArtifactCallback(), MetricsCallback(), *watchers()]
+
+
 @flow(
     name="fit",
     description="Class moments in one pass, components by every method, projected rows, a report.",
@@ -51,7 +57,7 @@ def fit_flow(config: RunConfig) -> State:
     """
     try:
         config = as_model(RunConfig, config)
-        with open_job(config, Callbacks([ArtifactCallback(), *watchers()])) as job:
+        with open_job(config, Callbacks(listeners())) as job:
             for stage in stages_of(config):
                 _execute(job, stage)
             publish_report(

@@ -12,8 +12,8 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.finished import finished, open_run
 from mmpca_dist.runs.refreshing import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components
-from pipelines.artifacts import ArtifactCallback, publish_report
-from pipelines.fit import watchers
+from pipelines.artifacts import publish_report
+from pipelines.fit import listeners
 from pipelines.flows import COMMON, as_model, refused
 
 
@@ -26,7 +26,7 @@ def refresh_flow(config: RefreshConfig) -> State:
     """Take up new data sets; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
         config = as_model(RefreshConfig, config)
-        manifest = refresh(config, [ArtifactCallback(), *watchers()])
+        manifest = refresh(config, listeners())
         if manifest["solved"]:
             _publish(manifest)
     except MmpcaError as error:

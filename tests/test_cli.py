@@ -397,6 +397,8 @@ def test_every_command_and_option_in_the_readme_exists():
 
 def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, tmp_path):
     """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
+    from prometheus_client import REGISTRY
+
     from pipelines.fit import fit_flow, watchers, watching
     from pipelines.flows import REFUSED
 
@@ -407,8 +409,14 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
             heard.append(stage)
 
     sound = parse_config({**SOUND, "dataset": {"uri": "bundled:iris"}, "output": str(tmp_path / "out")}, "the test")
+    names = ("mmpca_passes_total", "mmpca_read_bytes_total", "mmpca_stage_seconds_total")
+    before = [REGISTRY.get_sample_value(name, {"stage": "reduce"}) or 0 for name in names]
     with watching(Listener()):
         assert fit_flow(sound, return_state=True).is_completed()
+    passes, n_bytes, seconds = (
+        REGISTRY.get_sample_value(name, {"stage": "reduce"}) - value for name, value in zip(names, before, strict=True)
+    )
+    assert passes >= 1 and n_bytes == passes * 150 * 4 * 8 and seconds > 0
     assert heard == [stage.name for stage in stages_of(sound)]
     assert watchers() == ()
     wrong = parse_config({**sound.model_dump(), "n_components": [5], "output": str(tmp_path / "other")}, "the test")
