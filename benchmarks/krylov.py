@@ -3,7 +3,7 @@
 ``wide``: 100,000 x 20,000 float32 (8 GB of Zarr, low rank plus noise, made once), 50 components, against
 ``da.linalg.svd_compressed(compute=True)`` on rows whose mean was subtracted beforehand, at no charge. ``memory``:
 rows that fit, against scikit-learn's ``randomized_svd`` and ``TruncatedSVD``. ``text``: 20 Newsgroups (CSR, found
-through ``MMPCA_DATA``), 100 components, all methods together against scikit-learn's PCA with the arpack solver.
+through ``MMPCA_DATA``), 100 components, all methods together, and ``pca`` against scikit-learn's with arpack.
 ``scaling``: time and memory as rows and columns double, as a picture. Each case runs in a process of its own; the
 residual is the largest ||S v - l v|| / l of the components, from a further pass in double precision that is not timed.
 Ratios within one run are what counts.
@@ -30,8 +30,10 @@ RANK, K, CHUNK = 80, 50, 800
 CASES = {
     "wide": ["ours 3", "compressed 2", "ours 5", "compressed 4"],
     "memory": ["ours 4", "randomized_svd", "truncated_svd"],
-    "text": ["all", "pca", "arpack"],
+    "text": ["all", "pca 4", "pca 6", "arpack"],
 }
+REPEATS = {"memory": 3, "text": 3}
+"""Short fits are repeated, and the shortest time counts; six methods together are a run, and are not."""
 
 
 def make(n: int, d: int, folder: Path) -> str:
@@ -77,9 +79,12 @@ def measure(kind: str, case: str, folder: Path) -> dict[str, Any]:
 
     dask.config.set(scheduler="threads", num_workers=THREADS)
     task, X = {"wide": _wide, "memory": _memory, "text": _text}[kind](case, folder)
-    base, begin = psutil.Process().memory_info().rss, time.perf_counter()
-    components, passes = task()
-    seconds, peak = time.perf_counter() - begin, _peak()
+    base, seconds = psutil.Process().memory_info().rss, float("inf")
+    for _ in range(1 if case == "all" else REPEATS.get(kind, 1)):
+        begin = time.perf_counter()
+        components, passes = task()
+        seconds = min(seconds, time.perf_counter() - begin)
+    peak = _peak()
     return {
         "seconds": seconds, "bytes": peak, "more": peak - base, "passes": passes,
         "residual": None if components is None else residual(X, components),
@@ -93,10 +98,10 @@ def _wide(case: str, folder: Path) -> tuple[Any, Any]:
     path = make(*WIDE, folder)
     X = zarr.open_group(path, mode="r")["X"]
     kind, number = case.split()
+    mean = da.from_zarr(X).mean(axis=0).compute()  # by ours too: the page cache is warm for both
     if kind == "ours":
         return lambda: _fit_stored(path, int(number)), X
     rows = da.from_zarr(X)
-    mean = rows.mean(axis=0).compute()
 
     def compressed() -> tuple[np.ndarray, int]:
         _, _, V = da.linalg.svd_compressed(rows - mean, K, n_power_iter=int(number), compute=True, seed=0)
@@ -125,7 +130,6 @@ def _memory(case: str, folder: Path) -> tuple[Any, Any]:
     X, y = group["X"][...], group["y"][...]
     centred = X - X.mean(axis=0)
     if case.startswith("ours"):
-        MarginPCA(2, variant="pca", solver="krylov").fit(X[:200], y[:200])  # imports are done
         model = MarginPCA(K, variant="pca", solver="krylov", passes=int(case.split()[1]))
         return lambda: (model.fit(X, y).components_, model.certificate_["passes"]), X
     if case == "randomized_svd":
@@ -147,8 +151,8 @@ def _text(case: str, folder: Path) -> tuple[Any, Any]:
     if case == "arpack":
         rows = X.astype(np.float64)
         return lambda: (PCA(100, svd_solver="arpack", random_state=0).fit(rows).components_, None), X
-    if case == "pca":
-        model = MarginPCA(100, variant="pca")
+    if case.startswith("pca"):
+        model = MarginPCA(100, variant="pca", passes=int(case.split()[1]))
         return lambda: (model._fit_rows(dataset, Threads(THREADS)).components_, model.certificate_["passes"]), X
     return lambda: (_all_methods(path, folder), None), X
 
@@ -188,6 +192,7 @@ def scaling(folder: Path) -> None:
         axes.loglog(axis, [m / 100 for _, m in found], "s-", label="memory, 100 MiB")
         axes.loglog(axis, [found[0][0] * a / axis[0] for a in axis], ":", color="grey", label="linear")
         axes.set_xticks(axis, [f"{size:,}" for size in axis])
+        axes.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
         axes.minorticks_off()
         axes.set_xlabel(f"number of {name}")
         axes.legend(frameon=False)

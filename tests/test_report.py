@@ -407,6 +407,18 @@ def test_overlap_is_the_mean_squared_cosine_of_principal_angles() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-15)
 
 
+def test_overlap_of_long_skewed_and_dependent_directions_is_that_of_their_orthonormal_bases() -> None:
+    rng = np.random.default_rng(0)
+    plain, skewed = rng.standard_normal((3, 5000)), rng.standard_normal((4, 5000))
+    skewed[1] = plain[0] + 1e-3 * skewed[0]
+    skewed[3] = 2 * skewed[2]
+    bases = [np.linalg.qr(rows.T)[0] for rows in (plain, skewed[:3])]
+    scaled = skewed * [[1e-9], [1], [1e6], [1]]
+    found = overlaps([plain, scaled, np.zeros((1, 5000))])
+    assert found[0, 1] == found[1, 0] == pytest.approx(np.sum((bases[0].T @ bases[1]) ** 2) / 3, rel=1e-9)
+    np.testing.assert_array_equal(found[2], [0, 0, 1])
+
+
 def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
     values = np.linspace(0, 1, 1001)
     assert _reach(values) == (0, 1)

@@ -15,12 +15,13 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.panels import combinations, over_panels, products, take_out
 
 NEGLIGIBLE = 1e-14
 """Of the length of images: what is left of one outside a basis that may be left out."""
 
-BLOCK_ROWS = 8192
-"""Rows that are brought to double precision at a time."""
+LITTLE, MOST_TURNS = 4.0, 4
+"""A stretch that leaves rounding small, and how often columns are taken out and turned again until it is no more."""
 
 PRODUCTS_LOSE = 1e-12
 """Squared lengths, of those of the longest direction, that products of columns in double precision cannot tell."""
@@ -75,16 +76,17 @@ class GrowingBasis:
         return self._basis[:, self._applied : self._count]
 
     def absorb(self, image: NDArray[np.float64]) -> None:
-        """Take up what the scatter makes of ``block``."""
+        """Take up what the scatter makes of ``block``; it is overwritten, for it may be as large as a basis."""
         r, b = self._applied, image.shape[1]
         column = np.zeros((self._count, b))
         if not self._applied:
             self._unit = _power_of_two(image)
-        image = (image / self._unit).astype(self._basis.dtype, copy=False)
-        self._rest = image.copy()
-        with single_blas_thread():
-            for _ in range(2):  # what rounding leaves inside after the first time is gone after the second
-                column += _take_out(self._rest, self._basis[:, : self._count])
+        image /= self._unit
+        self._rest = image = image.astype(self._basis.dtype, copy=False)
+        self._image = None if self._keep else self._rest.copy()
+        self._size = float(np.sqrt(np.einsum("ij,ij->j", self._rest, self._rest).max(initial=0.0)))
+        for _ in range(2):  # what rounding leaves inside after the first time is gone after the second
+            column += take_out(self._rest, self._basis[:, : self._count])
         inside = np.zeros((self._count, self._count))
         inside[:r, :r] = self._inside
         column *= self._unit
@@ -92,8 +94,6 @@ class GrowingBasis:
         inside[r:, :r] = column[:r].T
         inside[r:, r:] = (column[r:] + column[r:].T) / 2
         self._inside, self._applied = inside, self._count
-        self._image = None if self._keep else image
-        self._size = float(np.linalg.norm(image, axis=0).max(initial=0.0))
 
     def grow(self, others: NDArray[np.float64] | None = None, sought: NDArray[np.float64] | None = None) -> bool:
         """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction.
@@ -101,10 +101,12 @@ class GrowingBasis:
         Where blocks are not kept, the leading vectors of ``sought`` are, a matrix in the basis: the scatter by default.
         """
         following = self._rest if self._keep else self._leading_image(self._inside if sought is None else sought)
-        size = self._size or 1.0
+        size, kept = self._size or 1.0, self._basis[:, : self._count if self._keep else 0]
         if others is not None and others.shape[1]:
-            following = np.concatenate([(unit_columns(others) * size).astype(following.dtype), following], axis=1)
-        block = orthonormal(following, self._basis[:, : self._count if self._keep else 0], size)
+            joining = (unit_columns(others) * size).astype(following.dtype)
+            take_out(joining, kept)
+            following = np.concatenate([joining, following], axis=1)
+        block = orthonormal(following, kept, size, outside=True)
         if not block.shape[1]:
             return False
         if not self._keep:
@@ -118,7 +120,7 @@ class GrowingBasis:
         assert self._image is not None  # noqa: S101  (a pass comes first, and it is kept)
         with single_blas_thread():
             _, turn = scipy.linalg.eigh(sought, check_finite=False)
-            return self._image @ turn[:, -self._width :].astype(self._image.dtype)
+        return combinations(self._image, turn[:, -self._width :].astype(self._image.dtype))
 
     def projected(self) -> Projected:
         """Return the scatter in the basis of all blocks that it was applied to."""
@@ -134,13 +136,19 @@ class GrowingBasis:
         if self._basis.dtype == np.float64:
             (root,) = scipy.linalg.qr(self._rest, mode="r", check_finite=False)
             return root[: self._rest.shape[1]]
-        values, vectors = scipy.linalg.eigh(_products(self._rest), check_finite=False)
+        values, vectors = scipy.linalg.eigh(products(self._rest, self._rest, np.float64), check_finite=False)
         return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
 
     def _append(self, block: NDArray) -> None:
         room = self._basis.shape[1] - self._count
         added = block[:, :room]
-        self._basis[:, self._count : self._count + added.shape[1]] = added
+        columns = slice(self._count, self._count + added.shape[1])
+
+        def copy(rows: slice) -> None:
+            self._basis[rows, columns] = added[rows]
+
+        for _ in over_panels(len(added), copy):
+            pass
         self._count += added.shape[1]
 
 
@@ -150,67 +158,61 @@ def _power_of_two(columns: NDArray) -> float:
     return float(np.ldexp(1.0, int(np.clip(exponent, -1000, 1000))))
 
 
-def _take_out(columns: NDArray, basis: NDArray) -> NDArray[np.float64]:
-    """Subtract from columns, in place, what lies in an orthonormal basis; return their coordinates there."""
-    shares = basis.T @ columns
-    columns -= basis @ shares
-    return shares.astype(np.float64)
-
-
 def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the columns that are not zero, scaled to length 1."""
     lengths = np.linalg.norm(columns, axis=0)
     return columns[:, lengths > 0] / lengths[lengths > 0]
 
 
-def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None) -> NDArray:
+def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None, *, outside: bool = False) -> NDArray:
     """Return an orthonormal basis of what columns add to an orthonormal basis, shape (d, k), in the latter's type.
 
-    What they add is left out where it is rounding beside ``size``, by default the length of the longest of them.
-    Beside a basis in single precision products of columns decide (Stathopoulos & Wu 2002), which is several times
-    faster than a factorisation with pivoting, and loses what is 10^-6 of the columns' lengths.
+    What they add is left out where it is rounding beside ``size``, by default the length of the longest of them;
+    ``outside`` says that what they have in the basis was taken out before. Beside a basis in single precision products
+    of columns decide (Stathopoulos & Wu 2002), which is several times faster than a factorisation with pivoting, and
+    loses what is 10^-6 of the columns' lengths.
     """
-    found = columns.astype(basis.dtype)
+    found = columns.astype(basis.dtype, copy=not outside)  # to take out in place
     turn = _turned if basis.dtype == np.float32 else _factored
     floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
-    # Twice is enough where columns are factored: half or more of their length is left then, free of the basis but for
-    # rounding. Products may still meet columns that are nearly dependent, and what they scale up is rounding too.
-    times = 3 if turn is _turned and basis.shape[1] else 2
+    if not outside:
+        take_out(found, basis)
     with single_blas_thread():
-        for _ in range(times):
-            _take_out(found, basis)
-            found = turn(found, floor)
-            floor = 0.5  # columns are of length 1 now: those that were rounding are not
+        found, stretched = turn(found, floor)
+        if basis.shape[1]:
+            stretched = np.inf  # however little: columns may have been long, and nearly in the basis
+        # What was short is longer now, and so is what rounding had left of it in the basis, and between the columns.
+        for _ in range(MOST_TURNS):
+            if stretched <= LITTLE:
+                break
+            take_out(found, basis)
+            found, stretched = turn(found, 0.5)  # columns were of length 1: those that are not any more were rounding
     return found[:, : len(columns) - basis.shape[1]]
 
 
-def _factored(columns: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Return an orthonormal basis of columns, without directions shorter than ``floor``."""
+def _factored(columns: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], float]:
+    """Return an orthonormal basis of columns, without directions shorter than ``floor``, and the largest stretch."""
     if not columns.shape[1]:
-        return columns
+        return columns, 1.0
     found, triangle, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
-    return found[:, np.abs(np.diagonal(triangle)) > floor]
+    lengths = np.abs(np.diagonal(triangle))
+    kept = lengths > floor
+    return found[:, kept], float(1 / lengths[kept].min(initial=1.0))
 
 
-def _turned(columns: NDArray, floor: float) -> NDArray:
-    """Return an orthonormal basis of columns, the longest directions first, from their products."""
-    lengths = np.linalg.norm(columns, axis=0)
+def _turned(columns: NDArray, floor: float) -> tuple[NDArray, float]:
+    """Return an orthonormal basis of columns, the longest directions first, from their products; and the stretch."""
+    found = products(columns, columns, np.float64)
+    lengths = np.sqrt(np.diagonal(found))
     long = lengths > floor
     if not long.any():
-        return columns[:, :0]
-    units = columns[:, long] / lengths[long]
-    values, vectors = scipy.linalg.eigh(_products(units), check_finite=False)
+        return columns[:, :0], 1.0
+    lengths = lengths[long]
+    values, vectors = scipy.linalg.eigh(found[np.ix_(long, long)] / np.outer(lengths, lengths), check_finite=False)
     kept = np.flatnonzero(values > PRODUCTS_LOSE * values[-1])[::-1]
-    return units @ (vectors[:, kept] / np.sqrt(values[kept])).astype(units.dtype)
-
-
-def _products(columns: NDArray) -> NDArray[np.float64]:
-    """Return columns^T columns, in double precision."""
-    found = np.zeros((columns.shape[1],) * 2)
-    for start in range(0, len(columns), BLOCK_ROWS):
-        block = columns[start : start + BLOCK_ROWS].astype(np.float64, copy=False)
-        found += block.T @ block
-    return found
+    turn = vectors[:, kept] / np.sqrt(values[kept]) / lengths[:, None]
+    chosen = columns if long.all() else columns[:, long]
+    return combinations(chosen, turn.astype(columns.dtype)), float(1 / np.sqrt(values[kept[-1]]))
 
 
 def nystroem(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.panels import combinations, products
 from mmpca_dist.scatters import margin_scatter
 from mmpca_dist.solvers.iteration import BlockIteration
 from mmpca_dist.solvers.krylov import orthonormal, unit_columns
@@ -22,7 +23,7 @@ from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass, draw_sample
 from mmpca_dist.statistics.summary import take_medians
-from mmpca_dist.statistics.working import Statistics, coordinates, standard_deviations
+from mmpca_dist.statistics.working import Statistics, standard_deviations
 
 SEED = 2015
 CLASS_ROWS = 4
@@ -129,27 +130,28 @@ def leading_start(
 
     ``dtype`` is that of the basis they begin.
     """
-    rows = np.nan_to_num(_of_unit_size(sample, dtype), nan=0, posinf=0, neginf=0, copy=False)
+    rows = _of_unit_size(sample, dtype)
     if centre:
         rows -= rows.mean(axis=0, dtype=np.float64).astype(dtype)
     if scale is not None:
         rows = _of_unit_size(rows / scale, dtype)
     with single_blas_thread():
-        values, turn = scipy.linalg.eigh((rows @ rows.T).astype(np.float64), check_finite=False)
+        values, turn = scipy.linalg.eigh(products(rows.T, rows.T), check_finite=False)
         known = values > len(values) * np.finfo(dtype).eps * values.max(initial=0.0)
         known[: max(0, len(known) - (size - size // 8))] = False  # an eighth is random
-        leading = rows.T @ (turn[:, known] / np.sqrt(values[known])).astype(dtype)
+    leading = combinations(rows.T, (turn[:, known] / np.sqrt(values[known])).astype(dtype))
     random = np.random.default_rng(SEED).standard_normal((len(leading), size - leading.shape[1]))
     return orthonormal(np.concatenate([leading, random], axis=1), np.empty((len(leading), 0), dtype)).astype(dtype)
 
 
 def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
-    """Return rows divided by their largest value, lest their squares overflow or vanish."""
+    """Return rows divided by their largest value, lest their squares overflow or vanish; zero where not finite."""
     with np.errstate(invalid="ignore"):
         values = rows.view(np.uint8) if rows.dtype == bool else rows
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
         usable = largest if 0 < largest < np.inf else 1.0
-        return np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
+        found = np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
+    return found if np.isfinite(largest) else np.nan_to_num(found, nan=0, posinf=0, neginf=0, copy=False)
 
 
 class _Group(BlockIteration):
@@ -249,7 +251,7 @@ class _Passes:
         mean = census.counts @ means / census.counts.sum()
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            return coordinates(((rows - mean) if scale is None else (rows - mean) / scale).T, basis).T
+            return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
 
         moments = ClassMoments(census.classes, census.counts, along(means), scatters, weights)
         medians = None if self._medians is None else along(self._medians)

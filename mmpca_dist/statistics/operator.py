@@ -20,10 +20,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
+from mmpca_dist.panels import over_panels, products
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
@@ -54,8 +54,6 @@ def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
     """Return how many rows are centred at once."""
     return int(np.clip(PANEL_BYTES // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
 
-
-CORRECTED_ROWS = 8192
 
 SPARSE_COLUMNS = 32
 """Vectors that sparse rows are multiplied with at once: what comes of it is as long as they are, and not sparse."""
@@ -177,20 +175,20 @@ def _members(codes: NDArray, n_classes: int, dtype: np.dtype) -> Any:
 
 
 def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callable[[int, int, float], str]) -> None:
-    members = _members(codes, len(task.classes), np.dtype(np.float64))
+    n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
         X, rest = _centre_sparse(task, sums, X, codes)
+        both = scipy.sparse.vstack([X, -rest], format="csr")  # one product of each kind for rows and centres
         for image, block in zip(sums.images, task.blocks, strict=True):
             weights = block.weights[codes, None]
             for start in range(0, image.shape[1], SPARSE_COLUMNS):
                 some = slice(start, start + SPARSE_COLUMNS)
                 vectors = np.ascontiguousarray(block.vectors[:, some], np.float64)
-                along = X @ vectors
-                along -= (rest @ vectors)[codes]
-                along *= weights
-                found = X.T @ along
-                found -= rest.T @ (members @ along)
-                image[:, some] += found.astype(image.dtype, copy=False)
+                along = both @ vectors
+                along[:n] += along[n:][codes]
+                along[:n] *= weights
+                along[n:] = members @ along[:n]
+                image[:, some] += (both.T @ along).astype(image.dtype, copy=False)
 
 
 def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tuple[Any, Any]:
@@ -309,15 +307,17 @@ class ScatterOperator:
             self.offsets = offsets / powers
         assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
         offsets, found = self.offsets * powers, []
-        with single_blas_thread():
-            for image, block in zip(sums.images, given, strict=True):
-                shares = (block.weights * counts)[:, None] * (offsets @ block.vectors)
-                for start in range(0, len(image), CORRECTED_ROWS):  # in place: images are as long as the vectors
-                    rows = slice(start, start + CORRECTED_ROWS)
-                    image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
-                    if not plain:
-                        image[rows] /= units[rows].astype(image.dtype)
-                found.append(image)
+        for image, block in zip(sums.images, given, strict=True):
+            shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
+
+            def correct(rows: slice, image: NDArray = image, shares: NDArray = shares) -> None:
+                image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
+                if not plain:
+                    image[rows] /= units[rows].astype(image.dtype)
+
+            for _ in over_panels(len(image), correct):  # in place: images are as long as the vectors
+                pass
+            found.append(image)
         return found
 
     def trace(self, weights: NDArray[np.float64]) -> float:

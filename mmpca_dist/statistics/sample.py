@@ -94,7 +94,7 @@ class _DrawSample:
     quotas: dict[int, NDArray[np.int64]]
 
     def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
-        X = read_unit(self.dataset, span.start, span.stop)
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
         codes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
         quota = self.quotas[span.start]
         picks = [
@@ -102,7 +102,7 @@ class _DrawSample:
             for label, rows in class_groups(codes)
         ]
         chosen = np.sort(np.concatenate(picks))
-        return X[chosen], codes[chosen]
+        return X[chosen].toarray() if self.dataset.sparse else X[chosen], codes[chosen]
 
 
 def _join_samples(

@@ -14,12 +14,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.panels import combinations, products
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
-
-BASIS_ROWS = 8192
-"""Rows of a basis that are multiplied at a time: one in single precision is never copied to double as a whole."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +86,12 @@ class Statistics:
         if self.basis is None:
             return np.ascontiguousarray(vectors.T)
         found = np.empty((vectors.shape[1], len(self.basis)))
-        for start in range(0, len(self.basis), BASIS_ROWS):
-            found[:, start : start + BASIS_ROWS] = (self.basis[start : start + BASIS_ROWS] @ vectors).T
+        combinations(self.basis, vectors, out=found.T)
         return found
 
     def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the working coordinates of vectors in the columns, shape (d, K): shape (r, K)."""
-        return columns if self.basis is None else coordinates(columns, self.basis)
-
-
-def coordinates(columns: NDArray[np.float64], basis: NDArray) -> NDArray[np.float64]:
-    """Return basis^T columns, shape (r, K), of columns (d, K)."""
-    found = np.zeros((basis.shape[1], columns.shape[1]))
-    for start in range(0, len(basis), BASIS_ROWS):
-        found += basis[start : start + BASIS_ROWS].T @ columns[start : start + BASIS_ROWS]
-    return found
+        return columns if self.basis is None else products(self.basis, columns)
 
 
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:

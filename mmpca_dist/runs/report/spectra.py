@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
+from mmpca_dist.panels import products
 from mmpca_dist.runs.report import drawing
 from mmpca_dist.runs.report.contents import MethodResult
 from mmpca_dist.runs.report.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, PAGE_WIDTH, Figure, plain
@@ -16,6 +19,8 @@ MOST_LETTERS = 34
 TITLE = "How much each component holds"
 DECADES = 2.0
 """A logarithmic axis where positive shares span more than this many decades."""
+ROUNDING = 1e-12
+"""Squared lengths, of those of the longest direction, that products of components cannot tell."""
 FLOOR_REACH = 1e3
 """The rounding floor is drawn where it lies within this factor of the smallest share."""
 
@@ -182,7 +187,7 @@ def agreement(methods: list[MethodResult]) -> list[Figure]:
     maps = [("First components: |cosine|", np.abs(first @ first.T))]
     size = _compared_size(methods, d)
     if size > 1:
-        maps.append((f"Up to {size} components: overlap", overlaps([m.directions(size) for m in methods])))
+        maps.append((f"Up to {size} components: overlap", overlaps([m.components[:size] for m in methods])))
     side = 0.62 * len(methods) + 0.4
     wide = len(methods) > (3 if len(maps) > 1 else 6)
     made = drawing.sheet(PAGE_WIDTH if wide else 0.65 * PAGE_WIDTH, min(max(side, 1.9), 4.6) + 0.5)
@@ -210,13 +215,27 @@ def _compared_size(methods: list[MethodResult], d: int) -> int:
     return min(size, max(len(m.eigenvalues) for m in methods))
 
 
-def overlaps(directions: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def overlaps(spanning: list[NDArray]) -> NDArray[np.float64]:
     """Return mean squared cosines of the principal angles between spans of rows, pair by pair.
 
     Of two spans of different dimension it is 1 where the larger contains the smaller.
     """
-    bases = [np.linalg.qr(rows.T)[0] for rows in directions]
-    return np.array([[np.sum((a.T @ b) ** 2) / min(a.shape[1], b.shape[1]) for b in bases] for a in bases])
+    turns = [_whitening(products(rows.T, rows.T, np.float64)) for rows in spanning]
+    found = np.eye(len(spanning))
+    for (a, left), (b, right) in itertools.combinations(enumerate(spanning), 2):
+        # Products of rows, for orthonormal bases of many columns would be copies of all components.
+        cosines = turns[a].T @ products(left.T, right.T, np.float64) @ turns[b]
+        found[a, b] = found[b, a] = np.sum(cosines**2) / max(min(cosines.shape), 1)
+    return found
+
+
+def _whitening(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return W with W^T gram W = I, without directions that are rounding."""
+    lengths = np.sqrt(np.diagonal(gram))
+    lengths = np.where(lengths > 0, lengths, 1)
+    values, vectors = np.linalg.eigh(gram / np.outer(lengths, lengths))
+    kept = values > ROUNDING * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept]) / lengths[:, None]
 
 
 def _heat_map(panel: Axes, title: str, values: NDArray[np.float64], names: list[str], first: bool) -> None:
