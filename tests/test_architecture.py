@@ -16,7 +16,7 @@ LAYERS = (
     "datasets", "statistics", "neighbors", "scatters", "solvers", "reducers", "predictors", "evaluation", "planning",
     "runs",
 )  # fmt: skip
-SHARED = ("errors", "blas")
+SHARED = ("errors", "blas", "panels")
 """Below every layer; they import no layer themselves."""
 SOURCES = sorted(ROOT.rglob("*.py"))
 
