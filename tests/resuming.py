@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import zarr
 
 import mmpca_dist.datasets.base as base_module
-import mmpca_dist.runs.job as job_module
 import mmpca_dist.runs.stages as stages_module
+import mmpca_dist.statistics.checkpoint as checkpoint_module
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.runs.job import Stage
 
@@ -24,7 +24,7 @@ def small_units(monkeypatch, *, unit_bytes=480):
     """Make reading units, and what is worth keeping, so small that little data has many groups of spans."""
     monkeypatch.setattr(base_module, "UNIT_BYTES", unit_bytes)
     monkeypatch.setattr(base_module, "SMALLEST_UNIT_BYTES", unit_bytes)
-    monkeypatch.setattr(job_module, "RESUMABLE_BYTES", 0)
+    monkeypatch.setattr(checkpoint_module, "RESUMABLE_BYTES", 0)
 
 
 def no_report(monkeypatch):

@@ -8,6 +8,7 @@ from test_runs import make_config
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import run
+from mmpca_dist.datasets import creating
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
 
@@ -102,3 +103,20 @@ def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
     run(make_config(tmp_path / "out", methods=["pca"], n_components=2))
     assert not (tmp_path / "out" / "scratch").exists()
     assert writes.count == 0
+
+
+@pytest.mark.parametrize("kind", ["in memory", "in passes"])
+def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatch):
+    """Names of arrays and their types, some hundred bytes a group, aside."""
+    create, sizes = creating.create_bytes, []
+
+    def counted(uri, data):
+        sizes.extend([len(data)] if "scratch/reduce/passes" in uri else [])
+        return create(uri, data)
+
+    monkeypatch.setattr(creating, "create_bytes", counted)
+    results = run(make_config(tmp_path / "out", rows, **{"methods": METHODS, "n_components": 3, **KINDS[kind]}))
+    assert len(sizes) > 30
+    kept = results["plan"]["kept"]
+    assert sum(sizes) - 2000 * len(sizes) <= kept
+    assert kept < 10 * sum(sizes)

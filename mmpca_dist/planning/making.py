@@ -21,9 +21,10 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
-from mmpca_dist.solvers.costs import pair_passes_costs, passes_costs
+from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
-from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing
+from mmpca_dist.statistics.checkpoint import most_kept
+from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
@@ -95,10 +96,14 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     base = resources.base + dataset.resident_bytes
     choice = choose_solver(request.solver, n, d, request.largest, needed=request.scatters)
     if choice.in_passes:
-        passes, more_passes, reducing = _in_passes(dataset, spans, request, choice.kind)
+        passes, more_passes, costs = _in_passes(dataset, spans, request, choice.kind)
+        reducing, sums = costs.memory, costs.sums
     else:
         passes, more_passes = _at_once(dataset, spans, request)
         reducing = _forming(dataset, spans, request)
+        sums = n * d * 8 if wide else summary_bytes(request.n_classes, d, pooled)
+    sums += KEPT_BYTES if request.median_rows else 0
+    kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(spans), sums)
     search = _search_costs(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
@@ -125,6 +130,7 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         advice=_advice(dataset, spans),
         search=search,
         choice=choice,
+        kept=kept,
     )
 
 
@@ -160,8 +166,10 @@ def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[lis
     return [*before, found, *after], more
 
 
-def _in_passes(dataset: Dataset, spans: list[Span], request: Request, kind: str) -> tuple[list[PassPlan], int, int]:
-    """Return the passes that apply scatters to vectors, how many more there may be, and what a process holds."""
+def _in_passes(
+    dataset: Dataset, spans: list[Span], request: Request, kind: str
+) -> tuple[list[PassPlan], int, PassesCosts]:
+    """Return the passes that apply scatters to vectors, how many more there may be, and what they cost."""
     resources = request.resources
     costs = passes_costs(
         dataset,
@@ -181,10 +189,10 @@ def _in_passes(dataset: Dataset, spans: list[Span], request: Request, kind: str)
     ]
     sample = _sample_pass(dataset, spans, resources)
     if not request.median_rows:
-        return [sample, *passes], 0, costs.memory
+        return [sample, *passes], 0, costs
     before, after, more = _median_passes(dataset, spans, request)
     counting = _pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
-    return [sample, *before, counting, *after, *passes], more, costs.memory
+    return [sample, *before, counting, *after, *passes], more, costs
 
 
 def plan_projection(

@@ -73,7 +73,8 @@ class Plan:
 
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
     medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the
-    solver with the reason for it, and ``advice`` how other chunks would help.
+    solver with the reason for it, ``advice`` how other chunks would help, and ``kept`` what groups of spans leave at
+    the output until their stage is done, for an attempt after this one.
     """
 
     passes: list[PassPlan]
@@ -89,11 +90,17 @@ class Plan:
     search: SearchCosts | None = None
     choice: Choice | None = None
     advice: str = ""
+    kept: int = 0
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch at the output, of one stage at a time."""
+        return max(self.kept, self.search.scratch if self.search and not self.search.in_memory else 0)
 
     @property
     def written(self) -> int:
-        """Bytes at the output at a time: what stays there, and the scratch that is on a disk."""
-        return self.output + (self.search.scratch if self.search and not self.search.in_memory else 0)
+        """Bytes at the output at a time: what stays there, and scratch."""
+        return self.output + self.scratch
 
     @property
     def seconds(self) -> float:
@@ -154,10 +161,12 @@ class Plan:
         return "up to" if self.search is None or self.search.proved else "perhaps"
 
     def _scratch(self) -> str:
-        if self.search is None:
-            return ""
-        size = f"up to {format_bytes(self.search.scratch)}"
-        return f"{size}, in memory" if self.search.in_memory else f"{size} at the output, gone afterwards"
+        found = []
+        if self.search is not None and self.search.in_memory:
+            found.append(f"up to {format_bytes(self.search.scratch)} in memory")
+        if self.scratch:
+            found.append(f"up to {format_bytes(self.scratch)} at the output, gone afterwards")
+        return "; ".join(found)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "memory_limit": self.memory_limit}
@@ -178,8 +187,8 @@ class Plan:
                 f"compute.threads_per_worker, smaller chunks or fewer columns{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
-            scratch = self.written - self.output
-            part = f", {format_bytes(scratch)} of it scratch of the search for m-pca2" if scratch else ""
+            of = " of the search for m-pca2" if self.scratch > self.kept else ""
+            part = f", {format_bytes(self.scratch)} of it scratch{of}" if self.scratch else ""
             raise PlanError(
                 f"The plan writes {format_bytes(self.written)}{part}, and {format_bytes(self.free)} are free at the "
                 "output. Free some, choose another output, or project fewer methods (project.methods)."

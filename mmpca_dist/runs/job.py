@@ -20,12 +20,10 @@ from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.journal import Journal
 from mmpca_dist.runs.lease import Lease, held
+from mmpca_dist.statistics import checkpoint
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.reduction import Scheduler, Threads
-
-RESUMABLE_BYTES = 64 << 20
-"""Of rows, from which on a stage keeps what groups of spans leave: one reading unit."""
 
 
 @dataclass
@@ -55,7 +53,7 @@ class Job:
     @property
     def resumable(self) -> bool:
         """Whether groups of spans are kept; of little data a stage is soon repeated."""
-        return self.dataset.n_bytes >= RESUMABLE_BYTES
+        return self.dataset.n_bytes >= checkpoint.RESUMABLE_BYTES
 
     def progress(self, stage: str) -> Callable[[int, int], None]:
         """Return a function that tells progress, and ends the work where the folder is no longer this run's."""

@@ -28,11 +28,14 @@ class PassesCosts:
         Multiply-adds of every pass.
     memory : int
         Bytes that a process holds, the one with the bases included.
+    sums : int
+        Bytes that a span, or several, leave.
     """
 
     vectors: list[int]
     operations: list[float]
     memory: int
+    sums: int
 
 
 def passes_costs(
@@ -87,6 +90,7 @@ def passes_costs(
         vectors,
         [2.0 * dataset.nnz * b for b in vectors],
         bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sampling),
+        images + moments,
     )
 
 

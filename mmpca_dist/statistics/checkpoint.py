@@ -23,6 +23,8 @@ SHARE = 16
 """A group is kept where its result is no more than this part of the bytes it came from."""
 SMALL = 64 << 10
 """Results of so many bytes are kept whatever they came from."""
+RESUMABLE_BYTES = 64 << 20
+"""Of rows, one reading unit, from which on passes keep anything: of less a stage is soon repeated."""
 
 
 @dataclass
@@ -85,6 +87,15 @@ class PassCheckpoint:
         """Return how many bytes the result of a node may have to be kept."""
         share = min(2**depth / self.n_spans, 1.0)
         return max(int(self.n_bytes * share) // SHARE, SMALL)
+
+
+def most_kept(n_bytes: int, n_spans: int, node: int) -> int:
+    """Return how many bytes a pass over ``n_bytes`` keeps at most, of nodes whose results take up to ``node`` bytes."""
+    if n_bytes < RESUMABLE_BYTES:
+        return 0
+    kept = PassCheckpoint("", n_spans, n_bytes, frozenset())
+    depths = [depth for depth in range(kept.top + 1) if kept.keeps(depth)]
+    return sum(-(-n_spans // 2**depth) * min(node, kept.most(depth)) for depth in depths)
 
 
 def _name(depth: int, number: int) -> str:

@@ -21,6 +21,11 @@ def reading_wide(dataset: Dataset, spans: list[Span]) -> int:
     return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1]
 
 
+def summary_bytes(n_classes: int, n_features: int, pooled: bool) -> int:
+    """Return the bytes of class moments."""
+    return ((2 if pooled else n_classes) * n_features + n_classes) * n_features * 8
+
+
 def reducing(
     dataset: Dataset, spans: list[Span], *, n_classes: int, pooled: bool, medians: bool, item: int, threads: int
 ) -> int:
@@ -36,7 +41,7 @@ def reducing(
     d, c = dataset.n_features, n_classes
     unit_rows, unit = largest_unit(dataset, spans)
     indices = unit_rows * 24  # row numbers by class, labels and codes
-    summary = ((2 if pooled else c) * d * d + c * d) * 8
+    summary = summary_bytes(c, d, pooled)
     kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + item) + d * d * (item + 8 * (2 if pooled else 1))
     waiting = math.ceil(math.log2(len(spans) + 1)) + 2
     reducing = threads * (unit + indices + kernel + summary) + waiting * summary
