@@ -13,6 +13,9 @@ import psutil
 import pytest
 import yaml
 from operations import ROOT, wait_for
+from resuming import results_hash
+
+from mmpca_dist import run
 
 pytestmark = pytest.mark.server
 
@@ -106,6 +109,36 @@ def test_a_killed_run_is_crashed_and_keeps_what_it_goes_on_from(operations):
     assert (output / "scratch" / "search").exists()
     _, alive = psutil.wait_procs(family, timeout=20)
     assert not alive
+
+
+def test_a_scheduled_run_killed_at_half_goes_on_to_the_same_bits(operations):
+    """Deploy, schedule, kill -9, resume: as somebody does who comes back in the morning."""
+    output, rows = operations.folder / "nightly", "synthetic:gaussian?n=8000000&d=64"
+    config = {"dataset": {"uri": rows}, "methods": ["pca", "m-pca0"], "n_components": [2], "output": str(output)}
+    config["project"] = {"methods": []}
+    deployment = operations.api("/deployments/name/fit/local")["id"]
+    schedule = {"active": True, "schedule": {"interval": 5}, "parameters": {"config": config}}
+    scheduled = operations.api(f"/deployments/{deployment}/schedules", [schedule])[0]["id"]
+    groups = output / "scratch" / "reduce" / "passes" / "001-moments"
+    total = 64  # groups that a pass keeps, those made of them aside
+    wait_for(lambda: groups.exists() and sum(1 for _ in groups.iterdir()) >= total // 2, 180)
+    running = operations.api("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}})
+    killed = next(run["id"] for run in running if run["parameters"].get("config") == config)
+    psutil.Process(int(operations.run(killed)["infrastructure_pid"])).kill()
+    operations.api(f"/deployments/{deployment}/schedules/{scheduled}", method="DELETE")
+    assert operations.ended(killed)["state_type"] == "CRASHED"
+    assert not (output / "records" / "reduce.json").exists()
+    found = sum(1 for _ in groups.iterdir())
+
+    again = operations.ended(operations.start("fit/local", config))
+    assert again["state_type"] == "COMPLETED", operations.log_of(again["id"])
+    events = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
+    attempts = list(dict.fromkeys(event["attempt"] for event in events))
+    resumed = [e for e in events if e["attempt"] == attempts[1] and e["event"] == "progress" and e["stage"] == "reduce"]
+    assert resumed[0]["done"] / resumed[0]["total"] > 0.9 * (found - 1) / (total * 4 / 3)
+    assert not (output / "scratch").exists()
+    run({**config, "output": str(operations.folder / "undisturbed")})
+    assert results_hash(output) == results_hash(operations.folder / "undisturbed")
 
 
 class Notes(http.server.BaseHTTPRequestHandler):

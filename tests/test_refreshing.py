@@ -2,9 +2,6 @@
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,6 @@ from test_runs import Recorder, make_config
 from test_transforming import write_npz, write_parquet, write_zarr
 
 from mmpca_dist import load_model, load_moments, run
-from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError, InputError, OutputError, PlanError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import reporting
@@ -498,159 +494,6 @@ def test_an_address_is_an_inbox_or_a_data_set(tmp_path):
         assert found.uri == uri
     with pytest.raises(InputError, match="does not exist"):
         arrivals(str(tmp_path / "missing"))
-
-
-# --- kills ----------------------------------------------------------------------------------------------------------
-
-
-class KilledError(Exception):
-    """Nothing that the library knows how to handle."""
-
-
-class Writes:
-    """Counts everything that is written or removed, and fails at the k-th, before it or when half of it is there."""
-
-    def __init__(self, monkeypatch, at=None, half=False):
-        self.at, self.half, self.count = at, half, 0
-        put, write, remove = zarr.storage.LocalStore.set, storage.write_bytes, storage.remove_children
-
-        async def failing_put(store, key, value):
-            if self._dies():
-                if self.half:
-                    await put(store, key, value[: len(value) // 2])
-                raise KilledError
-            await put(store, key, value)
-
-        def failing_write(uri, data):
-            if self._dies():
-                raise KilledError
-            write(uri, data)
-
-        def failing_remove(uri, names):
-            if self._dies():
-                if self.half:
-                    remove(uri, list(names)[:1])
-                raise KilledError
-            remove(uri, names)
-
-        monkeypatch.setattr(zarr.storage.LocalStore, "set", failing_put)
-        monkeypatch.setattr(storage, "write_bytes", failing_write)
-        monkeypatch.setattr(storage, "remove_children", failing_remove)
-
-    def _dies(self):
-        """From the k-th on, all fail: other threads of a process die with it."""
-        self.count += 1
-        return self.at is not None and self.count >= self.at
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A run, an inbox, and what comes of both undisturbed."""
-    folder = tmp_path_factory.mktemp("small")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "figures", lambda _: [])
-        patch.setattr(reporting, "render", lambda *_: "a page")
-        base = fit(folder / "base", write("npz", folder / "first", X[:160], Y[:160]), methods=["fisher"])
-        inbox = Path(fill(folder / "inbox", names=["a"]))
-        refreshed(base, inbox, folder / "live")  # there are models already
-        fill(inbox, names=["b", "c"])
-        shutil.copytree(folder / "live", folder / "before")
-        with pytest.MonkeyPatch.context() as counting:
-            writes = Writes(counting)
-            refreshed(base, inbox, folder / "live")
-        return base, inbox, folder / "before", bits(folder / "live"), writes.count
-
-
-@pytest.mark.parametrize(("half", "step"), [(False, 1), (True, 2)], ids=["before", "half"])
-def test_a_kill_at_any_write_changes_nothing_of_the_result(half, step, small, tmp_path):
-    base, inbox, before, expected, writes = small
-    old = bits(before)
-    assert writes > 40
-    for at in range(1, writes + 1, step):
-        live = tmp_path / str(at)
-        shutil.copytree(before, live)
-        with pytest.MonkeyPatch.context() as patch:
-            Writes(patch, at, half)
-            with pytest.raises(KilledError):
-                refreshed(base, inbox, live)
-        # Readers have the old models or the new ones, whole.
-        assert bits(live) in (old, expected), at
-        load_model(str(live), "fisher").transform(X)
-        refreshed(base, inbox, live)
-        assert bits(live) == expected, at
-        assert not refreshed(base, inbox, live)["solved"]
-        shutil.rmtree(live)
-
-
-def test_a_kill_during_the_first_refresh(small, tmp_path):
-    base, inbox, *_ = small
-    with pytest.MonkeyPatch.context() as patch:
-        writes = Writes(patch)
-        refreshed(base, inbox, tmp_path / "whole")
-    expected = bits(tmp_path / "whole")
-    for at in range(1, writes.count + 1, 5):
-        with pytest.MonkeyPatch.context() as patch:
-            Writes(patch, at)
-            with pytest.raises(KilledError):
-                refreshed(base, inbox, tmp_path / str(at))
-        refreshed(base, inbox, tmp_path / str(at))
-        assert bits(tmp_path / str(at)) == expected, at
-        shutil.rmtree(tmp_path / str(at))
-
-
-KILL = """
-import os, signal, sys
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.refreshing import RefreshConfig, refresh
-
-class Kill(Callback):
-    def on_pass(self, stage, name):
-        self.end(name)
-
-    def on_stage_start(self, stage):
-        self.end(stage)
-
-    def end(self, word):
-        if word == sys.argv[4]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-run, new, output = sys.argv[1:4]
-refresh(RefreshConfig(run=run, new=new, output=output), [Kill()])
-"""
-
-
-@pytest.mark.parametrize("when", ["b.npz", "solve", "report"])
-def test_kill_9(when, small, tmp_path):
-    """Nothing of the process is left to clean up."""
-    base, inbox, before, expected, _ = small
-    live = shutil.copytree(before, tmp_path / "live")
-    ended = subprocess.run([sys.executable, "-c", KILL, base, str(inbox), str(live), when], timeout=120)
-    assert ended.returncode == -signal.SIGKILL
-    assert bits(live) == bits(before)
-    refreshed(base, inbox, live)
-    assert bits(live) == expected
-
-
-def test_an_inbox_that_changes_after_a_kill(small, tmp_path):
-    """What was begun about rows that are gone is not taken for something else."""
-    base, inbox, _, _, writes = small
-    other = tmp_path / "inbox"
-    shutil.copytree(inbox, other)
-    write_npz(other / "b.npz", X[:33], Y[:33])
-    refreshed(base, other, tmp_path / "undisturbed")
-    for at in range(2, writes, 9):
-        live = tmp_path / str(at)
-        with pytest.MonkeyPatch.context() as patch:
-            Writes(patch, at)
-            with pytest.raises(KilledError):
-                refreshed(base, inbox, live)
-        taken = RunDirectory(str(live)).record("take") or {"generation": 0}
-        if taken["generation"] > 1:
-            with pytest.raises(InputError, match=r"b\.npz is not what was taken up"):
-                refreshed(base, other, live)
-            continue
-        refreshed(base, other, live)
-        assert bits(live) == bits(tmp_path / "undisturbed"), at
 
 
 # --- the flow -------------------------------------------------------------------------------------------------------
