@@ -165,7 +165,7 @@ def runs(folder: str) -> None:
     found = list(find_runs(folder))
     if not found:
         raise InputError(f"There is no run in {folder}, nor in the folders below it.")
-    console.print(runs_table(found))
+    console.print(runs_table(found, folder))
 
 
 @cli.command(short_help="Remove the scratch of runs.")

@@ -6,9 +6,11 @@ from typing import Any
 
 from dask.utils import format_bytes
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mmpca_dist.datasets import storage
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.listing import RunState
 
@@ -61,14 +63,15 @@ class ConsoleCallback(Callback):
             self._bars = self._task = None
 
 
-def runs_table(runs: list[RunState]) -> Table:
-    """Return runs and how far they are, as a table."""
-    table = Table(title="Runs", title_justify="left")
-    for name in ("run", "state", "stages done", "data set", "methods", "scratch"):
+def runs_table(runs: list[RunState], folder: str) -> Table:
+    """Return the runs in a folder and how far they are, as a table; names are those within the folder."""
+    table = Table(title=f"Runs in {escape(folder)}", title_justify="left")
+    for name in ("run", "state", "data set", "methods", "scratch"):
         table.add_column(name, overflow="fold")
     for run in runs:
-        done = "all" if run.state == "finished" else ", ".join(run.done) or "none"
-        table.add_row(run.uri, run.words, done, run.dataset, ", ".join(run.methods), format_bytes(run.scratch))
+        name = run.uri.removeprefix(storage.normalize(folder)).strip("/") or folder
+        shown = (name, run.words, run.dataset, ", ".join(run.methods), format_bytes(run.scratch))
+        table.add_row(*map(escape, shown))
     return table
 
 

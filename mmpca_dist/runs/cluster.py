@@ -69,9 +69,18 @@ def open_cluster(compute: ComputeConfig) -> Iterator[Any]:
         yield None if compute.cluster == "threads" else compute.cluster
         return
     if compute.cluster == "local":
-        from distributed import LocalCluster
+        made: Any = _local(compute)
+    else:
+        made = _made(compute)
+    with made as cluster:
+        yield cluster
 
-        made: Any = LocalCluster(
+
+def _local(compute: ComputeConfig) -> Any:
+    from distributed import LocalCluster
+
+    try:
+        return LocalCluster(
             n_workers=compute.workers,
             threads_per_worker=compute.threads_per_worker,
             memory_limit=compute.memory_bytes,
@@ -80,10 +89,11 @@ def open_cluster(compute: ComputeConfig) -> Iterator[Any]:
             silence_logs=40,
             preload=[DEAF],
         )
-    else:
-        made = _made(compute)
-    with made as cluster:
-        yield cluster
+    except RuntimeError as error:
+        raise ClusterError(
+            f"The worker processes did not start ({str(error).rstrip('.')}). A script that starts some must do so within "
+            "'if __name__ == \"__main__\":', for each of them runs the rest of the script too."
+        ) from error
 
 
 def _made(compute: ComputeConfig) -> Any:
