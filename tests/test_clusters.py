@@ -1,10 +1,12 @@
 """Where tasks go: an address, a class of clusters, certificates; and what is said when nobody comes."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from distributed import LocalCluster
+from operations import ROOT
 from resuming import no_report
 from test_runs import make_config, model_hash
 
@@ -172,3 +174,20 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
     run(make_config(tmp_path / "out", "synthetic:gaussian?n=400000&d=64", **PCA))
     run(make_config(tmp_path / "whole", "synthetic:gaussian?n=400000&d=64", **PCA))
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])
+
+
+def test_a_script_that_starts_worker_processes_unguarded_is_told_so(tmp_path):
+    """Every worker process would run the script, and start workers of its own."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from mmpca_dist import run\n"
+        "run({'dataset': {'uri': 'bundled:iris'}, 'methods': ['pca'], 'n_components': 2, 'output': 'out',\n"
+        "     'compute': {'cluster': 'local', 'workers': 1}})\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "ClusterError: The worker processes did not start" in ended.stderr
+    assert 'if __name__ == "__main__"' in ended.stderr

@@ -91,7 +91,7 @@ def _local(compute: ComputeConfig) -> Any:
         )
     except RuntimeError as error:
         raise ClusterError(
-            f"The worker processes did not start ({str(error).rstrip('.')}). A script that starts some must do so within "
+            f"The worker processes did not start ({str(error).rstrip('.')}). A script must start them within "
             "'if __name__ == \"__main__\":', for each of them runs the rest of the script too."
         ) from error
 
