@@ -21,6 +21,7 @@ import yaml
 from rich.console import Console
 
 import mmpca_dist
+from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.runs.config import RunConfig, load_config
 from pipelines.session import INTERRUPTED, flow_session
@@ -62,6 +63,15 @@ def _config_options(command: Callable) -> Callable:
     return click.argument("config")(command)
 
 
+def _shown(key: str, text: str) -> str:
+    """Return an option as it was given, or its key alone where the value carries credentials."""
+    try:
+        refuse_secrets(text)
+    except InputError:
+        return key
+    return f"{key}={text}" if key else text
+
+
 def _load(
     config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
 ) -> RunConfig:
@@ -76,9 +86,9 @@ def _load(
             changes[key] = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ConfigError(f"--set {word}: the value is not readable as YAML.") from error
-        places[key] = f"--set {word}"
+        places[key] = f"--set {_shown(key, text)}"
     if output is not None:
-        changes["output"], places["output"] = output, f"--output {output}"
+        changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
     return load_config(config, changes, places=places, defaults=defaults)
 
 

@@ -17,8 +17,7 @@ from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.lease import holder
-from mmpca_dist.runs.listing import clear_scratch
+from mmpca_dist.runs.listing import clear_idle
 
 WRITTEN = {"fit": "output", "refresh": "output", "ingest": "destination", "transform": "destination"}
 """The parameter of each flow that says where it writes."""
@@ -63,7 +62,7 @@ def release(output: str) -> bool:
         Folder of the run, which keeps its records, model and report.
     """
     run = RunDirectory(storage.normalize(output))
-    return holder(run.uri) is None and clear_scratch(run) > 0
+    return run.exists and clear_idle(run.uri) > 0
 
 
 def remove_partial(destination: str) -> list[str]:

@@ -1,20 +1,26 @@
 """One live run a folder: a second is refused, a dead one is taken over, at once or when it has not been heard of."""
 
 import json
+import logging
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
+from test_runs import make_config
 
 import mmpca_dist.runs.lease as lease_module
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError, OutputError
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import open_job
+from mmpca_dist.runs.journal import Journal
 from mmpca_dist.runs.lease import Owner, held, holder
 
 HOLD = """
@@ -181,3 +187,49 @@ def test_leases_hold_no_secrets(tmp_path):
         assert set(json.loads(place.read_text())) == {
             "token", "host", "machine", "pid", "started", "since", "beat", "beats",
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [None, AccessError("the disk"), OutputError("refused")], ids=repr)
+def test_a_fresh_run_whose_folder_was_taken_over_leaves_it_alone(error, tmp_path):
+    """What is there is the new owner's by now, whatever ends the old one."""
+    config = make_config(tmp_path / "out", "bundled:iris", methods=["pca"], n_components=2)
+    with pytest.raises(type(error or OutputError()), match="has taken it over" if error is None else str(error)):
+        with open_job(config, Callback()) as job:
+            write_owner(tmp_path / "out", 2)
+            (tmp_path / "out" / "scratch").mkdir()
+            if error is not None:
+                raise error
+            job.lease.renew()
+            job.progress("reduce")(1, 2)
+    assert (tmp_path / "out" / "run.json").exists() and (tmp_path / "out" / "scratch").exists()
+
+
+def test_what_died_while_it_claimed_the_folder_is_cleared_away(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.json.0123abcd.partial").write_text("{")
+    config = make_config(tmp_path / "out", "bundled:iris", methods=["pca"], n_components=2)
+    with open_job(config, Callback()) as job:
+        assert job.run.exists
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+def test_what_is_logged_while_the_journal_is_stored_is_noted(tmp_path, monkeypatch):
+    """Another attempt after a fault of the store, say; the lease logs too, from a thread of its own."""
+    write, uri = storage.write_bytes, f"memory://journal-{tmp_path.name}"
+
+    def failing_once(place, data):
+        logging.getLogger("mmpca_dist.storage").warning("again in a moment")
+        write(place, data)
+
+    monkeypatch.setattr(storage, "write_bytes", failing_once)
+
+    def keep():
+        with Journal(uri, "key").kept() as journal:
+            journal.on_stage_start("reduce")
+            journal.on_stage_end("reduce", {}, reused=False)
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert "again in a moment" in storage.read_bytes(f"{uri}/events.jsonl").decode()

@@ -88,3 +88,14 @@ def test_the_journal_tells_attempts_apart_and_what_came_of_them(stopped):
         next(line for line in second if line["event"] == "stage-end" and line["stage"] == "reduce")
     )
     assert any(line["event"] == "progress" and line["done"] == line["total"] for line in second)
+
+
+def test_folders_of_other_programs_are_left_alone(stopped, tmp_path):
+    other = tmp_path / "runs" / "other"
+    (other / "scratch").mkdir(parents=True)
+    (other / "run.json").write_text("{}")
+    (other / "scratch" / "precious.txt").write_text("precious")
+    assert [uri for uri, _ in clean(str(tmp_path / "runs"))] == [stopped.output]
+    assert (other / "scratch" / "precious.txt").exists()
+    with pytest.raises(InputError, match="no run"):
+        clean(str(other))

@@ -23,15 +23,15 @@ from mmpca_dist.runs.stages import REPORT, stages_of
 
 pytestmark = pytest.mark.slow
 
-STRIDE = 20
-"""One run has a fault at every 20th call, so that 20 runs have each fault at each call."""
+STRIDE = 5
+"""One run has a fault at every 5th call, so that 5 runs have each fault at each call."""
 
 
 @pytest.fixture
 def quick(monkeypatch, s3_proxy):
     """Short waits, for faults that are made on purpose."""
-    monkeypatch.setenv("MMPCA_STORAGE_TIMEOUT", "1")
-    monkeypatch.setattr(s3_proxy, "delay", 1.4)
+    monkeypatch.setenv("MMPCA_STORAGE_TIMEOUT", "0.5")
+    monkeypatch.setattr(s3_proxy, "delay", 0.8)
     monkeypatch.setattr("mmpca_dist.datasets.patience.FIRST_PAUSE", 0.02)
 
 
@@ -80,8 +80,7 @@ def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
 
 def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
     """The table of them is printed: pytest -m slow tests/test_storage_faults.py -rP."""
-    methods = ["pca", "m-pca2"]
-    expected = fit(table, f"{bucket}/calm", methods)
+    expected = fit(table, f"{bucket}/calm", ["pca"])
     lost, lines = {}, []
     for fault in FAULTS:
         tried = applied = 0
@@ -89,7 +88,7 @@ def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
         for offset in range(STRIDE):
             s3_proxy.reset(dict.fromkeys(range(offset, 10000, STRIDE), fault))
             try:
-                same = fit(table, f"{bucket}/{fault}{offset}", methods) == expected
+                same = fit(table, f"{bucket}/{fault}{offset}", ["pca"]) == expected
             except Exception as error:
                 same = False
                 lines.append(f"{fault} at {offset} + {STRIDE} i: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -162,7 +163,12 @@ def read_json(uri: str) -> Any:
     """Read a JSON file."""
     fs, path = filesystem(uri)
     with explained(uri):
-        return undamaged(uri, lambda: json.loads(agreed(uri, lambda: fs.cat_file(path))))
+        try:
+            return undamaged(uri, lambda: json.loads(agreed(uri, lambda: fs.cat_file(path))))
+        except ValueError as error:
+            raise AccessError(
+                f"Cannot read {uri}: it is damaged, or half written. Remove it, or restore it."
+            ) from error
 
 
 def write_bytes(uri: str, data: bytes) -> None:
@@ -174,7 +180,7 @@ def write_bytes(uri: str, data: bytes) -> None:
         if not is_local(uri):
             fs.pipe_file(path, data)
             return
-        partial = Path(f"{path}.{os.getpid()}.partial")
+        partial = Path(f"{path}.{uuid.uuid4().hex[:8]}.partial")
         partial.write_bytes(data)
         partial.replace(path)
 

@@ -86,7 +86,7 @@ def _local(compute: ComputeConfig) -> Any:
             memory_limit=compute.memory_bytes,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
-            silence_logs=40,
+            silence_logs=logging.CRITICAL,
             preload=[DEAF],
         )
     except RuntimeError as error:
@@ -98,15 +98,18 @@ def _local(compute: ComputeConfig) -> Any:
 
 def _made(compute: ComputeConfig) -> Any:
     """Return a new cluster of the class that is named, of as many workers as are wanted."""
-    cluster_class = _class_of(compute.cluster)
+    cluster_class, cluster = _class_of(compute.cluster), None
     try:
         cluster = cluster_class(**compute.options)
         if "n_workers" not in compute.options:
             cluster.scale(compute.workers)
     except Exception as error:  # whatever the many classes of clusters raise
+        if cluster is not None:
+            cluster.close()
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise InputError(
-            f"compute.cluster: {compute.cluster} does not start with compute.options {compute.options}: {reason}."
+            f"compute.cluster: {compute.cluster} does not start with the compute.options {', '.join(compute.options)}: "
+            f"{reason}."
         ) from error
     return cluster
 

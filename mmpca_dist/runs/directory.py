@@ -94,7 +94,12 @@ class RunDirectory:
                 "versions": versions(),
             }
             creating.create_bytes(self.path("run.json"), storage.as_json(header))
+            storage.remove_children(self.uri, self._partials())
         return key
+
+    def _partials(self) -> list[str]:
+        """Return what processes have left that died as they wrote ``run.json``."""
+        return [name for name in storage.names_in(self.uri) if _is_partial(name)]
 
     def begin_scratch(self, key: str) -> None:
         """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
@@ -113,7 +118,7 @@ class RunDirectory:
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             found = fs.ls(path, detail=False)
         names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
-        name = next((name for name in names if not name.startswith(PREFIX)), None)
+        name = next((name for name in names if not name.startswith(PREFIX) and not _is_partial(name)), None)
         if name is not None:
             raise OutputError(
                 f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
@@ -121,7 +126,7 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Remove what a run has written, and the folder where nothing else is in it."""
-        storage.remove_children(self.uri, CONTENTS)
+        storage.remove_children(self.uri, [*CONTENTS, *self._partials()])
 
     @property
     def has_checkpoints(self) -> bool:
@@ -155,6 +160,10 @@ class RunDirectory:
         place, record = self.path("records", f"{stage}.json"), storage.as_json({"key": key, **manifest})
         if not creating.create_bytes(place, record):
             storage.write_bytes(place, record)
+
+
+def _is_partial(name: str) -> bool:
+    return name.startswith("run.json.") and name.endswith(".partial")
 
 
 def _difference(stored: dict[str, Any], config: RunConfig) -> str:

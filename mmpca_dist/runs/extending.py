@@ -119,8 +119,9 @@ def _reason(method: str, pooled: bool) -> str | None:
 
 
 def content_of(taken: list[dict[str, Any]]) -> str:
-    """Return what identifies the rows of all these data sets."""
-    return storage.digest([[entry[name] for name in ("name", "fingerprint", "rows")] for entry in taken])
+    """Return what identifies the rows and labels of all these data sets."""
+    names = ("name", "fingerprint", "rows", "features", "label")
+    return storage.digest([[entry.get(name) for name in names] for entry in taken])
 
 
 def count_with(count: dict[str, Any], census: Census, taken: list[dict[str, Any]]) -> dict[str, Any]:

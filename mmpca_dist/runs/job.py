@@ -147,9 +147,11 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
                     scheduler.held = _held_besides(dataset)
                 tell_dashboard(scheduler, told)
                 yield Job(config, dataset, run, key, scheduler, told, lease)
-                storage.remove(run.path("scratch"))
+                if not lease.is_lost:
+                    storage.remove(run.path("scratch"))
         except MmpcaError as error:
-            if not begun_before:  # a run that was taken up again keeps what it had
+            # A run that was taken up again keeps what it had, and what is another run's by now is not ours to remove.
+            if not begun_before and not lease.is_lost:
                 _discard_refused(run, error)
             raise
 

@@ -31,7 +31,7 @@ class Journal(Callback):
 
     def __init__(self, uri: str, key: str) -> None:
         self._place, self._key, self._attempt = storage.join(uri, FILE), key, uuid.uuid4().hex[:8]
-        self._local, self._lock = storage.is_local(uri), threading.Lock()
+        self._local, self._lock, self._storing = storage.is_local(uri), threading.Lock(), threading.Lock()
         self._lines: list[str] = []
         self._told = 0.0
         if not self._local and storage.exists(self._place):
@@ -76,9 +76,12 @@ class Journal(Callback):
                 self._lines.append(line)
 
     def _store(self) -> None:
-        if not self._local:
-            with self._lock:
-                storage.write_bytes(self._place, "".join(f"{line}\n" for line in self._lines).encode())
+        if self._local:
+            return
+        with self._storing:
+            with self._lock:  # not while it is written: what is logged of another attempt is noted too
+                data = "".join(f"{line}\n" for line in self._lines).encode()
+            storage.write_bytes(self._place, data)
 
     @contextmanager
     def kept(self) -> Iterator[Journal]:

@@ -86,13 +86,23 @@ class Lease:
     _lost: str | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the folder is another run's by now, as a look at it tells."""
+        self.renew()
+        return self._lost is not None
+
     def check(self) -> None:
         """Raise an ``OutputError`` where another run has taken over."""
+        if self._lost is None and time.time() - self.owner.beat > 3 * BEAT_SECONDS:
+            self.renew()  # this process was asleep, and the thread that renews may be so still
         if self._lost is not None:
             raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
 
     def renew(self) -> None:
         """Renew the lease now; see whether it is lost."""
+        if self._lost is not None:
+            return
         try:
             newest = _newest(self.uri)
             if newest is None or newest[1].token != self.owner.token:
@@ -108,7 +118,10 @@ class Lease:
 
     def _keep_renewing(self) -> None:
         while not self._stop.wait(BEAT_SECONDS) and self._lost is None:
-            self.renew()
+            try:
+                self.renew()
+            except Exception:  # or the lease would end, and nobody know
+                log.warning("Cannot renew the lease", exc_info=True)
 
     @contextmanager
     def renewed(self) -> Iterator[Lease]:

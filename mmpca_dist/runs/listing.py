@@ -11,7 +11,7 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.finished import PUBLISHED
 from mmpca_dist.runs.generations import TAKEN, Generations
-from mmpca_dist.runs.lease import Owner, holder
+from mmpca_dist.runs.lease import Owner, held, holder
 from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
@@ -126,13 +126,22 @@ def clean(uri: str) -> list[tuple[str, int]]:
     OutputError
         Where all there is belongs to runs that are being worked on.
     """
-    found = list(find_runs(uri))
+    found = [run for run in find_runs(uri) if run.state != "unreadable"]  # which may be other programs' files
     if not found:
         raise InputError(f"There is no run in {uri}, nor in the folders below it.")
     idle = [run for run in found if run.owner is None]
     if not idle:
         raise OutputError(f"{found[0].uri} is in use by {found[0].owner}. Wait for it to end.")
-    return [(run.uri, clear_scratch(RunDirectory(run.uri))) for run in idle]
+    return [(run.uri, clear_idle(run.uri)) for run in idle]
+
+
+def clear_idle(uri: str) -> int:
+    """Remove what a run keeps of unfinished stages, unless somebody has begun to work on it; return the bytes freed."""
+    try:
+        with held(uri):
+            return clear_scratch(RunDirectory(uri))
+    except OutputError:
+        return 0
 
 
 def clear_scratch(run: RunDirectory) -> int:

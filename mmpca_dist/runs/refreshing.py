@@ -219,7 +219,8 @@ class _Refresh:
 
     def _take(self, arrival: Arrival, part: Part, key: str, scheduler: Scheduler) -> None:
         before, number = self.current, self.output.taken + 1
-        taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows}]
+        read_as = {"features": self.given.features, "label": self.given.label}
+        taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows, **read_as}]
         run, run_key = self.output.begin_next(self.config, content_of(taken))
         run.finish("count", run_key, count_with(self.count, part.census, taken))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, self.lease, part.census)
@@ -235,7 +236,7 @@ class _Refresh:
             yield
         except MmpcaError as error:
             with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-                if not isinstance(error, AccessError):
+                if not isinstance(error, AccessError) and not self.lease.is_lost:
                     self.output.discard_unfinished()
             raise
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 import dask.utils
@@ -13,7 +15,21 @@ from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
-SECRETS = ("password", "passwd", "secret", "token", "api_key", "apikey", "credential")
+SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
+ASSIGNED = re.compile(r"(\w+)\s*=")
+
+
+def _names_within(value: Any) -> Iterator[str]:
+    """Yield the names in nested options, and those that strings within assign to, as in ``export NAME=value``."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _names_within(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _names_within(inner)
+    elif isinstance(value, str):
+        yield from ASSIGNED.findall(value)
 
 
 def as_list(value: Any) -> Any:
@@ -201,12 +217,12 @@ class ComputeConfig(Section):
     @field_validator("options")
     @classmethod
     def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for name in value:
-            if any(word in name.lower() for word in SECRETS):
-                raise ValueError(
-                    f"{name!r} may be a secret, and settings are stored and shown. Give it in the environment, or in "
-                    "Dask's configuration"
-                )
+        name = next(filter(SECRETS.search, _names_within(value)), None)
+        if name is not None:
+            raise ValueError(
+                f"{name!r} may be a secret, and settings are stored and shown. Give it in the environment, or in "
+                "Dask's configuration"
+            )
         return value
 
     @field_validator("memory_limit", mode="before")

@@ -119,9 +119,8 @@ def read_back(place: str) -> Any:
     AccessError
         Where it is damaged.
     """
-    data = storage.read_bytes(place)
     try:
-        return decode(data)
+        return storage.undamaged(place, lambda: decode(storage.read_bytes(place)))
     except ValueError as error:
         raise AccessError(
             f"Cannot go on from {place}: {error}. Remove what is kept of unfinished stages with 'mmpca clean'."
