@@ -217,7 +217,7 @@ def test_the_image_runs_the_command_as_a_user_by_number(instructions):
     last = max(i for i, (name, _) in enumerate(instructions) if name == "FROM")
     final = dict(instructions[last:])
     assert final["USER"] == "10001:10001"
-    assert final["ENTRYPOINT"] == '["mmpca"]'
+    assert "ENTRYPOINT" not in final, "the pools of Prefect give whole commands"
     assert "HEALTHCHECK" not in final  # one image for several services: the compose file knows what to ask
 
 

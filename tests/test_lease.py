@@ -193,14 +193,14 @@ def test_leases_hold_no_secrets(tmp_path):
 def test_a_fresh_run_whose_folder_was_taken_over_leaves_it_alone(error, tmp_path):
     """What is there is the new owner's by now, whatever ends the old one."""
     config = make_config(tmp_path / "out", "bundled:iris", methods=["pca"], n_components=2)
-    with pytest.raises(type(error or OutputError()), match="has taken it over" if error is None else str(error)):
-        with open_job(config, Callback()) as job:
-            write_owner(tmp_path / "out", 2)
-            (tmp_path / "out" / "scratch").mkdir()
-            if error is not None:
-                raise error
-            job.lease.renew()
-            job.progress("reduce")(1, 2)
+    words = "has taken it over" if error is None else str(error)
+    with pytest.raises(type(error or OutputError()), match=words), open_job(config, Callback()) as job:
+        write_owner(tmp_path / "out", 2)
+        (tmp_path / "out" / "scratch").mkdir()
+        if error is not None:
+            raise error
+        job.lease.renew()
+        job.progress("reduce")(1, 2)
     assert (tmp_path / "out" / "run.json").exists() and (tmp_path / "out" / "scratch").exists()
 
 
