@@ -233,3 +233,28 @@ def test_what_is_logged_while_the_journal_is_stored_is_noted(tmp_path, monkeypat
     thread.join(20)
     assert not thread.is_alive()
     assert "again in a moment" in storage.read_bytes(f"{uri}/events.jsonl").decode()
+
+
+def test_a_lease_that_could_not_be_removed_does_not_lock_its_own_process_out(tmp_path, monkeypatch):
+    def failing(*_):
+        raise AccessError("the network")
+
+    with pytest.MonkeyPatch.context() as patch, held(str(tmp_path / "run")):
+        patch.setattr(storage, "remove", failing)
+        write = (tmp_path / "run" / "lease-000001.json").read_text()
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run" / "lease-000001.json").write_text(write)
+    with held(str(tmp_path / "run")):
+        assert holder(str(tmp_path / "run")).pid == os.getpid()
+
+
+def test_a_lease_whose_creation_was_answered_with_no_is_held_all_the_same(tmp_path, monkeypatch):
+    create = lease_module.creating.create_bytes
+
+    def answered_no(uri, data):
+        create(uri, data)
+        return False
+
+    monkeypatch.setattr(lease_module.creating, "create_bytes", answered_no)
+    with held(str(tmp_path / "run")) as lease:
+        assert not lease.is_lost

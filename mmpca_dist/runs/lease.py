@@ -30,6 +30,8 @@ EXPIRY_SECONDS = 60.0
 PREFIX = "lease-"
 
 log = logging.getLogger(__name__)
+_ours: set[str] = set()
+"""Tokens of the leases that this process holds."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class Lease:
         finally:
             self._stop.set()
             thread.join()
+            _ours.discard(self.owner.token)
             with suppress(MmpcaError):  # what cannot be removed expires
                 storage.remove(_place(self.uri, self.number))
                 storage.remove_children(self.uri, [])  # the folder, where nothing else is in it
@@ -169,7 +172,9 @@ def _taken(uri: str, on_note: Callable[[str], None]) -> Lease:
             _refuse_if_alive(uri, newest[1], on_note)
         number = 1 if newest is None else newest[0] + 1
         lease = Lease(uri, number, Owner.here())
-        if not _create(uri, number, lease.owner):
+        _ours.add(lease.owner.token)
+        if not _create(uri, number, lease.owner) and not _is_newest(uri, lease.owner):
+            _ours.discard(lease.owner.token)
             continue  # another run was faster: see who
         if newest is not None:
             on_note(f"Took {uri} over from {newest[1]}, which has ended.")
@@ -195,9 +200,17 @@ def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> 
         raise OutputError(f"{uri} is in use by {newest[1]}. Wait for it to end, or choose another output.")
 
 
+def _is_newest(uri: str, owner: Owner) -> bool:
+    """Tell whether a lease was created although the store said no: a lost answer is followed by another attempt."""
+    newest = _newest(uri)
+    return newest is not None and newest[1].token == owner.token
+
+
 def _seems_alive(owner: Owner) -> bool:
     if owner.machine != _machine():
         return time.time() - owner.beat <= EXPIRY_SECONDS
+    if owner.pid == os.getpid():
+        return owner.token in _ours  # one that could not be removed is none
     try:
         process = psutil.Process(owner.pid)
         return abs(process.create_time() - owner.started) < 1 and process.status() != psutil.STATUS_ZOMBIE
