@@ -44,7 +44,7 @@ def open_cluster(compute: ComputeConfig) -> Iterator[str | None]:
         memory_limit=compute.memory_bytes,
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
-        silence_logs=40,
+        silence_logs=50,
         preload=[DEAF],
     ) as cluster:
         yield cluster.scheduler_address
