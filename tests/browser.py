@@ -86,6 +86,19 @@ class Browser:
     def click(self, selector):
         self._ask(f"/element/{self.find(selector)}/click", {})
 
+    def press(self, words):
+        """Click what carries exactly these words, as soon as it is there."""
+        script = """
+            const found = [...document.querySelectorAll("button, a, [role=tab]")]
+                .find(element => element.innerText.trim() === arguments[0]);
+            if (found) found.click();
+            return Boolean(found)"""
+        wait_for(lambda: self.run(script, words), 60, lambda: f"no {words!r} to click at {self.address}: {self.text}")
+
+    def complaints(self):
+        """Return what the console tells since it was last asked, requests that failed included."""
+        return [line["message"] for line in self._ask("/se/log", {"type": "browser"})]
+
     def picture(self, path):
         """Save what the window shows."""
         Path(path).write_bytes(base64.b64decode(self._ask("/screenshot")))
@@ -111,7 +124,8 @@ def browser_at_work(folder):
     profile.mkdir()
     # Chromium's sandbox refuses root.
     arguments = [*OPTIONS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with background([driver, f"--port={port}"], Path(folder) / "chromedriver.log") as process:
+    environment = {**os.environ, "HOME": str(folder)}
+    with background([driver, f"--port={port}"], Path(folder) / "chromedriver.log", env=environment) as process:
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: process.poll() is not None or ready(url), 60, lambda: "chromedriver does not answer")
         browser = Browser(url, {"binary": chromium, "args": arguments})

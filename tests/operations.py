@@ -14,6 +14,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).parents[1]
 PREFECT = [sys.executable, "-m", "prefect"]
 JSON = {"Content-Type": "application/json"}
@@ -41,18 +43,22 @@ def wait_for(what, seconds, describe=lambda: ""):
 
 @contextmanager
 def background(command, log, **options):
-    """Run a process of its own group in the background; the group is ended, and its log kept, whatever happens."""
+    """Run a process in the background; it is ended with all its descendants, and its log kept, whatever happens."""
     with Path(log).open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, process_group=0, **options)
         try:
             yield process
         finally:
+            family = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            for child in family:  # in groups of their own
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
 
 
 class Operations:

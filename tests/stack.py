@@ -81,11 +81,23 @@ class Stack:
     def stop(self):
         self._open.close()
 
-    def commands(self):
-        """Return the command lines of all processes of the stack, which any user of the computer may read."""
-        mine = [psutil.Process(process.pid) for process in self._started]
-        family = [*mine, *(child for one in mine for child in one.children(recursive=True))]
-        return [" ".join(process.cmdline()) for process in family if process.is_running()]
+    def processes(self):
+        """Return all processes of the stack."""
+        mine = [psutil.Process(process.pid) for process, _ in self._started]
+        return [*mine, *(child for one in mine for child in one.children(recursive=True))]
+
+    @contextmanager
+    def workers_held(self):
+        """Let Dask's workers do nothing for a while, so that what is going on goes on."""
+        found = [psutil.Process(process.pid) for process, name in self._started if name == "worker"]
+        family = [*found, *(child for one in found for child in one.children(recursive=True))]
+        for process in family:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in family:
+                process.resume()
 
     def dump(self):
         """Return all that the database holds, as text."""
@@ -127,7 +139,7 @@ class Stack:
     def _background(self, name, command, environment, well, **options):
         log = self.folder / f"{len(self._started)}-{name}.log"
         process = self._open.enter_context(background(command, log, env=environment, **options))
-        self._started.append(process)
+        self._started.append((process, name))
         wait_for(
             lambda: process.poll() is not None or well(), HEALTHY, lambda: f"{name} is not well: {log.read_text()}"
         )
@@ -185,7 +197,7 @@ class Stack:
 
 
 def postgres_tool(name):
-    """Return the path of a program of PostgreSQL, which Debian keeps off the path; skip the test where there is none."""
+    """Return the path of a program of PostgreSQL, which Debian keeps off the path; skip the test without it."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: float(folder.parent.name))
     found = shutil.which(name, path=os.pathsep.join([*map(str, versions[-1:]), os.environ["PATH"]]))
     if found is None:
