@@ -87,10 +87,10 @@ class Browser:
         self._ask(f"/element/{self.find(selector)}/click", {})
 
     def press(self, words):
-        """Click what carries exactly these words, as soon as it is there."""
+        """Click the innermost element that shows exactly these words, as soon as it is there."""
         script = """
-            const found = [...document.querySelectorAll("button, a, [role=tab]")]
-                .find(element => element.innerText.trim() === arguments[0]);
+            const found = [...document.querySelectorAll("body *")]
+                .findLast(element => element.offsetParent && element.innerText.trim() === arguments[0]);
             if (found) found.click();
             return Boolean(found)"""
         wait_for(lambda: self.run(script, words), 60, lambda: f"no {words!r} to click at {self.address}: {self.text}")
