@@ -7,6 +7,7 @@ import os
 # Telemetry of Prefect's server and of its dependencies is off unless the user turns it on. Prefect reads these
 # when it is imported.
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+os.environ.setdefault("PREFECT_SERVER_UI_V2_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 # Heartbeats come every minute rather than every three: conf/automations.yaml takes their absence for a crash.
 os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")

@@ -1,5 +1,7 @@
 """A Prefect server and a worker as a user starts them, for as long as the tests run."""
 
+import base64
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +13,8 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).parents[1]
 PREFECT = [sys.executable, "-m", "prefect"]
@@ -37,10 +41,33 @@ def wait_for(what, seconds, describe=lambda: ""):
     raise AssertionError(f"not within {seconds} s: {describe()}")
 
 
-class Operations:
-    """The commands and the API of a server at work; ``home`` is its PREFECT_HOME, ``folder`` where runs go."""
+@contextmanager
+def background(command, log, **options):
+    """Run a process in the background; it is ended with all its descendants, and its log kept, whatever happens."""
+    with Path(log).open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, process_group=0, **options)
+        try:
+            yield process
+        finally:
+            family = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for child in family:  # in groups of their own
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
 
-    def __init__(self, home, folder, port):
+
+class Operations:
+    """The commands and the API of a server at work; ``home`` is its PREFECT_HOME, ``folder`` where runs go.
+
+    ``more`` is what else the environment of commands holds, such as PREFECT_API_AUTH_STRING.
+    """
+
+    def __init__(self, home, folder, port, **more):
         self.home, self.folder, self.url = home, folder, f"http://127.0.0.1:{port}"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
         self.environment = {
@@ -49,7 +76,10 @@ class Operations:
             "PREFECT_API_URL": f"{self.url}/api",
             "PYTHONPATH": str(ROOT),
             "COLUMNS": "200",
+            **more,
         }
+        password = base64.b64encode(more.get("PREFECT_API_AUTH_STRING", "").encode()).decode()
+        self._headers = {**JSON, **({"Authorization": f"Basic {password}"} if password else {})}
 
     def prefect(self, *arguments, **more):
         """Run a command from the root of the checkout."""
@@ -70,27 +100,16 @@ class Operations:
 
     @contextmanager
     def process(self, *command, **more):
-        """Run a process of its own group in the background; it is ended, and its log kept, whatever happens."""
-        number = sum(1 for _ in self.home.glob("*.log"))
-        with (self.home / f"{number}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *command],
-                cwd=ROOT, env={**self.environment, **more}, stdout=log, stderr=log, process_group=0,
-            )  # fmt: skip
-            try:
-                yield process
-            finally:
-                process.terminate()
-                try:
-                    process.wait(20)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+        """Run a module of Python in the background."""
+        log = self.home / f"{sum(1 for _ in self.home.glob('*.log'))}.log"
+        environment = {**self.environment, **more}
+        with background([sys.executable, "-m", *command], log, cwd=ROOT, env=environment) as process:
+            yield process
 
     def api(self, path, body=None, method=None):
         """GET, or POST where there is a body, or as said."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}/api{path}", data, JSON, method=method)  # noqa: S310
+        request = urllib.request.Request(f"{self.url}/api{path}", data, self._headers, method=method)  # noqa: S310
         for _ in range(BUSY):
             try:
                 with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310

@@ -232,7 +232,8 @@ def test_bases_are_pinned_and_nothing_is_fetched_by_url(instructions):
 def test_no_secret_and_no_telemetry_in_the_image(instructions):
     settings = " ".join(words for name, words in instructions if name in ("ENV", "ARG"))
     assert not re.search(r"PASSWORD|SECRET|TOKEN|KEY", settings)
-    assert {"PREFECT_SERVER_ANALYTICS_ENABLED=false", "DO_NOT_TRACK=1"} <= set(settings.split())
+    off = {"PREFECT_SERVER_ANALYTICS_ENABLED=false", "PREFECT_SERVER_UI_V2_ENABLED=false", "DO_NOT_TRACK=1"}
+    assert off <= set(settings.split())
 
 
 def test_what_is_copied_exists_and_is_in_the_context(instructions):
