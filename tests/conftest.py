@@ -60,3 +60,15 @@ def prefect_server(tmp_path_factory):
 
     with prefect_test_harness(server_startup_timeout=120):
         yield
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory):
+    from test_runs import Recorder, make_config
+
+    from mmpca_dist import run
+
+    output = tmp_path_factory.mktemp("runs") / "digits"
+    recorder = Recorder()
+    results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
+    return str(output), results, recorder

@@ -8,8 +8,19 @@ from math import prod
 import naive
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_kinds import (
+    KINDS,
+    as_type,
+    binary,
+    equal,
+    equidistant,
+    far_mean,
+    gaussian,
+    labelled_rows,
+    last_bits,
+)
 from samples import even_edges, find, labelled, lay_out_rows
 
 from mmpca_dist.errors import InputError
@@ -21,126 +32,6 @@ from mmpca_dist.neighbors.queries import queries_from, queries_of
 from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.neighbors.search import NONE, Found, search_queries
 from mmpca_dist.statistics.summary import PAIRINGS
-
-WIDTHS = (1, 2, 3, 7, 8, 9, 16, 17, 18, 25, 40, 63, 64, 65, 130, 256, 301)
-"""Fewer than 8 columns, frames without, with and with a short second bound."""
-DTYPES = ("float64", "float32", "float16", "int8", "uint8", "int64", "bool")
-
-
-def gaussian(rng, n, d):
-    return rng.standard_normal((n, d))
-
-
-def falling(rng, n, d):
-    return rng.standard_normal((n, d)) / np.arange(1, d + 1)
-
-
-def grid(rng, n, d):
-    return rng.integers(-2, 3, (n, d)).astype(float)
-
-
-def binary(rng, n, d):
-    return (rng.random((n, d)) < 0.2).astype(float)
-
-
-def duplicates(rng, n, d):
-    return rng.standard_normal((max(1, n // 6), d))[rng.integers(0, max(1, n // 6), n)]
-
-
-def equal(rng, n, d):
-    return np.full((n, d), 0.1)
-
-
-def equal_but_one(rng, n, d):
-    X = equal(rng, n, d)
-    X[rng.integers(n), rng.integers(d)] += 1
-    return X
-
-
-def constant_columns(rng, n, d):
-    X = rng.standard_normal((n, d))
-    X[:, :: 2 if d > 1 else 1] = 1e6
-    return X
-
-
-def far_mean(rng, n, d):
-    return rng.standard_normal((n, d)) + 1e6
-
-
-def tight_clusters(rng, n, d):
-    return rng.standard_normal((5, d))[rng.integers(0, 5, n)] + 1e-6 * rng.standard_normal((n, d))
-
-
-def huge(rng, n, d):
-    return 1e30 * rng.standard_normal((n, d))
-
-
-def tiny(rng, n, d):
-    return 1e-30 * rng.standard_normal((n, d))
-
-
-def vanishing(rng, n, d):
-    """Squares of these are subnormal numbers."""
-    return 1e-160 * rng.standard_normal((n, d))
-
-
-def outliers(rng, n, d):
-    X = rng.standard_normal((n, d))
-    X[rng.random(n) < 0.05] *= 1e30
-    return X
-
-
-def equidistant(rng, n, d):
-    """Rows around the first at one exact distance, in every direction: all are ties for it."""
-    v = np.round(rng.standard_normal(d) * 1024)
-    X = np.stack([rng.permutation(v) * rng.choice([-1, 1], d) for _ in range(n)])
-    X[: max(1, n // 10)] = 0
-    return X
-
-
-def last_bits(rng, n, d):
-    """The same, but for the last bits of single precision."""
-    return (equidistant(rng, n, d).astype(np.float32) * (1 + rng.integers(-2, 3, (n, 1)) * np.float32(2**-23))).astype(
-        float
-    )
-
-
-KINDS = (
-    gaussian, falling, grid, binary, duplicates, equal, equal_but_one, constant_columns, far_mean, tight_clusters, huge,
-    tiny, vanishing, outliers, equidistant, last_bits,
-)  # fmt: skip
-
-
-def as_type(X, dtype):
-    """Return rows of a type, as near as it permits."""
-    if dtype == "bool":
-        return np.median(X) < X
-    if dtype in ("int8", "uint8", "int64"):
-        largest = np.abs(X).max() or 1.0
-        X = X / largest * {"int8": 120, "uint8": 120, "int64": 2.0**62}[dtype]
-        return (X + 120 if dtype == "uint8" else X).astype(dtype)
-    if dtype == "float16":
-        return (X / (np.abs(X).max() or 1.0)).astype(dtype)
-    if dtype == "float32":
-        return np.clip(X, -3e38, 3e38).astype(dtype)
-    return X
-
-
-@st.composite
-def labelled_rows(draw):
-    """Rows of every kind with labels of every proportion."""
-    n, d = draw(st.integers(2, 48)), draw(st.sampled_from(WIDTHS))
-    rng = np.random.default_rng(draw(st.integers(0, 2**20)))
-    X = as_type(draw(st.sampled_from(KINDS))(rng, n, d), draw(st.sampled_from(DTYPES)))
-    n_classes = draw(st.sampled_from([2, 2, 3, 4, 7]))
-    y = rng.integers(0, n_classes, n)
-    proportions = draw(st.sampled_from(["random", "one row", "sorted"]))
-    if proportions == "one row":
-        y = np.where(np.arange(n) == rng.integers(n), 0, 1 + y % max(n_classes - 1, 1))
-    elif proportions == "sorted":
-        y = np.sort(y)
-    assume(len(np.unique(y)) > 1)
-    return X, y
 
 
 @st.composite
