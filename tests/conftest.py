@@ -114,3 +114,15 @@ def bucket(s3_proxy, monkeypatch):
     yield f"s3://{name}"
     s3_proxy.reset()
     S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory):
+    from test_runs import Recorder, make_config
+
+    from mmpca_dist import run
+
+    output = tmp_path_factory.mktemp("runs") / "digits"
+    recorder = Recorder()
+    results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
+    return str(output), results, recorder

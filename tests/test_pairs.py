@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from itertools import pairwise
-from pathlib import Path
-
 import dask.array as da
 import naive
 import numpy as np
@@ -15,8 +11,8 @@ from hypothesis import strategies as st
 from samples import angle_bound, even_edges, find, labelled, largest_angle
 from sklearn.base import clone
 
-from mmpca_dist import MarginPCA, load_model, open_dataset, run
-from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist import MarginPCA
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors import cells, nearest
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors import pairs as pair_module
@@ -24,9 +20,6 @@ from mmpca_dist.neighbors import scratch as scratch_module
 from mmpca_dist.neighbors import search as search_module
 from mmpca_dist.neighbors.pairs import apply_pairs, pair_scatter, sum_pairs
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.runs import stages
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
 from mmpca_dist.statistics.summary import PAIRINGS
 
 EPS = float(np.finfo(np.float64).eps)
@@ -293,145 +286,6 @@ def subset_scatter(X, neighbours, rows):
 
 
 # ------------------------------------------------------------------------------------------------- runs
-
-
-METHODS = ["pca", "m-pca0", "m-pca2"]
-
-
-def config(output, uri="bundled:wine", **changes):
-    content = {
-        "dataset": {"uri": uri}, "methods": METHODS, "n_components": [2, 4], "precision": "double",
-        "project": {"methods": []}, "output": str(output),
-    }  # fmt: skip
-    return parse_config({**content, **changes}, "the test")
-
-
-def rows_of(uri):
-    data = open_dataset(uri)
-    return data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
-
-
-class Recorder(Callback):
-    def __init__(self):
-        self.reused, self.passes = {}, []
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.reused[stage] = reused
-
-    def on_pass(self, stage, name):
-        self.passes.append((stage, name))
-
-
-COMPUTE = {
-    "threads": {"cluster": "threads", "workers": 2},
-    "local": {"cluster": "local", "workers": 2, "memory_limit": "2GiB"},
-    "little memory": {"cluster": "threads", "workers": 1, "memory_limit": "2GiB"},
-}
-
-
-@pytest.mark.parametrize("where", COMPUTE)
-def test_a_run_gives_the_components_of_the_estimator(where, tmp_path, monkeypatch):
-    """On threads, on a cluster of processes, and with a store in place of memory: the same bits."""
-    if where == "little memory":
-        monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
-    output = tmp_path / "out"
-    results = run(config(output, compute=COMPUTE[where]))
-    assert results["search"]["in_memory"] == (where == "threads")
-    X, y = rows_of("bundled:wine")
-    fitted = MarginPCA(4, "m-pca2", precision="double").fit(X, y)
-    loaded = load_model(str(output), "m-pca2")
-    np.testing.assert_array_equal(loaded.components_, fitted.components_)
-    np.testing.assert_array_equal(loaded.eigenvalues_, fitted.eigenvalues_)
-    assert_components(loaded, naive.mpca2_rows(X, y), EPS)
-    assert not (output / "scratch").exists() or not list((output / "scratch").rglob("*"))
-    certificate = results["search"]["certificate"]
-    assert certificate["proved_exact"] == 1 and certificate["queries"] == len(X) and certificate["recall"] is None
-    stored = [json.loads(path.read_text()) for path in Path(output).rglob("*.json") if "search" in path.name]
-    assert any("certificate" in json.dumps(record) for record in stored)
-
-
-def test_a_run_once_more_searches_no_more(tmp_path):
-    """Nor where the model is wanted anew; but it does where the settings of the search have changed."""
-    run(config(tmp_path / "out"))
-    before = load_model(str(tmp_path / "out"), "m-pca2").components_
-    again, other = Recorder(), Recorder()
-    run(config(tmp_path / "out"), [again])
-    assert again.reused["search"] and again.reused["solve"]
-    np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, before)
-    run(config(tmp_path / "other", neighbors={"mutual": "once"}), [other])
-    assert not other.reused["search"]
-    X, y = rows_of("bundled:wine")
-    once = load_model(str(tmp_path / "other"), "m-pca2")
-    assert_components(once, naive.mpca2_rows(X, y, mutual="once"), EPS)
-    assert ("search", "search") in other.passes and ("search", "pairs") in other.passes
-
-
-def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "search_in_memory", lambda *_: False)
-    seen = []
-
-    def fail(neighbors, **_):
-        seen.extend((tmp_path / "out" / "scratch").rglob("segment-0"))
-        raise OSError("the network went away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pair_module, "pair_scatter", fail)
-        with pytest.raises(OSError, match="went away"):
-            run(config(tmp_path / "out"))
-    assert seen, "there was a scratch folder"
-    assert not list((tmp_path / "out").rglob("segment-*"))
-    recorder = Recorder()
-    run(config(tmp_path / "out"), [recorder])
-    assert recorder.reused["reduce"] and not recorder.reused["search"]
-    run(config(tmp_path / "whole"))
-    models = [load_model(str(tmp_path / name), "m-pca2").components_ for name in ("out", "whole")]
-    np.testing.assert_array_equal(*models)
-
-
-def test_runs_take_the_settings_of_the_search(tmp_path, monkeypatch):
-    monkeypatch.setattr(nearest, "CALIBRATION", 200)
-    settings_ = {"mode": "approximate", "recall": 0.8, "max_queries": 900}
-    results = run(
-        config(tmp_path / "out", "bundled:digits", neighbors=settings_, pairing="one-vs-rest", standardize=True)
-    )
-    certificate = results["search"]["certificate"]
-    assert certificate["mode"] == "approximate" and certificate["queries"] == 900
-    assert certificate["recall"] is None or certificate["recall"]["low"] >= 0.8
-    X, y = rows_of("bundled:digits")
-    fitted = MarginPCA(
-        4, "m-pca2", search="approximate", recall=0.8, max_queries=900, standardize=True, precision="double"
-    ).fit(X, y)
-    np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, fitted.components_)
-
-
-@pytest.mark.parametrize(
-    ("neighbors", "message"),
-    [
-        ({"recall": 2}, "neighbors.recall"),
-        ({"mode": "exactly"}, "neighbors.mode"),
-        ({"max_queries": 0}, "neighbors.max_queries"),
-        ({"mutual": "once", "max_queries": 10}, "mutual='once' needs the nearest row of every row"),
-        ({"recal": 0.9}, "Did you mean.*recall"),
-    ],
-)
-def test_bad_settings_of_a_run_are_one_sentence_before_any_work(neighbors, message, tmp_path):
-    with pytest.raises(ConfigError, match=message) as refusal:
-        config(tmp_path / "out", neighbors=neighbors)
-    assert "\n" not in str(refusal.value).strip()
-    assert not (tmp_path / "out").exists()
-
-
-def test_runs_on_published_tables(real_data, real_path, tmp_path):
-    """Ionosphere as published and colon, wide: double precision, against the difference rows."""
-    for name in ("ionosphere_raw", "colon"):
-        X, y = real_data(name)
-        run(config(tmp_path / name, str(real_path(f"{name}.parquet"))))
-        rows = np.asarray(naive.mpca2_rows(X.astype(float), y))
-        _, singular, right = np.linalg.svd(rows / np.sqrt(len(rows)), full_matrices=False)
-        model = load_model(str(tmp_path / name), "m-pca2")
-        np.testing.assert_allclose(model.eigenvalues_, singular[:4] ** 2, rtol=1e-9)
-        assert largest_angle(model.components_, right[:4].T) < 1e-8
-        assert all(a >= b for a, b in pairwise(model.eigenvalues_))
 
 
 def test_chunks_of_the_rows_do_not_change_the_pairs():

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from typing import Any
 
@@ -16,12 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmpca_dist import FisherDiscriminant, MarginPCA
-from mmpca_dist.runs.report import Figure, Margins, MethodResult, ReportContents, drawing, figures, render
-from mmpca_dist.runs.report.drawing import distinct, plain
-from mmpca_dist.runs.report.loadings import _rows_of_panels
-from mmpca_dist.runs.report.projections import _reach
-from mmpca_dist.runs.report.spectra import overlaps
+from mmpca_dist.runs.report import Figure, Margins, MethodResult, ReportContents, figures, render
 
 VOID = {"meta", "img", "br"}
 NASTY = "<script>alert('x')</script>"
@@ -282,173 +274,3 @@ def test_a_method_that_found_less_than_asked_says_why() -> None:
     text = Page(render(report_contents([short]), [])).text
     assert "asked for 8" in text
     assert "the number of classes less one, 2" in text
-
-
-def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
-    """Return the texts within each panel of a picture, and last those of its legend."""
-    sheets: list[Any] = []
-    make = drawing.sheet
-
-    def remember(*size: float) -> Any:
-        sheets.append(make(*size))
-        return sheets[-1]
-
-    monkeypatch.setattr(drawing, "sheet", remember)
-    place = [figure.name for figure in figures(contents)].index(name)
-    legends = [[text.get_text() for text in legend.get_texts()] for legend in sheets[place].legends]
-    return [[text.get_text() for text in panel.texts] for panel in sheets[place].axes] + legends
-
-
-def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = [str(i) for i in range(9)]
-    centres = np.array([[0, 0], [0.1, 0.1], *[[4.0 * i, 9.0 * (i % 2)] for i in range(1, 8)]])
-    codes = np.arange(90) % 9
-    rows = {"pca": np.hstack([centres[codes], np.zeros((90, 1))])}
-    contents = report_contents([method_result()], classes=classes, projected=rows, codes=codes)
-    names = drawn_texts(monkeypatch, contents, "projection")[0]
-    assert names == ["0", *classes[2:]]  # "1" would stand on "0"
-
-
-def test_a_legend_of_several_lines_reads_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = [f"class number {i:02d}" for i in range(14)]
-    *_, legend = drawn_texts(monkeypatch, report_contents(classes=classes), "projection")
-    # 5 columns in 3 lines: matplotlib fills the first columns first.
-    assert legend == [classes[i] for first in range(5) for i in range(first, 14, 5)]
-
-
-def test_methods_with_one_component_are_told_of_and_not_drawn_as_curves() -> None:
-    single = method_result("fisher", k=1, total=1.25)
-    drawn = {figure.name: figure for figure in figures(report_contents([method_result(), single]))}
-    assert "FISHER has one component, which holds 80%." in drawn["spectrum"].caption
-    alone = figures(report_contents([method_result()]))
-    assert [f.png for f in alone if f.name == "spectrum-by-method"] == [drawn["spectrum-by-method"].png]
-
-
-def test_panels_of_methods_with_one_component_stand_side_by_side() -> None:
-    methods = [method_result("pca"), *[method_result(f"one-{i}", k=1) for i in range(4)], method_result("lol", k=2)]
-    rows = [[(method.name, k) for method, k in row] for row in _rows_of_panels(methods, 3)]
-    assert rows == [
-        [("pca", 0), ("pca", 1), ("pca", 2)],
-        [("one-0", 0), ("one-1", 0), ("one-2", 0)],
-        [("one-3", 0)],
-        [("lol", 0), ("lol", 1)],
-    ]
-
-
-def test_report_of_fitted_estimators() -> None:
-    rng = np.random.default_rng(3)
-    y = np.repeat(["left", "right"], 40)
-    X = rng.standard_normal((80, 6)) + (y == "left")[:, None]
-    fitted = [MarginPCA(3, variant="m-pca0").fit(X, y), FisherDiscriminant(1).fit(X, y)]
-    results = [
-        MethodResult(
-            name, name, r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
-            r.total_, r.limit_, [len(r.eigenvalues_)], [3], name != "fisher", True,
-        )
-        for name, r in zip(("m-pca0", "fisher"), fitted, strict=True)
-    ]  # fmt: skip
-    assert results[0].shares.sum() < 1
-    assert results[1].shares == pytest.approx([1])
-    contents = report_contents(results, classes=["left", "right"], rows=80)
-    page = check_page(render(contents, figures(contents)))
-    assert "agreement" in page.ids
-
-
-def test_margins_say_what_they_are_of() -> None:
-    fisher = method_result("fisher", orthonormal=False)
-    contents = with_margins([method_result("pca"), fisher], before=np.r_[0, np.full(399, 2.0)], standardized=True)
-    drawn = {figure.name: figure for figure in figures(contents)}
-    caption = drawn["margins"].caption
-    assert "(1,200 pairs)" in caption and "(400 of the 1,200 pairs, evenly spaced)" in caption
-    assert "divided by their standard deviations" in caption
-    assert "The components of FISHER have units of their own" in caption
-    assert "1 of the 400 pairs coincide" in caption
-    page = check_page(render(contents, list(drawn.values())))
-    assert "98.7% (98.1% to 99.2%)" in page.text and "search" in page.ids
-    plain_run = report_contents()
-    assert not any("margin" in figure.name for figure in figures(plain_run))
-    assert "search" not in check_page(render(plain_run, figures(plain_run))).ids
-
-
-def test_methods_are_sorted_by_what_they_keep_of_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = with_margins()
-    margins = dataclasses.replace(
-        contents.margins, after={"pca": 0.25 * contents.margins.before, "m-pca0": 0.5 * contents.margins.before}
-    )
-    (shown,) = drawn_texts(monkeypatch, dataclasses.replace(contents, margins=margins), "margins-kept")
-    assert shown == ["50%", "25%"]
-
-
-def test_same_pictures_from_several_threads() -> None:
-    contents = report_contents()
-    alone = figures(contents)
-    with ThreadPoolExecutor(4) as pool:
-        for together in pool.map(lambda _: figures(contents), range(4)):
-            assert together == alone
-
-
-def test_leaves_pyplot_alone() -> None:
-    """pyplot keeps figures in a global list and may open a display."""
-    code = "import sys, mmpca_dist.runs.report; sys.exit('matplotlib.pyplot' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_large_run_stays_below_three_megabytes() -> None:
-    methods = [method_result(f"method-{i}", d=784, k=50) for i in range(7)]
-    contents = report_contents(methods, classes=[f"class {i}" for i in range(20)], image_shape=[28, 28], rows=2000)
-    assert len(render(contents, figures(contents))) < 3_000_000
-
-
-def test_overlap_is_the_mean_squared_cosine_of_principal_angles() -> None:
-    e = np.eye(4)
-    diagonal = (e[:1] + e[2:3]) / np.sqrt(2)
-    found = overlaps([e[:2], e[2:4], e[:1], diagonal])
-    expected = [[1, 0, 1, 0.5], [0, 1, 0, 0.5], [1, 0, 1, 0.5], [0.5, 0.5, 0.5, 1]]
-    np.testing.assert_allclose(found, expected, atol=1e-15)
-
-
-def test_overlap_of_long_skewed_and_dependent_directions_is_that_of_their_orthonormal_bases() -> None:
-    rng = np.random.default_rng(0)
-    plain, skewed = rng.standard_normal((3, 5000)), rng.standard_normal((4, 5000))
-    skewed[1] = plain[0] + 1e-3 * skewed[0]
-    skewed[3] = 2 * skewed[2]
-    bases = [np.linalg.qr(rows.T)[0] for rows in (plain, skewed[:3])]
-    scaled = skewed * [[1e-9], [1], [1e6], [1]]
-    found = overlaps([plain, scaled, np.zeros((1, 5000))])
-    assert found[0, 1] == found[1, 0] == pytest.approx(np.sum((bases[0].T @ bases[1]) ** 2) / 3, rel=1e-9)
-    np.testing.assert_array_equal(found[2], [0, 0, 1])
-
-
-def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
-    values = np.linspace(0, 1, 1001)
-    assert _reach(values) == (0, 1)
-    low, high = _reach(np.append(values, 1e6))
-    assert low == 0
-    assert 1 < high < 2
-    assert _reach(np.zeros(7)) == (0, 0)
-
-
-def test_names_are_fit_for_drawing() -> None:
-    assert plain("a$b$") == r"a\$b\$"
-    assert plain("x" * 10 + "end", most=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
-    assert plain("\u732b", "no. 2") == "no. 2"
-    assert plain("tab\tand\nline") == "tab and line"
-    assert plain("") == "?"
-    long = [f"a very long name, number {i}, of the same kind" for i in range(3)]
-    assert len(set(distinct(long, 16))) == 3
-    assert distinct(["a", "b"]) == ["a", "b"]
-
-
-def test_what_is_not_told_apart():
-    """Eigenvalues nearer than residuals of orthonormal components; of others than rounding; of unsorted ones none."""
-    near = {
-        "eigenvalues": np.r_[1, 0.9, 0.5],
-        "residuals": np.r_[0.06, 0.05, 0.01],
-        "relative_errors": np.full(3, 1e-9),
-    }
-    assert method_result(**near).arbitrary.tolist() == [True, True, False]
-    assert not method_result(**near, orthonormal=False).arbitrary.any()
-    assert not method_result(**near, ordered=False).arbitrary.any()
-    tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
-    for orthonormal in (True, False):
-        assert method_result(**tied, orthonormal=orthonormal).arbitrary.tolist() == [False, True, True]

@@ -1,0 +1,93 @@
+"""What a run and its report tell of the search for nearest rows."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from test_runs import Recorder, make_config
+
+from mmpca_dist import load_model, open_dataset, run
+from mmpca_dist.runs.certificate import search_rows
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.report.page import _method_rows
+from mmpca_dist.runs.reporting import report_contents
+from mmpca_dist.runs.summary import components, search
+
+
+def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
+    output, results, _ = digits_run
+    found = RunDirectory(output)
+    contents = report_contents(found, found.config, open_dataset("bundled:digits"), results)
+    margins = contents.margins
+    assert margins.counts.sum() == 1797 == len(margins.before)
+    data = open_dataset("bundled:digits")
+    X, y = data.read_rows(0, 1797), data.read_labels(0, 1797)
+    apart = np.where(y[:, None] == y, np.inf, cdist(X, X)).min(axis=1)
+    np.testing.assert_allclose(np.sort(margins.before), np.sort(apart), rtol=1e-12)
+    np.testing.assert_allclose(np.histogram(margins.before, margins.edges)[0], margins.counts)
+    for method in contents.methods:
+        kept = margins.kept(method.name)
+        assert kept.min() >= 0 and kept.max() <= 1 + 1e-9, method.name  # Fisher's too, which is not orthonormal
+    largest = {m.name: (margins.after[m.name] ** 2).sum() for m in contents.methods if len(m.components) == 5}
+    assert max(largest, key=largest.get) == "m-pca2"  # by its definition
+    model = load_model(output, "m-pca2")
+    assert largest["m-pca2"] == pytest.approx(1797 * model.eigenvalues_.sum())
+    assert model.certificate_["queries"] == 1797
+    rows = {what: shown for what, shown, _ in contents.search}
+    assert rows["rows searched for"] == "1,797" and rows["proved exact"] == rows["recall"] == "100%"
+    assert {"margins", "margins-kept"} <= {figure["name"] for figure in results["report"]["figures"]}
+
+
+def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
+    results = run(make_config(tmp_path / "out", "bundled:iris", methods=["pca", "fisher"], n_components=2))
+    assert "search" not in results
+    assert not any("margin" in figure["name"] for figure in results["report"]["figures"])
+    html = (tmp_path / "out" / "report" / "index.html").read_text()
+    assert "proved exact" not in html and 'id="search"' not in html
+    assert search(str(tmp_path / "out")) is None
+
+
+def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
+    recorder = Recorder()
+    config = make_config(tmp_path / "out", methods=["pca", "m-pca2"], neighbors={"max_queries": 300}, n_components=2)
+    results = run(config, [recorder])
+    rows = {what: shown for what, shown, _ in search_rows(results)}
+    assert rows["rows searched for"] == "300 of 1,797"
+    error = load_model(str(tmp_path / "out"), "m-pca2").certificate_["sampling_error"]
+    shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
+    assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
+    assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
+    assert search(str(tmp_path / "out")).startswith("search: 300 of 1,797 rows, all proved exact; ")
+    (note,) = [note for note in recorder.notes if "M-PCA2" in note]
+    assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
+    assert note in results["report"]["notes"]
+
+
+def test_an_approximate_search_tells_its_recall(tmp_path):
+    recorder = Recorder()
+    config = make_config(
+        tmp_path / "out", "synthetic:gaussian?n=20000&d=6", methods=["m-pca2"], precision="single", n_components=2,
+        neighbors={"mode": "approximate", "recall": 0.9}, project={"methods": []},
+    )  # fmt: skip
+    results = run(config, [recorder])
+    recall = results["search"]["certificate"]["recall"]
+    assert recall["low"] >= 0.9
+    shown = f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"
+    rows = {what: found for what, found, _ in search_rows(results)}
+    angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
+    assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
+    assert f"20,000 rows, recall {shown}; " in search(str(tmp_path / "out"))
+    assert any("approximate search" in note and shown in note for note in recorder.notes)
+
+
+def test_what_was_not_measured_is_shown_as_absent(digits_run):
+    """LOL's components solve no eigenvalue equation: no residual in the table of the methods nor in the report."""
+    output, results, _ = digits_run
+    rows = {row["method"]: row for row in components(output)}
+    assert rows["lol"]["residual"] == "-"
+    assert float(rows["pca"]["residual"]) < 1e-9
+    contents = report_contents(
+        RunDirectory(output), RunDirectory(output).config, open_dataset("bundled:digits"), results
+    )
+    shown = {m.name: _method_rows(m)["rows"] for m in contents.methods}
+    assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
+    assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
