@@ -3,7 +3,7 @@
 from typing import Any
 
 from mmpca_dist.datasets import open_dataset
-from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.reducers import LOL, PLS, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.runs.config import RunConfig, load_config
 from mmpca_dist.runs.models import load_model, load_moments
 from mmpca_dist.runs.stages import run
@@ -12,6 +12,7 @@ from mmpca_dist.statistics.moments import ClassMoments
 
 __all__ = [
     "LOL",
+    "PLS",
     "ClassMoments",
     "FisherDiscriminant",
     "MarginPCA",
