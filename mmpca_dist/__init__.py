@@ -3,7 +3,17 @@
 from typing import Any
 
 from mmpca_dist.datasets import open_dataset
-from mmpca_dist.reducers import LOL, PLS, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.reducers import (
+    LOL,
+    PLS,
+    FisherDiscriminant,
+    FisherScore,
+    LassoSelection,
+    MarginPCA,
+    RandomProjection,
+    RidgeDirections,
+    SupervisedPCA,
+)
 from mmpca_dist.runs.config import RunConfig, load_config
 from mmpca_dist.runs.models import load_model, load_moments
 from mmpca_dist.runs.stages import run
@@ -15,8 +25,12 @@ __all__ = [
     "PLS",
     "ClassMoments",
     "FisherDiscriminant",
+    "FisherScore",
+    "LassoSelection",
     "MarginPCA",
     "NearestOpposite",
+    "RandomProjection",
+    "RidgeDirections",
     "RunConfig",
     "SupervisedPCA",
     "class_moments",

@@ -7,7 +7,9 @@ from typing import Any
 
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.margin import MarginPCA
-from mmpca_dist.reducers.regressions import PLS
+from mmpca_dist.reducers.random import RandomProjection
+from mmpca_dist.reducers.regressions import PLS, RidgeDirections
+from mmpca_dist.reducers.selections import FisherScore, LassoSelection
 from mmpca_dist.reducers.supervised import LOL, FisherDiscriminant, SupervisedPCA
 
 
@@ -113,5 +115,40 @@ METHODS: dict[str, Method] = {
         orthonormal=False,
         ordered=False,
         values="variance of the class indicators that each component explains",
+    ),
+    "ridge": Method(
+        "Ridge",
+        "coefficients of a ridge regression onto the classes",
+        BETWEEN,
+        RidgeDirections,
+        settings=("alpha",),
+        orthonormal=False,
+        ordered=False,
+        values="variance of the values fitted to the class indicators along each component",
+    ),
+    "lasso": Method(
+        "Lasso",
+        "single columns: those of the first point of the lasso's path with so many",
+        "min(d, n - 1) for each class",
+        LassoSelection,
+        ordered=False,
+        values="penalties below which the columns came in",
+    ),
+    "fisher-score": Method(
+        "Fisher score",
+        "single columns: those whose class means differ most for their spread",
+        "d",
+        FisherScore,
+        ordered=False,
+        values="scores of the columns",
+    ),
+    "random-projection": Method(
+        "Random projection",
+        "nothing in particular: random orthonormal directions, times sqrt(d / K)",
+        "d",
+        RandomProjection,
+        settings=("seed",),
+        ordered=False,
+        values="variance of the rows along each component",
     ),
 }

@@ -1,11 +1,12 @@
-"""Partial least squares as a scikit-learn estimator."""
+"""Regressions onto the classes as scikit-learn estimators: partial least squares and ridge."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
+from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.regressing import solve_pls
+from mmpca_dist.reducers.regressing import DEFAULT_ALPHA, solve_pls, solve_ridge
 from mmpca_dist.reducers.solving import Solution
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working import Statistics
@@ -77,3 +78,81 @@ class PLS(MomentReducer):
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
         return solve_pls(statistics, n_components)
+
+
+class RidgeDirections(MomentReducer):
+    """Directions of the coefficients of a ridge regression onto the classes.
+
+    For two classes the component is ``coef_`` of scikit-learn's ``Ridge(alpha)`` for labels -1 and +1, up to its sign.
+    For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal
+    V, the principal axes of what they fit: W V. They span what the coefficients span, the strongest come first, and
+    fitted values along them are uncorrelated.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the number of classes less one, which is the default.
+    alpha : float
+        Of the penalty alpha |w|^2 beside the sum of squared errors, as in scikit-learn. 0 is least squares, where
+        columns do not depend on each other.
+    standardize, center, precision
+        As in ``MarginPCA``.
+    solver : {"auto", "dense", "dual"}
+        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        In the units of coefficients, not orthonormal, so ``inverse_transform`` goes by the pseudo-inverse.
+    eigenvalues_ : array of shape (K,)
+        Variance of the fitted values along each component, decreasing. ``total_`` is the variance of the targets.
+    residuals_ : array of shape (K,)
+        NaN: the components are no eigenvectors of a scatter.
+    mean_, classes_, moments_, n_features_in_, imprecise_
+        As in ``MarginPCA``.
+
+    References
+    ----------
+    Hoerl & Kennard 1970, "Ridge regression", Technometrics 12.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mmpca_dist import RidgeDirections
+    >>> X, y = load_wine(return_X_y=True)
+    >>> RidgeDirections(alpha=0.1).fit(X, y).components_.shape
+    (2, 13)
+    """
+
+    _scatters = frozenset({"plain", "formed"})
+    _by_classes = True
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        alpha: float = DEFAULT_ALPHA,
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.alpha = alpha
+        self.standardize = standardize
+        self.center = center
+        self.precision = precision
+        self.solver = solver
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
+        """Return the reducer that follows from stored class moments, with no look at the rows."""
+        return cls._from_moments(moments, None, n_components=n_components, **parameters)
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        return solve_ridge(statistics, n_components, alpha=self.alpha)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not 0 <= self.alpha < float("inf"):
+            raise InputError(f"alpha={self.alpha!r} must be a number of at least 0.")
