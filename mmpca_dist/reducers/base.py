@@ -33,7 +33,6 @@ from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
-
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
 

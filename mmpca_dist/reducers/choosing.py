@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.regressing import class_regression
 from mmpca_dist.reducers.solving import Solution, at_least_two
 from mmpca_dist.solvers.lasso_path import Changes, changes_until, columns_with, lasso_path
@@ -113,7 +112,8 @@ def _gram_row(
     statistics: Statistics, scatter: NDArray[np.float64], inverse: NDArray[np.float64], column: int
 ) -> NDArray[np.float64]:
     """Return the correlations of a column with all, shape (d,)."""
-    row = scatter[column]
-    if statistics.basis is not None:
+    if statistics.basis is None:
+        row = scatter[column]
+    else:
         row = statistics.loadings((scatter @ statistics.basis[column])[:, None])[0]
     return row * (inverse * inverse[column])

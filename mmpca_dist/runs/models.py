@@ -73,8 +73,8 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer = METHODS[method].reducer(n_components or stored, run.config)
     for name in (*BY_COMPONENT, *reducer._stored):
         setattr(reducer, name, arrays[name])
-    if reducer.n_components != stored:
-        reducer._shorten(reducer.n_components)
+    if n_components is not None and n_components < stored:
+        reducer._shorten(n_components)
     reducer.mean_ = arrays["mean_"]
     reducer.scale_ = arrays.get("scale_")
     reducer.classes_ = classes_of(count)
