@@ -39,7 +39,7 @@ def test_fewer_components_are_the_first_ones():
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_projected_rows_carry_the_factor(k, options):
     X, y = labelled(60, 8, 2, seed=4)
-    reducer = RandomProjection(k, **options).fit(X, y)
+    reducer = RandomProjection(k, precision="double", **options).fit(X, y)
     rows = X - X.mean(axis=0) if options else X
     if "standardize" in options:
         rows = rows / X.std(axis=0)

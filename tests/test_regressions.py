@@ -150,7 +150,7 @@ def test_ridge_is_that_of_scikit_learn_turned(shape, n_classes, alpha):
 def test_ridge_of_columns_that_depend_on_each_other():
     X, y = labelled(60, 4, 3, seed=10)
     X = np.column_stack([X, X[:, 0]])
-    with pytest.raises(InputError, match="singular up to rounding.*raise alpha"):
+    with pytest.raises(InputError, match=r"singular up to rounding.*raise alpha"):
         RidgeDirections(alpha=0).fit(X, y)
     expected = naive.ridge(X, naive.targets(y), 1.0)
     found = RidgeDirections(alpha=1.0, precision="double").fit(X, y).components_

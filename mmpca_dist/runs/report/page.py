@@ -108,7 +108,7 @@ def _method_rows(method: MethodResult) -> dict[str, Any]:
         "held": held,
         "orthonormal": method.orthonormal,
         "ordered": method.ordered,
-        "values": method.values,
+        "measure": method.values,
         "rows": rows,
         "more": found - len(rows),
         "imprecise": int(method.imprecise.sum()),
