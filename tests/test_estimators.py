@@ -50,6 +50,7 @@ ALL = {
 }  # fmt: skip
 CONTINUOUS = {
     "continuous": SupervisedPCA(target="continuous"),
+    "pls continuous": PLS(target="continuous"),
     "continuous standardized": SupervisedPCA(target="continuous", standardize=True, center=True),
 }
 SKIPPED = {

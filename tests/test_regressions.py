@@ -6,14 +6,16 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
+import scipy.sparse
 from samples import labelled
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.linear_model import Ridge
+from test_cross import with_targets
 
 import mmpca_dist.datasets.base as base
-from mmpca_dist import PLS, RidgeDirections, class_moments
+from mmpca_dist import PLS, RidgeDirections, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics import gather
+from mmpca_dist.statistics import cross, gather
 
 SHAPES = [(90, 6), (300, 20), (12, 40), (40, 41)]
 
@@ -188,3 +190,49 @@ def test_a_class_of_the_moments_without_rows_is_no_target():
         stored = class_moments(X, y, precision="double", classes=[0, 1, 2])
         found = make.from_moments(stored, 1, precision="double")
         assert_rotations(found, make(1, precision="double").fit(X, y).components_, 1e-12)
+
+
+@pytest.mark.parametrize("mean", [3.0, 1e4])
+@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pls_of_continuous_targets(shape, q, mean, monkeypatch):
+    X, Y = with_targets(*shape, q, seed=15, mean=mean)
+    monkeypatch.setattr(base, "UNIT_BYTES", 7 * shape[1] * 8)
+    reducer = PLS(3, target="continuous").fit(X, Y)
+    expected, explained = naive.pls(X, Y, 3)
+    tolerance = 1e-9 * max(1.0, mean / 1e2)
+    assert_rotations(reducer, expected.T, tolerance)
+    np.testing.assert_allclose(reducer.eigenvalues_ * len(X), explained, rtol=tolerance, atol=tolerance * explained[0])
+    theirs = PLSRegression(3, scale=False, tol=1e-16, max_iter=100_000).fit(X, Y)
+    assert_rotations(reducer, theirs.x_rotations_.T, max(tolerance, 1e-6 if q > 1 else 0))
+    assert not hasattr(reducer, "classes_")
+
+
+def test_pls_of_continuous_targets_in_pieces_of_dask_sparse_and_standardised():
+    X, Y = with_targets(90, 5, 2, seed=16)
+    for options in ({}, {"standardize": True}):
+        expected = PLS(3, target="continuous", **options).fit(X, Y)
+        pieces = PLS(3, target="continuous", **options).partial_fit(X[:1], Y[:1])
+        for found in (
+            pieces.partial_fit(X[1:40], Y[1:40]).partial_fit(X[40:], Y[40:]),
+            PLS(3, target="continuous", **options).fit(da.from_array(X, (20, 2)), da.from_array(Y, (30, 2))),
+            PLS(3, target="continuous", **options).fit(scipy.sparse.csr_array(X), Y),
+        ):
+            assert_rotations(found, expected.components_, 1e-10)
+            assert found.moments_.n_rows == 90
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert_rotations(expected, naive.pls(rows, Y, 3)[0].T, 1e-9)
+
+
+def test_continuous_targets_that_cannot_be_used_are_refused(monkeypatch):
+    X, Y = with_targets(40, 5, 1, seed=17)
+    with pytest.raises(InputError, match="targets vary with none of the columns"):
+        PLS(target="continuous").fit(X, np.ones(40))
+    with pytest.raises(InputError, match="Class moments know nothing of continuous targets"):
+        PLS.from_moments(class_moments(X, np.arange(40) % 2), target="continuous")
+    with pytest.raises(InputError, match="must be one of classes, continuous"):
+        PLS(target="numbers").fit(X, Y)
+    monkeypatch.setattr(cross, "LARGEST_SCATTER", 8 * 5**2 - 1)
+    with pytest.raises(InputError, match="targets of 5 columns take a scatter of 200 B here, and 199 B is the most"):
+        PLS(target="continuous").fit(X, Y)
+    assert SupervisedPCA(target="continuous").fit(X, Y).components_.shape == (1, 5)

@@ -18,6 +18,7 @@ from mmpca_dist.reducers.solving import Solution
 from mmpca_dist.scatters import margin_scatter
 from mmpca_dist.solvers.dense import fix_signs
 from mmpca_dist.solvers.kernel_pls import kernel_pls
+from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.working import Statistics
 
 DEFAULT_ALPHA = 1.0
@@ -79,6 +80,25 @@ def solve_pls(statistics: Statistics, n_components: int | None) -> Solution:
     found = kernel_pls(problem.scatter, problem.cross, total, wanted, statistics.epsilon)
     limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
     components = fix_signs(statistics.loadings(found.vectors))
+    return Solution(components, found.explained, _unknown(components), found.relative_errors, total, limit)
+
+
+def solve_pls_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
+    """Partial least squares onto continuous targets; values are the variance of the targets that components explain.
+
+    Source: Dayal & MacGregor 1997, "Improved PLS algorithms".
+    """
+    assert cross.rows is not None  # noqa: S101  (asked for)
+    n, d, scale = cross.n_rows, len(cross.mean), cross.scale if standardize else np.ones(len(cross.mean))
+    most, total = min(d, n - 1), float(cross.target_squares.sum()) / n
+    found = kernel_pls(
+        cross.rows / (n * scale[:, None] * scale), cross.scatter / (n * scale[:, None]), total,
+        most if n_components is None else min(n_components, most), EPS,
+    )  # fmt: skip
+    if not len(found.explained):
+        raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
+    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
+    components = fix_signs(np.ascontiguousarray(found.vectors.T))
     return Solution(components, found.explained, _unknown(components), found.relative_errors, total, limit)
 
 

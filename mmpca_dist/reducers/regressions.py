@@ -6,14 +6,16 @@ from typing import Any, Self
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.regressing import DEFAULT_ALPHA, solve_pls, solve_ridge
+from mmpca_dist.reducers.regressing import DEFAULT_ALPHA, solve_pls, solve_pls_targets, solve_ridge
 from mmpca_dist.reducers.solving import Solution
+from mmpca_dist.reducers.targets import TargetReducer
+from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.working import Statistics
 
 
-class PLS(MomentReducer):
-    """Directions of largest covariance with the classes, one after the other: partial least squares.
+class PLS(TargetReducer):
+    """Directions of largest covariance with the target, one after the other: partial least squares.
 
     The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each
     class, up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
@@ -22,12 +24,17 @@ class PLS(MomentReducer):
     ----------
     n_components : int, optional
         By default all there are.
-    standardize, precision
+    target : {"classes", "continuous"}
+        What y holds: labels, or numbers of shape (n,) or (n, q).
+    standardize
         As in ``MarginPCA``.
+    precision : {"single", "double"}
+        As in ``MarginPCA``. No matter for continuous targets, whose products are always double.
     center : bool
         Subtract the mean in ``transform``, which then returns the scores X R; else V^T x, as the other methods.
     solver : {"auto", "dense", "dual"}
-        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
+        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes. For continuous targets it is
+        d x d in any case, of 1 GiB at most.
 
     Attributes
     ----------
@@ -38,7 +45,11 @@ class PLS(MomentReducer):
         Variance of the targets that each component explains; not sorted. ``total_`` is all of it.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors.
-    mean_, classes_, moments_, n_features_in_, imprecise_
+    classes_ : array of shape (C,)
+        Only of classes.
+    moments_ : ClassMoments or CrossMoments
+        Of all rows so far, which ``partial_fit`` extends.
+    mean_, n_features_in_, imprecise_
         As in ``MarginPCA``.
 
     References
@@ -52,20 +63,28 @@ class PLS(MomentReducer):
     >>> X, y = load_digits(return_X_y=True)
     >>> PLS(n_components=12).fit(X, y).components_.shape
     (12, 64)
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> PLS(n_components=3, target="continuous").fit(X, progression).components_.shape
+    (3, 10)
     """
 
     _scatters = frozenset({"plain", "formed"})
+    _needs_rows = True
 
     def __init__(
         self,
         n_components: int | None = None,
         *,
+        target: str = "classes",
         standardize: bool = False,
         center: bool = False,
         precision: str = "single",
         solver: str = "auto",
     ) -> None:
         self.n_components = n_components
+        self.target = target
         self.standardize = standardize
         self.center = center
         self.precision = precision
@@ -77,7 +96,11 @@ class PLS(MomentReducer):
         return cls._from_moments(moments, None, n_components=n_components, **parameters)
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        self._refuse_continuous()
         return solve_pls(statistics, n_components)
+
+    def _solve_targets(self, cross: CrossMoments) -> Solution:
+        return solve_pls_targets(cross, self.n_components, standardize=self.standardize)
 
 
 class RidgeDirections(MomentReducer):
