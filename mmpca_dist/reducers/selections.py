@@ -144,7 +144,7 @@ class LassoSelection(_Selection):
     >>> from mmpca_dist import LassoSelection
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> LassoSelection(n_components=3).fit(X, y).columns_.tolist()
-    [27, 20, 7]
+    [27, 22, 20]
     """
 
     _scatters = frozenset({"plain", "formed", "columns"})

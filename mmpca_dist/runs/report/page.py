@@ -113,7 +113,7 @@ def _method_rows(method: MethodResult) -> dict[str, Any]:
         "more": found - len(rows),
         "imprecise": int(method.imprecise.sum()),
         "more_imprecise": int(method.imprecise[len(rows) :].sum()),
-        "total": _number(method.total),
+        "total": _number(method.total) if np.isfinite(method.total) else "",
     }
 
 
