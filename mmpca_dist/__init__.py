@@ -3,7 +3,17 @@
 from typing import Any
 
 from mmpca_dist.datasets import open_dataset
-from mmpca_dist.reducers import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
+from mmpca_dist.reducers import (
+    LOL,
+    PLS,
+    FisherDiscriminant,
+    FisherScore,
+    LassoSelection,
+    MarginPCA,
+    RandomProjection,
+    RidgeDirections,
+    SupervisedPCA,
+)
 from mmpca_dist.runs.config import RunConfig, load_config
 from mmpca_dist.runs.models import load_model, load_moments
 from mmpca_dist.runs.stages import run
@@ -12,10 +22,15 @@ from mmpca_dist.statistics.moments import ClassMoments
 
 __all__ = [
     "LOL",
+    "PLS",
     "ClassMoments",
     "FisherDiscriminant",
+    "FisherScore",
+    "LassoSelection",
     "MarginPCA",
     "NearestOpposite",
+    "RandomProjection",
+    "RidgeDirections",
     "RunConfig",
     "SupervisedPCA",
     "class_moments",

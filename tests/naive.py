@@ -273,3 +273,92 @@ ROWS = {
     "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
 }  # fmt: skip
 """The difference rows of every margin structure."""
+
+
+def targets(y):
+    """Labels -1 and +1 of two classes, as one column; an indicator column of each of several."""
+    labels = sorted(set(y))
+    if len(labels) == 2:
+        return np.asarray([[1.0 if own == labels[1] else -1.0] for own in y])
+    return np.asarray([[1.0 if own == label else 0.0 for label in labels] for own in y])
+
+
+def pls(X, Y, n_components):
+    """Partial least squares, every score taken out of rows and targets before the next weight; R = W (P^T W)^-1.
+
+    Returns R as columns, and how much of the squares of the centred targets each score explains.
+    """
+    X, Y = X - sum(X) / len(X), Y - sum(Y) / len(Y)
+    weights, loadings, explained = [], [], []
+    for _ in range(n_components):
+        w = np.linalg.svd(X.T @ Y)[0][:, 0]
+        t = X @ w
+        p, q = X.T @ t / (t @ t), Y.T @ t / (t @ t)
+        X, Y = X - np.outer(t, p), Y - np.outer(t, q)
+        weights.append(w)
+        loadings.append(p)
+        explained.append(float(np.sum(np.outer(t, q) ** 2)))
+    W, P = np.stack(weights, axis=1), np.stack(loadings, axis=1)
+    return W @ np.linalg.inv(P.T @ W), np.asarray(explained)
+
+
+def ridge(X, Y, alpha):
+    """The W that minimises |Y - X W|^2 + alpha |W|^2 of centred X and Y: least squares with rows for the penalty."""
+    d = X.shape[1]
+    X, Y = X - sum(X) / len(X), Y - sum(Y) / len(Y)
+    rows = np.concatenate([X, np.sqrt(alpha) * np.eye(d)])
+    return np.linalg.lstsq(rows, np.concatenate([Y, np.zeros((d, Y.shape[1]))]), rcond=None)[0]
+
+
+def lasso(X, y, penalty, start=None):
+    """The b that minimises |y - X b|^2 / (2 n) + penalty |b|_1 of centred X and y, one coefficient after the other."""
+    n, d = X.shape
+    X, y = X - sum(X) / n, y - sum(y) / n
+    b, squares = np.zeros(d) if start is None else start.copy(), [float(column @ column) / n for column in X.T]
+    for _ in range(100_000):
+        before = b.copy()
+        for j in range(d):
+            if squares[j] == 0:
+                continue
+            rest = float(X[:, j] @ (y - X @ b + X[:, j] * b[j])) / n
+            b[j] = np.sign(rest) * max(abs(rest) - penalty, 0) / squares[j]
+        if np.abs(b - before).max() <= 1e-14:
+            return b
+    raise AssertionError("the lasso did not converge")
+
+
+def standardised(X):
+    """Columns less their mean, divided by their standard deviation; constant ones are zero."""
+    found = np.zeros(X.shape)
+    for j in range(X.shape[1]):
+        if len(set(X[:, j].tolist())) > 1:
+            centred = X[:, j] - sum(X[:, j]) / len(X)
+            found[:, j] = centred / np.sqrt(sum(centred**2) / len(X))
+    return found
+
+
+def fisher_score(column, y):
+    """((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2), or sum n_c (m_c - m)^2 / sum n_c s_c^2, exactly (STAT 841)."""
+    values = [Fraction(value.item()) for value in column]
+    mean, between, within = sum(values) / len(values), Fraction(0), Fraction(0)
+    labels = sorted(set(y))
+    for label in labels:
+        own = [value for value, other in zip(values, y, strict=True) if other == label]
+        centre = sum(own) / len(own)
+        variance = sum((value - centre) ** 2 for value in own) / len(own)
+        weight = 1 if len(labels) == 2 else len(own)
+        between, within = between + weight * (centre - mean) ** 2, within + weight * variance
+    if between == 0:
+        return 0.0
+    return float(between / within) if within else np.inf
+
+
+def random_directions(n_components, n_features, seed):
+    """Gaussian rows, made orthonormal one after the other, the loading of largest magnitude positive."""
+    basis = []
+    for v in np.random.default_rng(seed).standard_normal((n_components, n_features)):
+        for _ in range(2):
+            for b in basis:
+                v = v - (v @ b) * b
+        basis.append(v / np.linalg.norm(v))
+    return np.stack([b * np.sign(b[np.argmax(np.abs(b))]) for b in basis])

@@ -17,7 +17,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import mmpca_dist.datasets.base as base
-from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
+from mmpca_dist import (
+    LOL,
+    PLS,
+    FisherDiscriminant,
+    FisherScore,
+    LassoSelection,
+    MarginPCA,
+    RandomProjection,
+    RidgeDirections,
+    SupervisedPCA,
+    class_moments,
+)
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.margin import VARIANTS
 from mmpca_dist.statistics import gather
@@ -33,9 +44,13 @@ ALL = {
     "m-pca1b standardized": MarginPCA(variant="m-pca1b", standardize=True, center=True),
     "fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL(),
     "fisher standardized": FisherDiscriminant(standardize=True, center=True),
+    "pls": PLS(), "ridge": RidgeDirections(), "lasso": LassoSelection(), "fisher-score": FisherScore(),
+    "random-projection": RandomProjection(), "pls standardized": PLS(standardize=True, center=True),
+    "lasso standardized": LassoSelection(standardize=True), "random-projection centred": RandomProjection(center=True),
 }  # fmt: skip
 CONTINUOUS = {
     "continuous": SupervisedPCA(target="continuous"),
+    "pls continuous": PLS(target="continuous"),
     "continuous standardized": SupervisedPCA(target="continuous", standardize=True, center=True),
 }
 SKIPPED = {

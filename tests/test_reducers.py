@@ -14,7 +14,18 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
-from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA, class_moments
+from mmpca_dist import (
+    LOL,
+    PLS,
+    FisherDiscriminant,
+    FisherScore,
+    LassoSelection,
+    MarginPCA,
+    RandomProjection,
+    RidgeDirections,
+    SupervisedPCA,
+    class_moments,
+)
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.margin import VARIANTS
 from mmpca_dist.reducers.methods import METHODS
@@ -25,7 +36,8 @@ from mmpca_dist.statistics.summary import PAIRINGS
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 ALL = {
     **{name: MarginPCA(variant=name) for name in VARIANTS},
-    "fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL(),
+    "fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL(), "pls": PLS(), "ridge": RidgeDirections(),
+    "lasso": LassoSelection(), "fisher-score": FisherScore(), "random-projection": RandomProjection(),
 }  # fmt: skip
 
 
@@ -120,14 +132,18 @@ def test_the_largest_loading_is_positive(name):
         assert (components[np.arange(2), largest] > 0).all()
 
 
+OF_SCATTERS = [name for name in ALL if name not in ("lasso", "fisher-score", "random-projection")]
+"""The methods whose components span no more than the rows do."""
 LIMITS = {
     "pca": (11, "n_samples - 1"), "m-pca0": (11, "n_samples - 1"), "m-pca1a": (11, "n_samples - 1"),
     "m-pca1b": (12, "n_samples"), "m-pca2": (11, "pairs"), "fisher": (2, "classes less one"),
-    "hsic": (2, "classes less one"), "lol": (11, "n_samples - 1"),
+    "hsic": (2, "classes less one"), "lol": (11, "n_samples - 1"), "pls": (11, "n_samples - 1"),
+    "ridge": (2, "classes less one"), "fisher-score": (20, "differ between the class means"),
+    "random-projection": (20, "number of columns"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LIMITS)
 def test_more_components_than_the_rank_are_refused_by_the_name_of_the_limit(name):
     X, y = labelled(12, 20, 3, seed=7)
     rank, limit = LIMITS[name]
@@ -137,13 +153,13 @@ def test_more_components_than_the_rank_are_refused_by_the_name_of_the_limit(name
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", OF_SCATTERS)
 def test_null_vectors_are_never_returned(name, precision):
     """Columns that repeat others or are constant: by default as many components as there are directions."""
     X, y = labelled(80, 3, 3, seed=8)
     X = np.column_stack([X, X[:, 0], X @ [1.0, 2.0, -1.0], np.full(80, 4.0)])
     reducer = make(name, n_components=None, precision=precision).fit(X, y)
-    rank = 2 if name in ("fisher", "hsic") else 4 if name == "m-pca1b" else 3
+    rank = 2 if name in ("fisher", "hsic", "ridge") else 4 if name == "m-pca1b" else 3
     if name == "m-pca1b":  # the median of a sum is not the sum of the medians, which adds a direction
         assert reducer.eigenvalues_[-1] < reducer.eigenvalues_[0]
     assert reducer.components_.shape == (rank, 6)
@@ -240,7 +256,7 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
 @pytest.mark.parametrize("name", METHODS)
 def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     settings = SimpleNamespace(
-        standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25,
+        standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25, alpha=0.5, seed=7,
         search="approximate", recall=0.9, max_queries=70, mutual="twice",
     )  # fmt: skip
     reducer = METHODS[name].reducer(3, settings)
@@ -249,7 +265,7 @@ def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     assert (found["n_components"], found["standardize"], found["precision"]) == (3, True, "double")
     assert found.get("variant", name) == name
     assert found.get("pairing", "one-vs-one") == "one-vs-one"
-    assert found.get("shrinkage", 0.25) == 0.25
+    assert (found.get("shrinkage", 0.25), found.get("alpha", 0.5), found.get("seed", 7)) == (0.25, 0.5, 7)
     if name == "m-pca2":
         assert {key: found[key] for key in ("search", "recall", "max_queries", "mutual")} == {
             "search": "approximate", "recall": 0.9, "max_queries": 70, "mutual": "twice",
@@ -259,7 +275,7 @@ def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     assert set(SCATTERS) < set(METHODS)
 
 
-@pytest.mark.parametrize("name", ["m-pca0", "lol", "fisher"])
+@pytest.mark.parametrize("name", ["m-pca0", "lol", "fisher", "pls", "ridge", "lasso"])
 def test_inverse_transform_is_the_least_squares_reconstruction(name):
     """The row nearest to the mean among those that project to Z."""
     X, y = labelled(60, 5, 3, seed=12)
@@ -326,6 +342,11 @@ BAD = [
     (MarginPCA(variant="m-pca2", mutual="one"), "mutual='one' must be 'twice' or 'once'. Did you mean 'once'"),
     (MarginPCA(variant="m-pca2", mutual="once", max_queries=5), "mutual='once' needs the nearest row of every row"),
     (FisherDiscriminant(shrinkage=1.5), "between 0 and 1"),
+    (RidgeDirections(alpha=-1), "alpha=-1 must be a number of at least 0"),
+    (RidgeDirections(alpha=float("nan")), "alpha=nan must be a number of at least 0"),
+    (RandomProjection(seed=-1), "seed=-1 must be a whole number of at least 0"),
+    (RandomProjection(seed=1.5), "seed=1.5 must be a whole number of at least 0"),
+    (PLS(0), "positive whole number"),
     (SupervisedPCA(kernel="delt"), "Did you mean 'delta'"),
     (SupervisedPCA(kernel=-np.eye(2)), "not positive semidefinite"),
     (SupervisedPCA(kernel=np.eye(3)), "2 x 2"),

@@ -109,9 +109,11 @@ def test_few_rows_of_many_columns_give_the_components_of_the_d_by_d_way(name, pa
     X[:, 2] = 5.0
     sets = median_sets(3, pairing) if name == "m-pca1b" else None
     moments, medians = take(X, y, medians_of=sets)
-    settings = SimpleNamespace(pairing=pairing, shrinkage=1e-3, standardize=standardize, precision="double")
+    settings = SimpleNamespace(
+        pairing=pairing, shrinkage=1e-3, alpha=1.0, seed=0, standardize=standardize, precision="double"
+    )
     tall = tall_statistics(moments, medians, precision="double", standardize=standardize)
-    wide = wide_statistics(X, y, np.arange(3), medians_of=sets, standardize=standardize)
+    wide = wide_statistics(X, y, np.arange(3), medians_of=sets, standardize=standardize, columns=True)
     assert wide.basis is not None
     assert tall.basis is None
     # Fisher's problem divides by W, whose smallest eigenvalues are shrinkage * trace / d: errors grow by 1e3 d.

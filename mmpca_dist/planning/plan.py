@@ -180,7 +180,10 @@ class Plan:
             With what is needed and what is allowed.
         """
         if self.memory > self.memory_limit:
-            solver = "" if self.choice is None or self.choice.in_passes else ", or set solver.kind: krylov"
+            solver = ""
+            if self.choice is not None and not self.choice.in_passes:
+                without = " without pls, ridge and lasso, which need the whole scatter" if self.choice.formed else ""
+                solver = f", or set solver.kind: krylov{without}"
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
                 f"before any data, and {self.allowed} are allowed. Raise compute.memory_limit, or use fewer "

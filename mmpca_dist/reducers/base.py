@@ -33,6 +33,9 @@ from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.summary import PAIRINGS, median_sets
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
+BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
+"""Attributes with a row, or a number, a component."""
+
 
 class _Mergeable:
     """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
@@ -63,9 +66,14 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     tolerance: float = 1e-4
     _needs_medians = False
     _scatters = frozenset({"plain"})
-    """Which weighted class scatters it is made from: those of equal weights (plain), those of M-PCA0, or none."""
+    """Which weighted class scatters it is made from: those of equal weights (plain), those of M-PCA0, or none; whether
+    as a whole (formed); and whether it looks at single columns. See ``solvers.options.choose_solver``."""
     _by_classes = False
     """Whether there are at most as many components as classes less one."""
+    _gain = 1.0
+    """What projections onto the components are multiplied by."""
+    _stored: tuple[str, ...] = ()
+    """Attributes, arrays, that models keep beside those of all reducers."""
     _scratch: str | None = None
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
@@ -209,6 +217,11 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale
 
+    def _shorten(self, n_components: int) -> None:
+        """Keep the first components."""
+        for name in BY_COMPONENT:
+            setattr(self, name, getattr(self, name)[:n_components])
+
     def transform(self, X: Any) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
 
@@ -241,7 +254,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
         """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
         loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
-        return loadings.T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
+        return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
 
     def inverse_transform(self, Z: Any) -> Any:
         """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
@@ -257,7 +270,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "components_")
         loadings, mean = self.projection()
         offset = self.mean_ @ loadings if mean is None else 0
-        back = np.linalg.pinv(self.components_).T
+        back = np.linalg.pinv(self.components_).T / self._gain
         if self.scale_ is not None:
             back = back * self.scale_
         Z = Z if dask.is_dask_collection(Z) else np.asarray(Z)
@@ -290,6 +303,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             statistics = gather_statistics(
                 dataset, census, spans,
                 scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
+                columns="columns" in self._scatters,
             )  # fmt: skip
         wanted = self._pair_search()
         if wanted is None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.margin import MarginPCA
+from mmpca_dist.reducers.random import RandomProjection
+from mmpca_dist.reducers.regressions import PLS, RidgeDirections
+from mmpca_dist.reducers.selections import FisherScore, LassoSelection
 from mmpca_dist.reducers.supervised import LOL, FisherDiscriminant, SupervisedPCA
 
 
@@ -27,6 +30,8 @@ class Method:
         Parameters it takes from a run's settings, beside those that all methods take.
     orthonormal, ordered : bool
         Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
+    values : str
+        What stands in place of eigenvalues where there are none, in words.
     """
 
     title: str
@@ -37,6 +42,7 @@ class Method:
     settings: tuple[str, ...] = ()
     orthonormal: bool = True
     ordered: bool = True
+    values: str = ""
 
     @property
     def needs_medians(self) -> bool:
@@ -93,5 +99,56 @@ METHODS: dict[str, Method] = {
         orthonormal=False,
     ),
     "hsic": Method("Supervised PCA (HSIC)", "dependence on the class (supervised PCA)", BETWEEN, SupervisedPCA),
-    "lol": Method("LOL", "mean differences, then scatter within classes", FULL_RANK, LOL, ordered=False),
+    "lol": Method(
+        "LOL",
+        "mean differences, then scatter within classes",
+        FULL_RANK,
+        LOL,
+        ordered=False,
+        values="scatter within the classes along each component",
+    ),
+    "pls": Method(
+        "PLS",
+        "covariance with the classes, one direction after the other (partial least squares)",
+        FULL_RANK,
+        PLS,
+        orthonormal=False,
+        ordered=False,
+        values="variance of the class indicators that each component explains",
+    ),
+    "ridge": Method(
+        "Ridge",
+        "coefficients of a ridge regression onto the classes",
+        BETWEEN,
+        RidgeDirections,
+        settings=("alpha",),
+        orthonormal=False,
+        ordered=False,
+        values="variance of the values fitted to the class indicators along each component",
+    ),
+    "lasso": Method(
+        "Lasso",
+        "single columns: those of the first point of the lasso's path with so many",
+        "min(d, n - 1) for each class",
+        LassoSelection,
+        ordered=False,
+        values="penalties below which the columns came in",
+    ),
+    "fisher-score": Method(
+        "Fisher score",
+        "single columns: those whose class means differ most for their spread",
+        "d",
+        FisherScore,
+        ordered=False,
+        values="scores of the columns",
+    ),
+    "random-projection": Method(
+        "Random projection",
+        "nothing in particular: random orthonormal directions, times sqrt(d / K)",
+        "d",
+        RandomProjection,
+        settings=("seed",),
+        ordered=False,
+        values="variance of the rows along each component",
+    ),
 }

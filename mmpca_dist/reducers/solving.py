@@ -124,8 +124,7 @@ def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage:
     Source: STAT 841, Fisher discriminant analysis.
     """
     moments, n = statistics.moments, statistics.moments.n_rows
-    present = np.flatnonzero(moments.counts)
-    _at_least_two(present)
+    present = at_least_two(moments.counts)
     between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
     most = min(len(present) - 1, moments.n_features)
     wanted = most if n_components is None else min(n_components, most)
@@ -140,8 +139,7 @@ def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str 
     Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion.
     """
     moments = statistics.moments
-    present = np.flatnonzero(moments.counts)
-    _at_least_two(present)
+    present = at_least_two(moments.counts)
     A = moments.deviations * moments.counts[:, None]
     A = _kernel_root(kernel, moments.classes) @ A
     most = min(len(present) - 1, moments.n_features)
@@ -209,8 +207,7 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     Source: Vogelstein et al. 2021, "Supervised dimensionality reduction for big data".
     """
     moments = statistics.moments
-    present = np.flatnonzero(moments.counts)
-    _at_least_two(present)
+    present = at_least_two(moments.counts)
     by_size = present[np.argsort(-moments.counts[present], kind="stable")]
     differences = moments.means[by_size[1:]] - moments.means[by_size[0]]
     scatter = MarginScatter(
@@ -249,6 +246,15 @@ def _orthonormalized(rows: NDArray[np.float64], wanted: int, epsilon: float) -> 
     return basis, taken
 
 
-def _at_least_two(present: NDArray) -> None:
+def at_least_two(counts: NDArray) -> NDArray[np.intp]:
+    """Return the positions of the classes with rows.
+
+    Raises
+    ------
+    InputError
+        For fewer than two.
+    """
+    present = np.flatnonzero(counts)
     if len(present) < 2:
         raise InputError(f"There is only {len(present)} class with rows: there must be at least two.")
+    return present

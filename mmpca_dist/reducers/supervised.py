@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.utils.validation import validate_data
 
-from mmpca_dist.datasets.base import Dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.solving import (
@@ -19,12 +16,10 @@ from mmpca_dist.reducers.solving import (
     solve_lol,
     solve_targets,
 )
-from mmpca_dist.statistics.cross import CrossMoments, SparseTargetRows, TargetRows, cross_moments
+from mmpca_dist.reducers.targets import TargetReducer
+from mmpca_dist.statistics.cross import CrossMoments
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.working import Statistics
-
-TARGETS = ("classes", "continuous")
 
 
 class FisherDiscriminant(MomentReducer):
@@ -107,7 +102,7 @@ class FisherDiscriminant(MomentReducer):
             raise InputError(f"shrinkage={self.shrinkage!r} must lie between 0 and 1.")
 
 
-class SupervisedPCA(MomentReducer):
+class SupervisedPCA(TargetReducer):
     """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
 
     Parameters
@@ -189,72 +184,20 @@ class SupervisedPCA(MomentReducer):
         return frozenset()
 
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        if self._continuous:
-            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
+        self._refuse_continuous()
         return solve_hsic(statistics, n_components, kernel="delta" if self.kernel is None else self.kernel)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        if not self._continuous:
-            return super().partial_fit(X, y, classes)
-        self._check_parameters()
-        if classes is not None:
-            raise InputError("There are no classes where the target is continuous.")
-        stored = self._extendable()
-        fresh = cross_moments(self._check_rows(X, y, reset=stored is None, least=1), Threads())
-        cross = self._kept = fresh if stored is None else stored.merge(fresh)
-        return self._fit_cross(cross, at_most=True) if cross.target_squares.any() else self
-
-    partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
-
-    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        if not self._continuous:
-            return super()._fit_rows(dataset, scheduler)
-        return self._fit_cross(cross_moments(dataset, scheduler))
-
-    def _fit_cross(self, cross: CrossMoments, at_most: bool = False) -> Self:
-        solution = solve_targets(cross, self.n_components, standardize=self.standardize)
-        if not at_most:
-            self._refuse_too_few(solution, cross.n_rows, len(cross.mean), "double")
-        self._adopt(solution, cross.mean, cross.scale if self.standardize else None)
-        if hasattr(self, "classes_"):
-            del self.classes_
-        self._kept = cross
-        return self
-
-    def _extendable(self) -> Any:
-        stored = super()._extendable()
-        if stored is not None and isinstance(stored, CrossMoments) != self._continuous:
-            raise InputError("The rows before came with another kind of target: call fit, which starts anew.")
-        return stored
-
-    @property
-    def _continuous(self) -> bool:
-        return self.target == "continuous"
+    def _solve_targets(self, cross: CrossMoments) -> Solution:
+        return solve_targets(cross, self.n_components, standardize=self.standardize)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.target not in TARGETS:
-            raise InputError(f"target={self.target!r} must be one of {', '.join(TARGETS)}.")
         if (
             self._continuous
             and self.kernel is not None
             and not (isinstance(self.kernel, str) and self.kernel == "linear")
         ):
             raise InputError("kernel must be left out, or 'linear', where the target is continuous.")
-
-    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        if not self._continuous:
-            return super()._check_rows(X, y, reset, least)
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=least,
-            multi_output=True, y_numeric=True,
-        )  # fmt: skip
-        return SparseTargetRows(X, y, "X") if issparse(X) else TargetRows(X, y, "X")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._continuous
-        return tags
 
 
 class LOL(MomentReducer):

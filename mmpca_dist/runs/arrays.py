@@ -13,6 +13,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.solvers.options import SOLVERS
 from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.columns import ColumnSums
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.working import Statistics, tall_statistics
@@ -64,6 +65,7 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "mean": statistics.mean,
         "scale": statistics.scale,
         "basis": statistics.basis,
+        **({} if statistics.columns is None else {f"column_{k}": v for k, v in vars(statistics.columns).items()}),
         **_known(statistics.approximation),
     }
 
@@ -129,6 +131,7 @@ def _in_basis(found: dict[str, NDArray[np.float64]], classes: NDArray, precision
         "double" if known is None else precision,
         approximation=known,
         weighted=_in_basis(more, classes, precision) if more else None,
+        columns=ColumnSums(found["column_means"], found["column_squares"]) if "column_means" in found else None,
     )
 
 

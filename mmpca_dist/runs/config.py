@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.reducers.regressing import DEFAULT_ALPHA
 from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
     ComputeConfig,
@@ -51,6 +52,10 @@ class RunConfig(Section):
     shrinkage: float = setting(
         1e-3, ge=0, le=1, example=0.01, description="Share of the identity in fisher's scatter within classes"
     )
+    alpha: float = setting(
+        DEFAULT_ALPHA, ge=0, example=0.1, description="Penalty on the squared coefficients of ridge, as in scikit-learn"
+    )
+    seed: int = setting(0, ge=0, example=1, description="Of the directions of random-projection")
     standardize: bool = setting(
         False, example=True, description="Divide columns by their standard deviations, after subtracting means"
     )

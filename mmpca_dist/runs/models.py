@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.reducers.base import MomentReducer
+from mmpca_dist.reducers.base import BY_COMPONENT, MomentReducer
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.runs.directory import RunDirectory
@@ -17,23 +17,27 @@ from mmpca_dist.statistics.moments import ClassMoments
 
 LEADING = 3
 """Eigenvalues that are told of in records."""
-ARRAYS = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> dict[str, Any]:
     """Store a fitted reducer and return what describes it."""
     save_arrays(
         run.path("model", f"{method}.zarr"),
-        {name: getattr(reducer, name) for name in (*ARRAYS, "mean_", "scale_")},
+        {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")},
     )
     return {
         "n_components": len(reducer.components_),
-        "leading": reducer.eigenvalues_[:LEADING].tolist(),
-        "total": reducer.total_,
+        "leading": [_known(value) for value in reducer.eigenvalues_[:LEADING]],
+        "total": _known(reducer.total_),
         "limit": reducer.limit_,
         "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
         "certificate": getattr(reducer, "certificate_", None),
     }
+
+
+def _known(value: float) -> float | None:
+    """Return a number that JSON can hold: None for one that is infinite or not known."""
+    return float(value) if np.isfinite(value) else None
 
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
@@ -67,12 +71,15 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     arrays = load_arrays(run.path("model", f"{method}.zarr"))
     count = finished(run, "count")
     reducer = METHODS[method].reducer(n_components or stored, run.config)
-    for name in ARRAYS:
-        setattr(reducer, name, arrays[name][: reducer.n_components])
+    for name in (*BY_COMPONENT, *reducer._stored):
+        setattr(reducer, name, arrays[name])
+    if n_components is not None and n_components < stored:
+        reducer._shorten(n_components)
     reducer.mean_ = arrays["mean_"]
     reducer.scale_ = arrays.get("scale_")
     reducer.classes_ = classes_of(count)
-    reducer.total_, reducer.limit_ = models[method]["total"], models[method]["limit"]
+    total = models[method]["total"]
+    reducer.total_, reducer.limit_ = np.nan if total is None else total, models[method]["limit"]
     if models[method]["certificate"] is not None:
         reducer.certificate_ = models[method]["certificate"]
     reducer.n_features_in_ = len(reducer.mean_)

@@ -81,7 +81,7 @@ def _reduce(job: Job) -> dict[str, Any]:
     passes = _Passes(job, "reduce")
     needed = any(METHODS[method].needs_medians for method in config.methods)
     solver = _solver(job)
-    gather: Callable[..., Statistics] = gather_statistics
+    gather: Callable[..., Statistics] = partial(gather_statistics, columns="columns" in scatters_of(config))
     standardize = config.standardize and is_wide(dataset.n_rows, dataset.n_features)
     if solver.kind in IN_PASSES:
         scatters = scatters_of(config)

@@ -36,9 +36,10 @@ def report_of(output: str) -> str | None:
 
 
 LEGEND = (
-    "share: of the scatter that the method is about (lol: scatter within classes), held by the components together. "
-    "residual: the largest |S v - l v|, divided by the leading eigenvalue l (lol has none: its components are no "
-    "eigenvectors; fisher: in units of the scatter within classes, at most)."
+    "share: of the scatter that the method is about (lol: scatter within classes; pls, ridge: variance of the class "
+    "indicators, explained; fisher-score: sum of scores; random-projection: variance), held by the components "
+    "together. residual: the largest |S v - l v|, divided by the leading eigenvalue l (none where components are no "
+    "eigenvectors; fisher: in units of the scatter within classes, at most). lasso: penalties in place of eigenvalues."
 )
 
 
@@ -56,7 +57,7 @@ def components(output: str) -> list[dict[str, Any]]:
                 "components": str(len(model.components_)),
                 "share": f"{eigenvalues.sum() / total:.1%}" if total > 0 else "-",
                 "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
-                "leading eigenvalues": ", ".join(f"{value:.3g}" for value in eigenvalues[:3]),
+                "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
             }
         )
     return rows

@@ -58,6 +58,8 @@ class Choice:
 
     kind: str
     reason: str
+    formed: bool = False
+    """Whether a method needs the scatter as a whole, so that no solver in passes could serve."""
 
     @property
     def in_passes(self) -> bool:
@@ -78,8 +80,9 @@ def choose_solver(
     ----------
     n_components : int or None
         The largest number asked for; None for all there are.
-    needed : set of {"plain", "weighted", "pairs"}
-        What scatters methods are made from; none where class means suffice.
+    needed : set of {"plain", "weighted", "pairs", "formed", "columns"}
+        What scatters methods are made from, and whether some need one as a whole (formed, or in the span of the rows);
+        none, or ``columns``, where means and variances of classes suffice.
 
     Raises
     ------
@@ -88,8 +91,14 @@ def choose_solver(
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"
+    formed, few_numbers = "formed" in needed, needed <= {"columns"}
     if options.kind in IN_PASSES:
-        if n_components is None and needed:
+        if formed:
+            raise InputError(
+                f"solver={options.kind!r} never forms a scatter, and pls, ridge and lasso need it as a whole. Leave "
+                "these methods out, or use auto, dense (no fewer rows than columns) or dual (fewer)."
+            )
+        if n_components is None and not few_numbers:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
         return Choice(options.kind, "asked for")
     if options.kind == "dual" or options.kind == "dense":
@@ -98,9 +107,13 @@ def choose_solver(
             raise InputError(
                 f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}."
             )
-        return Choice(options.kind, "asked for")
-    if not needed and n_features > LARGEST_DENSE:
-        return Choice("krylov", "class means suffice: one pass takes them, and no scatter is formed")
+        return Choice(options.kind, "asked for", formed)
+    if formed:
+        how = "is solved in the span of the rows" if wide else "needs the whole scatter"
+        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", formed)
+    if few_numbers and n_features > LARGEST_DENSE:
+        what = "means and variances" if needed else "means"
+        return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
     if wide:
         if not few or n_rows * n_features * 8 <= LARGEST_DUAL:

@@ -18,6 +18,7 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation, probes
 from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.columns import ColumnSums
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
 from mmpca_dist.statistics.operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.reduction import Progress, Scheduler
@@ -54,9 +55,9 @@ def statistics_in_passes(
         Of kind ``krylov``, ``subspace`` or ``nystroem``.
     n_components : int
         The largest number that any method wants.
-    needed : set of {"plain", "weighted", "pairs"}
-        Whether a method needs the scatter within the classes, and whether M-PCA0 needs the one it weights; that of
-        pairs is not made here.
+    needed : set of {"plain", "weighted", "pairs", "columns"}
+        Whether a method needs the scatter within the classes, whether M-PCA0 needs the one it weights, and whether
+        means and variances of single columns are; the scatter of pairs is not made here.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose medians are wanted: a pass more, or several.
 
@@ -95,7 +96,11 @@ def statistics_in_passes(
     with single_blas_thread():
         passes = _Passes(operator, groups, medians, precision, solver, n_components, start)
         del start
-        return passes.run()
+        found = passes.run()
+    if "columns" not in needed:
+        return found
+    assert operator.squares is not None  # noqa: S101  (the first pass leaves them)
+    return replace(found, columns=ColumnSums(operator.means, operator.squares))
 
 
 def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype) -> NDArray:

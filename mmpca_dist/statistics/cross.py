@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.arrays import ArrayDataset
@@ -20,6 +21,9 @@ from mmpca_dist.statistics.reduction import Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.summary import Locate
 from mmpca_dist.statistics.working import standard_deviations
+
+LARGEST_SCATTER = 1 << 30
+"""Bytes of X^T H X that are the most."""
 
 
 @storable
@@ -38,6 +42,8 @@ class CrossMoments:
         Sums of (x - mean)^2.
     target_squares : array of shape (q,)
         Sums of (y - target_mean)^2.
+    rows : array of shape (d, d) or None
+        X^T H X: the sum of (x - mean) (x - mean)^T, where it was asked for.
     """
 
     n_rows: int
@@ -46,6 +52,7 @@ class CrossMoments:
     scatter: NDArray[np.float64]
     squares: NDArray[np.float64]
     target_squares: NDArray[np.float64]
+    rows: NDArray[np.float64] | None = None
 
     @property
     def scale(self) -> NDArray[np.float64]:
@@ -76,6 +83,9 @@ class CrossMoments:
             self.scatter + other.scatter + between * np.outer(apart, target_apart),
             self.squares + other.squares + between * apart**2,
             self.target_squares + other.target_squares + between * target_apart**2,
+            None
+            if self.rows is None or other.rows is None
+            else self.rows + other.rows + between * np.outer(apart, apart),
         )
 
 
@@ -115,39 +125,48 @@ def as_targets(y: Any, where: str) -> NDArray[np.float64]:
     return np.asarray(y.reshape(len(y), -1), dtype=np.float64)
 
 
-def cross_moments(dataset: Dataset, scheduler: Scheduler) -> CrossMoments:
+def cross_moments(dataset: Dataset, scheduler: Scheduler, *, with_rows: bool = False) -> CrossMoments:
     """Return the moments of a data set that has ``read_targets``, from one pass; the bits are those of its chunks.
+
+    ``with_rows`` asks for the d x d scatter of the rows too.
 
     Raises
     ------
     InputError
-        For rows or targets that are not finite.
+        For rows or targets that are not finite, or a scatter beyond 1 GiB.
     """
+    size = 8 * dataset.n_features**2
+    if with_rows and size > LARGEST_SCATTER:
+        raise InputError(
+            f"Continuous targets of {dataset.n_features:,} columns take a scatter of {format_bytes(size)} here, and "
+            f"{format_bytes(LARGEST_SCATTER)} is the most. Choose fewer columns."
+        )
     spans = make_spans(dataset)
-    return reduce_spans(_ReadCross(dataset), spans, CrossMoments.merge, scheduler=scheduler, name="cross")
+    return reduce_spans(_ReadCross(dataset, with_rows), spans, CrossMoments.merge, scheduler=scheduler, name="cross")
 
 
 @dataclass(frozen=True)
 class _ReadCross:
     dataset: Any
+    with_rows: bool = False
 
     def __call__(self, span: Span) -> CrossMoments:
         found: CrossMoments | None = None
         for start, X in read_units(self.dataset, span):
             Y = self.dataset.read_targets(start, start + len(X))
-            unit = _unit_moments(X, Y, Locate(self.dataset, start))
+            unit = _unit_moments(X, Y, Locate(self.dataset, start), self.with_rows)
             found = unit if found is None else found.merge(unit)
         assert found is not None  # noqa: S101  (a span has units)
         return found
 
 
-def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate) -> CrossMoments:
+def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate, with_rows: bool) -> CrossMoments:
     """Return the moments of one unit, about its exact means, from products about a provisional centre."""
     (n, d), q = X.shape, Y.shape[1]
     centre, target_centre = provisional_centre(X), provisional_centre(Y)
     total, target_total = np.zeros(d), np.zeros(q)
     scatter, squares, target_squares = np.zeros((d, q)), np.zeros(d), np.zeros(q)
-    panel = np.empty((min(n, BLOCK_ROWS), d))
+    panel, own = np.empty((min(n, BLOCK_ROWS), d)), np.zeros((d, d)) if with_rows else None
     with np.errstate(invalid="ignore", over="ignore"):
         for start in range(0, n, BLOCK_ROWS):
             rows = X[start : start + BLOCK_ROWS]
@@ -156,6 +175,8 @@ def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate) -> CrossMo
             total += x.sum(axis=0)
             target_total += y.sum(axis=0)
             scatter += x.T @ y
+            if own is not None:
+                own += x.T @ x
             squares += np.einsum("ij,ij->j", x, x)
             target_squares += np.einsum("ij,ij->j", y, y)
         _refuse_bad_targets(Y, target_squares, locate.start)
@@ -168,6 +189,7 @@ def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate) -> CrossMo
         scatter - np.outer(total, target_total / n),
         np.maximum(squares - total**2 / n, 0),
         np.maximum(target_squares - target_total**2 / n, 0),
+        None if own is None else own - np.outer(total, total / n),
     )
 
 

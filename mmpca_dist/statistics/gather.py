@@ -104,16 +104,22 @@ def gather_statistics(
     precision: str,
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
+    columns: bool = False,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
 ) -> Statistics:
-    """Return what every method needs, from one pass over the rows (more only for medians of large data)."""
+    """Return what every method needs, from one pass over the rows (more only for medians of large data).
+
+    ``columns`` asks for means and variances of single columns where the others do not hold them.
+    """
     if is_wide(dataset.n_rows, dataset.n_features):
         if on_pass is not None:
             on_pass("rows", dataset.n_bytes)
         task = _CollectRows(dataset, census.classes)
         X, codes = reduce_spans(task, spans, _join, scheduler=scheduler, name="rows", progress=progress)
-        return wide_statistics(X, codes, census.classes, medians_of=medians_of, standardize=standardize)
+        return wide_statistics(
+            X, codes, census.classes, medians_of=medians_of, standardize=standardize, columns=columns
+        )
     moments, medians = take_moments(
         dataset, census, spans,
         scheduler=scheduler, precision=precision, medians_of=medians_of, progress=progress, on_pass=on_pass,

@@ -14,8 +14,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
 from mmpca_dist.panels import combinations, products
 from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.columns import ColumnSums, column_sums
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
 
@@ -48,6 +50,8 @@ class Statistics:
         Where the basis holds the leading part of a scatter only.
     weighted : Statistics or None
         The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
+    columns : ColumnSums or None
+        Of every column by class, beside a basis, for methods that look at one column at a time.
     """
 
     moments: ClassMoments
@@ -60,6 +64,7 @@ class Statistics:
     pairs: PairScatter | None = None
     approximation: Approximation | None = None
     weighted: Statistics | None = None
+    columns: ColumnSums | None = None
 
     @property
     def fixed(self) -> str | None:
@@ -81,6 +86,25 @@ class Statistics:
         """Relative rounding error of a product of the pass."""
         return float(np.finfo(np.float32 if self.precision == "single" else np.float64).eps)
 
+    def column_deviations(self) -> NDArray[np.float64]:
+        """Return class means less the mean of all rows by column, in their own units; zero up to rounding is zero."""
+        means = self._columns().means if self.raw is None else self.raw.means
+        counts = self.moments.counts
+        mean = counts @ means / counts.sum()
+        found = np.where((counts > 0)[:, None], means - mean, 0.0)
+        return np.where(np.abs(found) > ROUNDING * np.abs(mean), found, 0.0)
+
+    def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
+        """Return the weighted sum over classes of the columns' squared deviations from class means, in own units."""
+        if self.raw is None:
+            return np.asarray(class_weights @ self._columns().squares)
+        return np.diagonal(self.raw.scatter(class_weights))
+
+    def _columns(self) -> ColumnSums:
+        if self.columns is None:
+            raise InputError("These statistics hold no means and variances of single columns. Take them anew.")
+        return self.columns
+
     def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
         if self.basis is None:
@@ -94,10 +118,14 @@ class Statistics:
         return columns if self.basis is None else products(self.basis, columns)
 
 
+ROUNDING = 10 * float(np.finfo(np.float64).eps)
+"""Of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
+
+
 def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return square roots of variances; 1 for a column that is constant up to rounding."""
     deviations = np.sqrt(np.maximum(variances, 0))
-    constant = deviations <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    constant = deviations <= ROUNDING * np.abs(mean)
     return np.where(constant, 1.0, deviations)
 
 
@@ -122,6 +150,7 @@ def wide_statistics(
     *,
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
+    columns: bool = False,
 ) -> Statistics:
     """Return statistics of few rows of many columns, in double precision.
 
@@ -132,6 +161,8 @@ def wide_statistics(
         Position of each row's class.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose medians are wanted.
+    columns : bool
+        Whether means and sums of squares of every column are wanted.
     """
     X = np.asarray(X, dtype=np.float64)
     mean = X.mean(axis=0)
@@ -150,4 +181,5 @@ def wide_statistics(
         adder = ChunkAdder(moments, np.dtype(np.float64), "double")
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
     medians = coordinates[len(X) :] if medians_of is not None else None
-    return Statistics(moments, medians, mean, scale, basis, "double")
+    sums = column_sums(X, codes, len(classes)) if columns else None
+    return Statistics(moments, medians, mean, scale, basis, "double", columns=sums)

@@ -33,10 +33,12 @@ class MethodResult:
     orthonormal : bool
         Whether components have length one and are perpendicular.
     ordered : bool
-        Whether eigenvalues decrease (not so for LOL).
+        Whether components are eigenvectors by decreasing eigenvalue (not so for LOL).
     history : list of dict
         ``values`` and ``residuals`` after passes from ``first_told`` on, where a solver in passes found them.
     first_told : int
+    values : str
+        What stands in place of eigenvalues where there are none, in words.
     """
 
     name: str
@@ -53,6 +55,7 @@ class MethodResult:
     ordered: bool
     history: list[dict[str, list[float]]] = field(default_factory=list)
     first_told: int = 2
+    values: str = ""
 
     @property
     def shares(self) -> NDArray[np.float64]:

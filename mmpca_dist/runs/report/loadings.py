@@ -133,8 +133,8 @@ def _named_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | 
 
 def _largest_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] | None, first: bool) -> None:
     largest = np.argsort(-np.abs(direction), kind="stable")[:LARGEST].tolist()
-    labels = _labels(names, largest, 17)
     values = direction[largest]
+    labels = [label if value else "" for label, value in zip(_labels(names, largest, 17), values, strict=True)]
     _horizontal(panel, values, labels)
     low, high = 1.08 * min(values.min(), 0), 1.08 * max(values.max(), 0)
     panel.set_xlim(low, high) if high > low else panel.set_xlim(-1, 1)

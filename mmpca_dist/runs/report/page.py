@@ -108,11 +108,12 @@ def _method_rows(method: MethodResult) -> dict[str, Any]:
         "held": held,
         "orthonormal": method.orthonormal,
         "ordered": method.ordered,
+        "measure": method.values,
         "rows": rows,
         "more": found - len(rows),
         "imprecise": int(method.imprecise.sum()),
         "more_imprecise": int(method.imprecise[len(rows) :].sum()),
-        "total": _number(method.total),
+        "total": _number(method.total) if np.isfinite(method.total) else "",
     }
 
 

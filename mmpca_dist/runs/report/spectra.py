@@ -104,12 +104,9 @@ def _compared(methods: list[MethodResult], about_others: str) -> Figure:
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "
         "own total, so the curves compare shapes, not merits." + about_others
     )
-    if not all(m.ordered for m in methods):
-        unordered = ", ".join(m.title for m in methods if not m.ordered)
-        caption += (
-            f" Dotted: {unordered} does not sort its components by eigenvalue; its shares are of the scatter within "
-            "classes."
-        )
+    dotted = [f"{m.title} ({m.values})" if m.values else m.title for m in methods if not m.ordered]
+    if dotted:
+        caption += f" Dotted: no eigenvalues, but other numbers, of {', '.join(dotted)}."
     return Figure("spectrum", TITLE, caption, drawing.png(made))
 
 
