@@ -316,6 +316,37 @@ def fisher_linear_scores(Z, y, rows):
     return np.asarray(scores)
 
 
+def splitmix64(x):
+    """The finisher of SplitMix64 in whole numbers (Steele, Lea & Flood 2014)."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def parts_by_hash(y, sizes, seed, split):
+    """The part of every row: the rows of a class sorted by the hash of their number, cut at the sizes of its parts.
+
+    ``sizes`` gives the sizes of the parts by label.
+    """
+    key = splitmix64(2**63 + seed * 2**31 + split)
+    parts = [None] * len(y)
+    for label in sorted(set(y)):
+        rows = [i for i in range(len(y)) if y[i] == label]
+        rows.sort(key=lambda i: splitmix64(splitmix64(i + 1) ^ key))
+        dealt = [part for part, size in enumerate(sizes[label]) for _ in range(size)]
+        for row, part in zip(rows, dealt, strict=True):
+            parts[row] = part
+    return parts
+
+
+def fold_sizes(y, n_folds):
+    """Sizes of the folds by label: the rows, class by class, are dealt out one after the other."""
+    sizes = {label: [0] * n_folds for label in sorted(set(y))}
+    for i, label in enumerate(sorted(y)):
+        sizes[label][i % n_folds] += 1
+    return sizes
+
+
 ROWS = {
     "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
 }  # fmt: skip
