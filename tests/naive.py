@@ -347,6 +347,14 @@ def fold_sizes(y, n_folds):
     return sizes
 
 
+def sign_test(errors, reference):
+    """P(as many wins or more) over all ways that the untied splits could fall, each as likely (Luo & Durrant 2017)."""
+    pairs = [(a, b) for a, b in zip(errors, reference, strict=True) if a != b]
+    wins = sum(a < b for a, b in pairs)
+    outcomes = [bin(outcome).count("1") for outcome in range(2 ** len(pairs))]
+    return sum(heads >= wins for heads in outcomes) / len(outcomes)
+
+
 ROWS = {
     "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
 }  # fmt: skip
