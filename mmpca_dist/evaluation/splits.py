@@ -66,6 +66,10 @@ class Splits(ABC):
             For a label that is none of the classes.
         """
 
+    @abstractmethod
+    def only(self, split: int) -> Splits:
+        """Return one of the splits alone."""
+
     def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
         """Return which of rows ``start`` to ``stop`` train while a part, the first of ``held_out``, is held out.
 
@@ -104,7 +108,6 @@ class HashedSplits(Splits):
         return found
 
     def only(self, split: int) -> HashedSplits:
-        """Return one of the splits alone."""
         at = slice(split, split + 1)
         return HashedSplits(self.classes, self.counts, self.held_out, self.keys[at], self.thresholds[at])
 
@@ -128,6 +131,9 @@ class GivenSplits(Splits):
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         found = encode(self.column.read_labels(start, stop), self.names, self.column.uri)
         return found.astype(np.int32)[None]
+
+    def only(self, split: int) -> GivenSplits:
+        return self
 
 
 def share_splits(
