@@ -114,6 +114,11 @@ def moments_by_fold(
     ------
     InputError
         For rows that are not finite, several splits, or Dask arrays.
+
+    Notes
+    -----
+    Where there are fewer rows than columns the rows are less than these moments: take `wide_statistics` of those that
+    train.
     """
     view = CellLabels(dataset, splits)
     n_classes, n_parts = splits.counts.shape

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.working import Statistics
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -104,6 +105,43 @@ class ReducedMoments:
                 floors,
             )
 
+    @classmethod
+    def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
+        """Reduce the statistics that methods are solved from, of tall or wide data.
+
+        Parameters
+        ----------
+        statistics : Statistics
+        components : array of shape (K, d)
+            Of (standardised) columns; of any method.
+        center : bool
+            Whether the mean is subtracted from rows first; it always is where they are standardised.
+
+        Raises
+        ------
+        InputError
+            As ``of``; and where statistics from passes of products do not know the scatter along the components.
+        """
+        V = np.asarray(components, dtype=np.float64).T
+        if V.ndim != 2 or V.shape[0] != statistics.n_features:
+            raise InputError(
+                f"The components have shape {V.T.shape}; of {statistics.n_features} columns they must have shape "
+                f"(K, {statistics.n_features})."
+            )
+        working = statistics.coordinates(V)
+        known = statistics.approximation
+        if known is not None and (known.outside is None or not _spans(statistics.basis, working, V)):
+            raise InputError(
+                "The scatter along these components is not known, for it was never formed: take the moments of the "
+                "reduced rows."
+            )
+        mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
+        centred = center or statistics.scale is not None
+        if statistics.basis is None:
+            return cls.of(statistics.moments, working, mean if centred else None, precision=statistics.precision)
+        reduced = cls.of(statistics.moments, working, precision=statistics.precision)
+        return reduced if centred else replace(reduced, means=reduced.means + mean @ V)
+
     @property
     def n_rows(self) -> int:
         return int(self.counts.sum())
@@ -152,6 +190,14 @@ class ReducedMoments:
                 "there are many; Fisher's linear classifier and linear discriminant analysis do with sums."
             )
         return self.scatters
+
+
+def _spans(basis: NDArray | None, working: NDArray[np.float64], V: NDArray[np.float64]) -> bool:
+    """Tell whether columns lie in the space of a basis, up to the rounding of single precision."""
+    if basis is None:
+        return True
+    missed = np.linalg.norm(V - basis @ working, axis=0)
+    return bool((missed <= 1e-5 * np.linalg.norm(V, axis=0)).all())
 
 
 def _projected(scatter: NDArray[np.float64], A: NDArray[np.float64]) -> NDArray[np.float64]:
