@@ -247,15 +247,55 @@ def test_singular_scatters_by_the_pseudo_inverse(n_classes, precision):
     assert_scores(quadratic_discriminant(reduced, 0.1), gaussian_scores(Z, y, Z, "qda", 0.1), Z, rtol)
 
 
-def test_columns_in_other_units_are_not_rounding():
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_what_rounding_leaves_of_a_singular_scatter_is_not_divided_by(precision, seed):
+    """One column depends on the others, exactly; products of their large numbers leave a little of either sign."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=900)
+    X = np.rint((rng.standard_normal((900, 5)) * 10.0 ** rng.uniform(-1, 1, 5) + y[:, None]) * 1024) / 1024
+    X = np.column_stack([X, X.sum(axis=1)])
+    V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    reduced = ReducedMoments.of(class_moments(X, y, precision=precision), V, precision=precision)
+    Z, rtol = X @ V, 1e-3 if precision == "single" else 1e-7
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z[:50]), Z[:50], rtol)
+    with pytest.raises(InputError, match=r"needs 6 directions .* rows of class 0 vary, and its \d+ rows vary in 5"):
+        quadratic_discriminant(reduced)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_the_discriminant_analysis_leaves_out_what_scikit_learn_does(noise):
+    """A direction with a thousandth of the spread is used, one with a hundred thousandth, below tol, is not."""
+    X, y = labelled(300, 4, 2, seed=16)
+    X = np.column_stack([X, X.sum(axis=1) + noise * (np.random.default_rng(16).standard_normal(300) + y)])
+    rule = linear_discriminant(
+        ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(5), precision="double")
+    )
+    assert_scores(rule, sklearn_scores(LinearDiscriminantAnalysis().fit(X, y), X), X, 1e-5)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_far_from_zero(make):
+    """Rows ten million spreads from zero keep nine digits of what they differ by, and so do the decisions."""
+    X, y = labelled(300, 4, 3, seed=17, mean=0.0)
+    near = make(ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(4), precision="double"))
+    far = make(ReducedMoments.of(class_moments(X + 1e7, y, precision="double"), np.eye(4), precision="double"))
+    expected = near.decision_function(X)
+    np.testing.assert_allclose(far.decision_function(X + 1e7), expected, atol=1e-6 * np.abs(expected).max(), rtol=0)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_columns_in_other_units_are_not_rounding(make):
     """A column 1e5 times smaller than the others decides alone, in single precision too."""
     rng = np.random.default_rng(8)
     y = rng.integers(2, size=500)
     X = rng.standard_normal((500, 3)) * [1e3, 1e3, 1e-2]
     X[:, 2] += y * 0.1
-    reduced = ReducedMoments.of(class_moments(X, y), np.eye(3))
-    for make in ALL:
-        assert (make(reduced).predict(X) == y).mean() > 0.99
+    rule = make(ReducedMoments.of(class_moments(X, y), np.eye(3)))
+    assert (rule.predict(X) == y).mean() > 0.99
+    exact = make(ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(3), precision="double"))
+    expected = exact.decision_function(X)
+    np.testing.assert_allclose(rule.decision_function(X), expected, atol=1e-3 * expected.std(), rtol=0)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
