@@ -258,7 +258,9 @@ def test_what_rounding_leaves_of_a_singular_scatter_is_not_divided_by(precision,
     V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
     reduced = ReducedMoments.of(class_moments(X, y, precision=precision), V, precision=precision)
     Z, rtol = X @ V, 1e-3 if precision == "single" else 1e-7
-    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z[:50]), Z[:50], rtol)
+    rule, null = fisher_linear(reduced), V.T @ [1, 1, 1, 1, 1, -1]
+    assert_scores(rule, fisher_linear_scores(Z, y, Z[:50]), Z[:50], rtol)
+    assert (np.abs(rule.coef @ null) <= rtol * np.linalg.norm(rule.coef, axis=1)).all()
     with pytest.raises(InputError, match=r"needs 6 directions .* rows of class 0 vary, and its \d+ rows vary in 5"):
         quadratic_discriminant(reduced)
 
@@ -296,6 +298,9 @@ def test_columns_in_other_units_are_not_rounding(make):
     exact = make(ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(3), precision="double"))
     expected = exact.decision_function(X)
     np.testing.assert_allclose(rule.decision_function(X), expected, atol=1e-3 * expected.std(), rtol=0)
+    if make is naive_bayes:
+        unsmoothed = naive_bayes(ReducedMoments.of(class_moments(X, y), np.eye(3)), 0.0)
+        assert_scores(unsmoothed, sklearn_scores(GaussianNB(var_smoothing=0).fit(X, y), X), X, 1e-3)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
