@@ -1,0 +1,1 @@
+"""Honest comparison: splits of the rows, moments of folds, tests of differences."""

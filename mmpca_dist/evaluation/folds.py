@@ -1,0 +1,178 @@
+"""Moments of every fold from one pass over the rows, and those of the rows that train, by merging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.dask_rows import DaskRows
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.reduction import Progress, Scheduler
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.summary import take_moments
+
+_SAME = (
+    "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse", "in_memory",
+    "kind", "read_overhead", "resident_bytes",
+)  # fmt: skip
+
+
+class CellLabels(Dataset):
+    """The rows of a data set under the labels class P + part: one for every class and part of a split.
+
+    Classes are numbered in the order of ``splits.classes``.
+    """
+
+    def __init__(self, rows: Dataset, splits: Splits) -> None:
+        if isinstance(rows, DaskRows):  # its labels come with the tasks, and never pass through here
+            raise InputError("Folds of Dask arrays are not supported: store the rows, or compute them.")
+        if splits.n_splits != 1:
+            raise InputError(f"Moments of folds are those of one split; there are {splits.n_splits}.")
+        self._rows, self._splits = rows, splits
+        for name in _SAME:
+            setattr(self, name, getattr(rows, name))
+
+    def read_labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        labels = self._rows.read_labels(start, stop)
+        parts = self._splits.codes(start, stop, labels)[0]
+        classes = encode(labels, self._splits.classes, self.uri)
+        return classes.astype(np.int64) * self._splits.n_parts + parts
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._rows.chunk_edges
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        return self._rows.read_rows(start, stop, out)
+
+    def read_sparse(self, start: int, stop: int) -> Any:
+        return self._rows.read_sparse(start, stop)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows.sparse_bytes(n_rows)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._rows.reading_bytes(n_rows)
+
+    def share_bytes(self, n_rows: int) -> int:
+        return self._rows.share_bytes(n_rows)
+
+    def describe_chunk(self, row: int) -> str:
+        return self._rows.describe_chunk(row)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows.n_bytes
+
+    @property
+    def nnz(self) -> int:
+        return self._rows.nnz
+
+    def fingerprint(self) -> str:
+        raise TypeError("the cells of a data set have no fingerprint of their own")
+
+
+def moments_by_fold(
+    dataset: Dataset,
+    spans: list[Span],
+    splits: Splits,
+    *,
+    scheduler: Scheduler,
+    precision: str,
+    medians_of: NDArray[np.bool_] | None = None,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> tuple[list[ClassMoments], NDArray[np.float64] | None]:
+    """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
+
+    Parameters
+    ----------
+    splits : Splits
+        One split of P parts.
+    medians_of : bool array of shape (T, C), optional
+        Sets of classes whose coordinate-wise medians are wanted, of the rows that train.
+    on_pass : callable, optional
+        Told of every pass over the rows as it begins: its name, and the bytes of rows it reads.
+
+    Returns
+    -------
+    list of ClassMoments
+        P of them; give them to `fold_moments`. Together C P d^2 doubles, as is what a task leaves.
+    array of shape (H, T, d) or None
+        Medians while each of the H parts in ``splits.held_out`` is held out.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite, several splits, or Dask arrays.
+
+    Notes
+    -----
+    Where there are fewer rows than columns the rows are less than these moments: take `wide_statistics` of those that
+    train.
+    """
+    view = CellLabels(dataset, splits)
+    n_classes, n_parts = splits.counts.shape
+    counted = count_labels(view, spans, scheduler)
+    counts = np.zeros(n_classes * n_parts, np.int64)
+    counts[counted.classes] = counted.counts
+    cells = Census(np.arange(len(counts)), counts, counted.units)
+    sets = None
+    if medians_of is not None:
+        trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
+        sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
+    found, medians = take_moments(
+        view, cells, spans,
+        scheduler=scheduler, precision=precision, medians_of=sets, progress=progress, on_pass=on_pass,
+    )  # fmt: skip
+    parts = [
+        ClassMoments(
+            splits.classes, found.counts[f::n_parts], found.means[f::n_parts], found.scatters[f::n_parts],
+            np.eye(n_classes),
+        )
+        for f in range(n_parts)
+    ]  # fmt: skip
+    return parts, None if medians is None else medians.reshape(len(splits.held_out), -1, dataset.n_features)
+
+
+def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
+    """Yield, for each part in turn, the moments of all other parts: what trains while it is held out.
+
+    They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
+    whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
+    at once.
+
+    Raises
+    ------
+    InputError
+        For fewer than two parts, or parts that differ in classes or columns.
+
+    Notes
+    -----
+    Source: Chan, Golub & LeVeque 1983, for the merge.
+    """
+    if len(parts) < 2:
+        raise InputError(f"There must be at least two parts for one of them to be held out; there are {len(parts)}.")
+    after = [parts[-1]]
+    for part in reversed(parts[1:-1]):
+        after.append(_merged(part, after[-1]))
+    yield after.pop()
+    before = parts[0]
+    for part in parts[1:-1]:
+        yield _merged(before, after.pop())
+        before = _merged(before, part)
+    yield before
+
+
+def _merged(left: ClassMoments, right: ClassMoments) -> ClassMoments:
+    with single_blas_thread():
+        return left.merge(right)

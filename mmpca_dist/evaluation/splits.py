@@ -1,0 +1,339 @@
+"""Splits of the rows into parts that are held out in turn: stratified and exact within each class, or given.
+
+A row's part follows from its number, its label and the seed, so that no list of rows is kept, and any task can tell the
+parts of the rows it reads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
+from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+
+
+@dataclass(frozen=True)
+class Splits(ABC):
+    """S splits of the rows, each into P parts.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+        Sorted labels.
+    counts : int64 array of shape (C, P)
+        Rows of every class in every part; the same in every split.
+    held_out : tuple of int
+        The parts that are held out, one after the other, while the others train: every part of folds, the second one
+        of a share.
+    """
+
+    classes: NDArray
+    counts: NDArray[np.int64]
+    held_out: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def n_splits(self) -> int:
+        """S."""
+
+    @property
+    def n_parts(self) -> int:
+        """P."""
+        return self.counts.shape[1]
+
+    @abstractmethod
+    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
+        """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
+
+        Parameters
+        ----------
+        labels : array of shape (stop - start,)
+            Of these rows.
+
+        Raises
+        ------
+        InputError
+            For a label that is none of the classes.
+        """
+
+    @abstractmethod
+    def only(self, split: int) -> Splits:
+        """Return one of the splits alone."""
+
+    def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
+        """Return which of rows ``start`` to ``stop`` train while a part, the first of ``held_out``, is held out.
+
+        Returns
+        -------
+        array of shape (S, stop - start)
+        """
+        return self.codes(start, stop, labels) != (self.held_out[0] if part is None else part)
+
+
+@dataclass(frozen=True)
+class HashedSplits(Splits):
+    """Splits by hashes of row numbers.
+
+    Attributes
+    ----------
+    keys : uint64 array of shape (S,)
+    thresholds : uint64 array of shape (S, C, P - 1)
+        A row is in the part whose number is how many thresholds of its class are below its hash.
+    """
+
+    keys: NDArray[np.uint64]
+    thresholds: NDArray[np.uint64]
+
+    @property
+    def n_splits(self) -> int:
+        return len(self.keys)
+
+    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
+        classes = encode(labels, self.classes, f"rows {start} to {stop - 1}")
+        mixes, found = row_mixes(start, stop), np.zeros((self.n_splits, stop - start), np.int32)
+        for codes, key, thresholds in zip(found, self.keys, self.thresholds, strict=True):
+            hashes = row_hashes(mixes, key)
+            for threshold in thresholds.T:
+                codes += hashes > threshold[classes]
+        return found
+
+    def only(self, split: int) -> HashedSplits:
+        at = slice(split, split + 1)
+        return HashedSplits(self.classes, self.counts, self.held_out, self.keys[at], self.thresholds[at])
+
+
+@dataclass(frozen=True)
+class GivenSplits(Splits):
+    """One split by a column of names.
+
+    Attributes
+    ----------
+    names : array of shape (P,)
+        Sorted names of the parts.
+    column : Dataset
+        Whose labels are the names, row by row.
+    """
+
+    names: NDArray
+    column: Dataset
+    n_splits = 1
+
+    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
+        found = encode(self.column.read_labels(start, stop), self.names, self.column.uri)
+        return found.astype(np.int32)[None]
+
+    def only(self, split: int) -> GivenSplits:
+        return self
+
+
+def share_splits(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    share: float | str | Fraction = "4/5",
+    *,
+    n_splits: int = 50,
+    seed: int = 0,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> HashedSplits:
+    """Return stratified splits into a training part (0) and a part held out (1), from passes over the labels alone.
+
+    Parameters
+    ----------
+    share : float, str or Fraction
+        Of the rows of each class that train: of n_c rows exactly round(share n_c), halves rounded up. A float means the
+        decimal number it is written as.
+    n_splits : int
+        They share the passes.
+    seed : int
+
+    Returns
+    -------
+    HashedSplits
+        The same for any chunks, spans and workers.
+
+    Raises
+    ------
+    InputError
+        Where a class has no row to train on, or nothing is held out.
+
+    Notes
+    -----
+    Source: Luo & Durrant 2017, section 5: 50 splits, four fifths to train.
+    """
+    exact = _as_fraction(share)
+    counts = [int(n) for n in census.counts]
+    training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
+    for label, n, kept in zip(census.classes, counts, training, strict=True):
+        if not kept:
+            raise InputError(
+                f"Class {label!s} has {n} row{'s' * (n > 1)}, and a share of {share} of them leaves none to train on: "
+                "raise the share, or leave the class out."
+            )
+    if training.sum() == census.n_rows:
+        raise InputError(f"A share of {share} of the rows of each class leaves none to hold out: lower it.")
+    return _hashed(
+        dataset, census, spans, np.stack([training, census.counts - training], axis=1), (1,), n_splits, seed,
+        scheduler, progress,
+    )  # fmt: skip
+
+
+def fold_splits(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    n_folds: int = 5,
+    *,
+    n_splits: int = 1,
+    seed: int = 0,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> HashedSplits:
+    """Return stratified folds, each to be held out in turn, from passes over the labels alone.
+
+    The sizes of the folds differ by at most one row in each class, and by at most one row in all.
+
+    Parameters
+    ----------
+    n_folds : int
+    n_splits : int
+        How many times the rows are dealt out anew.
+    seed : int
+
+    Returns
+    -------
+    HashedSplits
+        The same for any chunks, spans and workers.
+
+    Raises
+    ------
+    InputError
+        For a class with one row, or fewer rows than folds.
+    """
+    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
+        raise InputError(f"There are {n_folds!r} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
+    if census.counts.min() < 2:
+        alone = [str(label) for label in census.classes[census.counts < 2]]
+        raise InputError(
+            f"Only one row has the label {some_names(alone)}: while its fold is held out, none is left to train on. "
+            "Leave such classes out."
+        )
+    # Row i of all, class by class, is dealt to fold i mod k.
+    ends = np.cumsum(census.counts)[:, None]
+    folds = np.arange(n_folds)
+    sizes = (ends - 1 - folds) // n_folds - (ends - census.counts[:, None] - 1 - folds) // n_folds
+    return _hashed(
+        dataset, census, spans, sizes, tuple(range(n_folds)), n_splits, seed, scheduler, progress
+    )  # fmt: skip
+
+
+def given_splits(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    names: Dataset | ArrayLike,
+    held_out: str | int | None = None,
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> GivenSplits:
+    """Return the split that a column names, from a pass over it and the labels.
+
+    Parameters
+    ----------
+    names : array-like of shape (n,), or Dataset
+        The part of each row. A data set has them for labels: it is read where they are needed, an array is sent along.
+    held_out : str or int, optional
+        Name of the part that is held out while all others train; otherwise each is in turn.
+
+    Raises
+    ------
+    InputError
+        Where there are fewer than two parts, or a class has no row left to train on.
+    """
+    column = names if isinstance(names, Dataset) else _column(np.asarray(names))
+    if column.n_rows != dataset.n_rows:
+        raise InputError(f"{column.uri} has {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
+    parts = count_labels(column, make_spans(column), scheduler).classes
+    if len(parts) < 2:
+        raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")
+    chosen = tuple(range(len(parts)))
+    if held_out is not None:
+        known = [str(part) for part in parts]
+        if str(held_out) not in known:
+            raise InputError(
+                f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(known)}."
+                f"{did_you_mean(str(held_out), known)}"
+            )
+        chosen = (known.index(str(held_out)),)
+    task = _CountParts(dataset, column, census.classes, parts)
+    counts = reduce_spans(task, spans, np.add, scheduler=scheduler, name="parts", progress=progress)
+    for part in chosen:
+        lost = np.flatnonzero(counts.sum(axis=1) == counts[:, part])
+        if len(lost):
+            raise InputError(
+                f"All {counts[lost[0], part]} rows of class {census.classes[lost[0]]!s} are in the part "
+                f"{parts[part]!s} of {column.uri}: while it is held out, none is left to train on."
+            )
+    return GivenSplits(census.classes, counts, chosen, parts, column)
+
+
+def _as_fraction(share: float | str | Fraction) -> Fraction:
+    try:
+        exact = Fraction(share if isinstance(share, Fraction) else str(share))
+    except (ValueError, ZeroDivisionError):
+        exact = Fraction(0)
+    if not 0 < exact < 1:
+        raise InputError(f"The share {share!r} of the rows that train must be between 0 and 1, like 0.8 or '4/5'.")
+    return exact
+
+
+def _hashed(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    sizes: NDArray[np.int64],
+    held_out: tuple[int, ...],
+    n_splits: int,
+    seed: int,
+    scheduler: Scheduler,
+    progress: Progress | None,
+) -> HashedSplits:
+    """Return splits into parts of these sizes, shape (C, P)."""
+    keys = split_keys(seed, n_splits)
+    wanted = np.cumsum(sizes[:, :-1], axis=1)
+    thresholds = find_thresholds(dataset, census, spans, keys, wanted, scheduler=scheduler, progress=progress)
+    return HashedSplits(census.classes, sizes, held_out, keys, thresholds)
+
+
+def _column(names: NDArray) -> ArrayDataset:
+    """Return an array of names as the labels of rows that take no memory."""
+    return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(names), 1)), names, "the given splits")
+
+
+@dataclass(frozen=True)
+class _CountParts:
+    """Counts the rows of every class in every part, shape (C, P)."""
+
+    dataset: Dataset
+    column: Dataset
+    classes: NDArray
+    parts: NDArray
+    labels_only = True
+
+    def __call__(self, span: Span) -> NDArray[np.int64]:
+        classes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
+        parts = encode(self.column.read_labels(span.start, span.stop), self.parts, self.column.uri)
+        shape = (len(self.classes), len(self.parts))
+        return np.bincount(classes * shape[1] + parts, minlength=shape[0] * shape[1]).reshape(shape)

@@ -1,0 +1,158 @@
+"""Hashes of row numbers, and the thresholds among them that cut every class at given counts, exactly.
+
+Which rows of a class have the smallest hashes depends on row numbers and the seed alone: not on chunks, spans or
+workers. The thresholds are found digit by digit, as a radix sort would, from counts that passes over the labels leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+
+COUNT_BYTES = 8 << 20
+"""Of the counts that a span leaves: for 50 splits of two classes 2^13 bins each, hence two passes over the labels of a
+million rows and three over those of a billion. Merging holds a few such arrays at once."""
+
+LEAST_STEP = 4
+"""Bits that a pass finds at least, whatever the counts take: with 100,000 classes and 50 splits, 640 MB."""
+
+PIECE_ROWS = 1 << 17
+"""Rows hashed at once: some megabytes of temporary arrays."""
+
+MAX_SEED, MAX_SPLITS = 1 << 32, 1 << 31
+
+
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return well-mixed 64-bit numbers, one for each: different ones for different ``x``, and 0 for 0 alone.
+
+    Source: Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", the finisher of SplitMix64 with
+    the constants of Stafford's variant 13.
+    """
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def split_keys(seed: int, n_splits: int) -> NDArray[np.uint64]:
+    """Return a key for every split, shape (S,).
+
+    They are no ``mix(row + 1)``, for these are of smaller numbers.
+
+    Raises
+    ------
+    InputError
+        For a seed or a number of splits out of range.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < MAX_SEED:
+        raise InputError(f"seed={seed!r} must be a whole number from 0 to {MAX_SEED - 1}.")
+    if isinstance(n_splits, bool) or not isinstance(n_splits, int | np.integer) or not 1 <= n_splits < MAX_SPLITS:
+        raise InputError(f"The number of splits is {n_splits!r}; it must be a positive whole number.")
+    first = np.uint64((1 << 63) + (int(seed) << 31))
+    return mix(first + np.arange(n_splits, dtype=np.uint64))
+
+
+def row_mixes(start: int, stop: int) -> NDArray[np.uint64]:
+    """Return what ``row_hashes`` makes hashes of, for rows ``start`` to ``stop``: the same for every split."""
+    return mix(np.arange(start + 1, stop + 1, dtype=np.uint64))
+
+
+def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
+    """Return the hashes of rows in the split of a key: different for different rows, and never 0."""
+    return mix(mixes ^ key)
+
+
+def find_thresholds(
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    keys: NDArray[np.uint64],
+    wanted: NDArray[np.int64],
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+) -> NDArray[np.uint64]:
+    """Return thresholds that exactly the wanted numbers of rows of each class have no larger a hash than.
+
+    Parameters
+    ----------
+    keys : array of shape (S,)
+        Of the splits.
+    wanted : array of shape (C, m)
+        Between 0 and the count of the class.
+
+    Returns
+    -------
+    array of shape (S, C, m)
+    """
+    shape = (len(keys), *wanted.shape)
+    rank = np.broadcast_to(wanted, shape).copy()
+    settled = (rank == 0) | (rank == census.counts[:, None])
+    last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
+    low, bits = np.zeros(shape, np.uint64), 64
+    most = _step(int(np.prod(shape)), census.n_rows)
+    while not settled.all():
+        step = min(most, bits)
+        task = _CountHashes(dataset, census.classes, keys, low, bits, step)
+        counts = reduce_spans(task, spans, np.add, scheduler=scheduler, name="splits", progress=progress)
+        up_to = np.cumsum(counts, axis=-1)
+        at = np.argmax(up_to >= rank[..., None], axis=-1)[..., None]
+        inside = np.take_along_axis(counts, at, -1)[..., 0]
+        rank -= np.take_along_axis(up_to, at, -1)[..., 0] - inside
+        bits -= step
+        low += at[..., 0].astype(np.uint64) << np.uint64(bits)
+        # Between the last row that is wanted and the next one, any number will do; single rows are in bins of their own
+        # when there are no more bits.
+        now = ~settled & (rank == inside)
+        last[now] = low[now] + np.uint64((1 << bits) - 1)
+        settled |= now
+    return last
+
+
+def _step(n_thresholds: int, n_rows: int) -> int:
+    """Return how many bits a pass is to find: as many as memory permits, no more than there is use for."""
+    affordable = int(np.log2(max(COUNT_BYTES / (8 * n_thresholds), 1)))
+    return max(min(affordable, n_rows.bit_length() + 2), LEAST_STEP)
+
+
+@dataclass(frozen=True)
+class _CountHashes:
+    """Counts hashes in bins of intervals of 2^bits, one for each threshold: shape (S, C, m, 2^step)."""
+
+    dataset: Dataset
+    classes: NDArray
+    keys: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+    bits: int
+    step: int
+    labels_only = True
+
+    def __call__(self, span: Span) -> NDArray[np.int64]:
+        counts = np.zeros((*self.low.shape, 1 << self.step), np.int64)
+        labels = self.dataset.read_labels(span.start, span.stop)
+        for start in range(span.start, span.stop, PIECE_ROWS):
+            stop = min(start + PIECE_ROWS, span.stop)
+            piece = labels[start - span.start : stop - span.start]
+            self._add(counts, encode(piece, self.classes, self.dataset.uri), row_mixes(start, stop))
+        if self.bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first
+            counts[:, :, 1:] = counts[:, :, :1]
+        return counts
+
+    def _add(self, counts: NDArray[np.int64], codes: NDArray[np.intp], mixes: NDArray[np.uint64]) -> None:
+        n_classes, n_bins, shift = len(self.classes), 1 << self.step, np.uint64(self.bits - self.step)
+        for s, key in enumerate(self.keys):
+            hashes = row_hashes(mixes, key)
+            for j in range(1 if self.bits == 64 else counts.shape[2]):
+                offsets, classes = hashes - self.low[s, codes, j], codes  # below the interval, they wrap round
+                if self.bits < 64:
+                    inside = offsets < np.uint64(1 << self.bits)
+                    offsets, classes = offsets[inside], codes[inside]
+                bins = classes * n_bins + (offsets >> shift).astype(np.intp)
+                counts[s, :, j] += np.bincount(bins, minlength=n_classes * n_bins).reshape(n_classes, n_bins)

@@ -1,0 +1,181 @@
+"""Moments of what trains are merges of the other folds, from one pass, and equal those of the rows themselves."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from distributed import Client, LocalCluster
+from naive import coordinatewise_median, exact_class_moments
+from samples import Shuffled, even_edges, labelled, product_bound
+from scipy.sparse import csr_array
+
+from mmpca_dist import class_moments, open_dataset
+from mmpca_dist.datasets.arrays import ArrayDataset, rows_in_memory
+from mmpca_dist.datasets.base import make_spans, spans_of
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.folds import CellLabels, fold_moments, moments_by_fold
+from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.reduction import Cluster, Threads
+from mmpca_dist.statistics.summary import median_sets
+
+
+def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None, precision="double", **options):
+    """Return (moments of the parts, medians, splits)."""
+    spans = make_spans(dataset) if edges is None else spans_of(np.asarray(edges))
+    scheduler = scheduler or Threads(1)
+    census = take_census(dataset, spans, scheduler)
+    how = {"n_splits": 1} if make is share_splits else {}
+    splits = make(dataset, census, spans, *arguments, scheduler=scheduler, **how)
+    parts, medians = moments_by_fold(dataset, spans, splits, scheduler=scheduler, precision=precision, **options)
+    return parts, medians, splits
+
+
+def assert_training(training, X, y, keep, precision):
+    """Moments are those of the rows that are kept, within the rounding of the products and of the merges."""
+    counts, means, scatters = exact_class_moments(X[keep], y[keep], np.unique(y))
+    np.testing.assert_array_equal(training.counts, counts)
+    np.testing.assert_allclose(training.means, means, rtol=1e-6 if precision == "single" else 1e-12)
+    for found, expected, mean in zip(training.scatters, scatters, means, strict=True):
+        assert (np.abs(found - expected) <= product_bound(expected, len(X), precision, mean)).all()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(("n_classes", "k"), [(2, 2), (2, 5), (3, 3), (4, 10)])
+def test_training_moments_are_those_of_the_other_folds(n_classes, k, precision):
+    X, y = labelled(200, 4, n_classes, seed=1)
+    y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes
+    dataset = ArrayDataset(X, y)
+    parts, medians, splits = take_folds(dataset, fold_splits, k, edges=even_edges(200, 33), precision=precision)
+    assert medians is None
+    codes = splits.codes(0, 200, y)[0]
+    trained = list(fold_moments(parts))
+    assert len(parts) == len(trained) == k
+    for f in range(k):
+        np.testing.assert_array_equal(parts[f].counts, splits.counts[:, f])
+        assert_training(parts[f], X, y, codes == f, precision)
+        assert_training(trained[f], X, y, codes != f, precision)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_a_fold_that_holds_nearly_all_of_a_class(precision):
+    """Its rows are far and wide; what is left of the class is narrow. A subtraction would leave noise alone."""
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1], 200)
+    X = rng.standard_normal((400, 3))
+    X[200:397] = 1e6 + 1e5 * rng.standard_normal((197, 3))
+    X[397:] = 1e-3 * X[397:] + 5
+    names = np.where((np.arange(400) >= 200) & (np.arange(400) < 397), 0, np.arange(400) % 3)
+    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, names, precision=precision)
+    training = next(fold_moments(parts))
+    assert training.counts[1] == 2
+    keep = names != 0
+    assert_training(training, X, y, keep, precision)
+    narrow = class_moments(X[keep], y[keep], precision="double").scatters[1]
+    np.testing.assert_allclose(training.scatters[1], narrow, rtol=1e-4 if precision == "single" else 1e-9)
+
+
+def test_a_share_and_its_rest():
+    X, y = labelled(150, 3, 2, seed=3)
+    parts, _, splits = take_folds(ArrayDataset(X, y), share_splits, "2/3")
+    codes = splits.codes(0, 150, y)[0]
+    trained = list(fold_moments(parts))
+    assert splits.held_out == (1,)
+    assert_training(trained[1], X, y, codes == 0, "double")
+    np.testing.assert_array_equal(trained[1].counts, parts[0].counts)
+
+
+@pytest.mark.parametrize("pairing", ["one-vs-rest", "one-vs-one"])
+def test_medians_of_what_trains_come_with_the_same_pass(pairing):
+    X, y = labelled(160, 3, 3, seed=4)
+    y[:6] = [0, 1, 2] * 2
+    sets, passes = median_sets(3, pairing), []
+    _, medians, splits = take_folds(
+        ArrayDataset(X, y), fold_splits, 4, edges=even_edges(160, 30), medians_of=sets,
+        on_pass=lambda name, _: passes.append(name),
+    )  # fmt: skip
+    assert passes == ["moments"]
+    codes = splits.codes(0, 160, y)[0]
+    for f in range(4):
+        for t, members in enumerate(sets):
+            rows = X[(codes != f) & members[y]]
+            np.testing.assert_array_equal(medians[f, t], coordinatewise_median(rows))
+
+
+def test_medians_of_one_part_held_out():
+    X, y = labelled(90, 2, 2, seed=5)
+    names = np.where(np.arange(90) % 3, "train", "test")
+    _, medians, _ = take_folds(
+        ArrayDataset(X, y), given_splits, names, "test", medians_of=median_sets(2, "one-vs-rest")
+    )
+    assert medians.shape == (1, 2, 2)
+    for c in range(2):
+        np.testing.assert_array_equal(medians[0, c], coordinatewise_median(X[(names == "train") & (y != c)]))
+
+
+def same_bits(one, other):
+    return all(
+        a.means.tobytes() == b.means.tobytes() and a.scatters.tobytes() == b.scatters.tobytes()
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_the_same_bits_for_any_workers():
+    X, y = labelled(700, 6, 3, seed=6)
+    dataset, edges = ArrayDataset(X.astype(np.float32), y), even_edges(700, 40)
+    first, _, _ = take_folds(dataset, fold_splits, 5, edges=edges, precision="single")
+    others = [
+        take_folds(Shuffled(dataset, seed), fold_splits, 5, edges=edges, precision="single", scheduler=Threads(n))[0]
+        for seed, n in ((1, 2), (2, 4))
+    ]
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        scheduler = Cluster(client)
+        others.append(take_folds(dataset, fold_splits, 5, edges=edges, precision="single", scheduler=scheduler)[0])
+    for other in others:
+        assert same_bits(first, other)
+        assert same_bits(fold_moments(first), fold_moments(other))
+
+
+def test_stored_rows_and_sparse_rows(tmp_path):
+    """The view reads a store like the data set it stands for, and CSR rows as such."""
+    X, y = labelled(120, 5, 2, seed=7)
+    X[np.abs(X) < 1] = 0
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(17, 5))
+    group.create_array("y", data=y, chunks=(50,))
+    expected, _, _ = take_folds(ArrayDataset(X, y), fold_splits, 3)
+    stored, _, _ = take_folds(open_dataset(str(tmp_path / "rows.zarr")), fold_splits, 3)
+    sparse, _, _ = take_folds(rows_in_memory(csr_array(X), y, "the rows"), fold_splits, 3)
+    for other in (stored, sparse):
+        for a, b in zip(expected, other, strict=True):
+            np.testing.assert_array_equal(a.counts, b.counts)
+            np.testing.assert_allclose(a.scatters, b.scatters, rtol=1e-12, atol=1e-10)
+
+
+def test_a_value_that_is_not_finite_is_found_where_it_is():
+    X, y = labelled(60, 3, 2, seed=8)
+    X[41, 2] = np.inf
+    with pytest.raises(InputError, match="Found inf in row 41, column 2"):
+        take_folds(ArrayDataset(X, y), fold_splits, 3)
+
+
+def test_what_is_refused():
+    X, y = labelled(60, 3, 2, seed=9)
+    parts, _, _ = take_folds(ArrayDataset(X, y), fold_splits, 3)
+    with pytest.raises(InputError, match="at least two parts for one of them to be held out; there are 1"):
+        next(fold_moments(parts[:1]))
+    dataset = ArrayDataset(X, y)
+    spans = make_spans(dataset)
+    census = take_census(dataset, spans, Threads(1))
+    many = fold_splits(dataset, census, spans, 3, n_splits=2, scheduler=Threads(1))
+    with pytest.raises(InputError, match="those of one split; there are 2"):
+        CellLabels(dataset, many)
+    assert CellLabels(dataset, many.only(1)).read_labels(0, 60).max() < 6
+    with pytest.raises(InputError, match="Folds of Dask arrays are not supported"):
+        CellLabels(dask_rows(da.from_array(X), y)[0], many.only(0))

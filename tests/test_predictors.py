@@ -1,0 +1,324 @@
+"""Classifiers from moments and a projection alone are those of the reduced rows themselves."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+from classifying import assert_scores, relative, sklearn_scores
+from naive import fisher_linear_scores, gaussian_scores
+from samples import labelled, take
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.naive_bayes import GaussianNB
+
+from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist.errors import InputError
+from mmpca_dist.predictors import (
+    ReducedMoments,
+    fisher_linear,
+    linear_discriminant,
+    naive_bayes,
+    quadratic_discriminant,
+)
+from mmpca_dist.statistics.moments import pooled_weights
+
+ALL = (fisher_linear, linear_discriminant, quadratic_discriminant, naive_bayes)
+
+
+def sample(n_classes, *, n=240, d=7, k=4, mean=3.0, seed=1, precision="double"):
+    """Return (moments reduced by a random projection, training rows and labels, reduced training and test rows)."""
+    X, y = labelled(n + 60, d, n_classes, seed=seed, mean=mean)
+    V = np.random.default_rng(seed).standard_normal((d, k))
+    moments = class_moments(X[:n], y[:n], precision=precision)
+    return ReducedMoments.of(moments, V, precision=precision), y[:n], X[:n] @ V, X[n:] @ V
+
+
+def sklearn_ddof():
+    """Return what this version of scikit-learn subtracts from the count of a class in its covariance."""
+    Z, y = np.array([[0.0], [3.0], [5.0], [9.0]]), [0, 0, 1, 1]
+    model = QuadraticDiscriminantAnalysis(store_covariance=True).fit(Z, y)
+    return 2 - round(4.5 / float(model.covariance_[0][0, 0]))
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 1e4])
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_every_classifier_is_its_twin(n_classes, mean):
+    reduced, y, Z, rows = sample(n_classes, mean=mean)
+    rtol = 1e-8 if mean < 1e4 else 1e-6  # rows 1e4 from zero keep twelve digits of what they differ by
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, rows), rows, rtol)
+    assert_scores(linear_discriminant(reduced), gaussian_scores(Z, y, rows, "lda"), rows, rtol)
+    for options in ({}, {"reg_param": 0.3}, {"ddof": 1}):
+        assert_scores(
+            quadratic_discriminant(reduced, **options), gaussian_scores(Z, y, rows, "qda", **options), rows, rtol
+        )
+    for options in ({}, {"var_smoothing": 0.1}):
+        assert_scores(
+            naive_bayes(reduced, **options), gaussian_scores(Z, y, rows, "naive-bayes", **options), rows, rtol
+        )
+
+
+@pytest.mark.parametrize("mean", [3.0, 1e4])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_every_classifier_is_scikit_learns(n_classes, mean):
+    reduced, y, Z, rows = sample(n_classes, seed=2, mean=mean)
+    rtol = 1e-8 if mean < 1e4 else 1e-6
+    pairs = [
+        (linear_discriminant(reduced), LinearDiscriminantAnalysis()),
+        (linear_discriminant(reduced), LinearDiscriminantAnalysis(solver="lsqr")),
+        (quadratic_discriminant(reduced, ddof=sklearn_ddof()), QuadraticDiscriminantAnalysis()),
+        (quadratic_discriminant(reduced, 0.2, sklearn_ddof()), QuadraticDiscriminantAnalysis(reg_param=0.2)),
+        (naive_bayes(reduced), GaussianNB()),
+        (naive_bayes(reduced, 1e-2), GaussianNB(var_smoothing=1e-2)),
+    ]
+    for rule, model in pairs:
+        model.fit(Z, y)
+        assert_scores(rule, sklearn_scores(model, rows), rows, rtol)
+        np.testing.assert_array_equal(rule.classes, model.classes_)
+
+
+def test_real_rows_many_sizes_from_one_reduction():
+    """Digits: 64 pixels of which some never vary; every size of one reduction, labels as text."""
+    digits = load_digits()
+    X, y = digits.data, digits.target_names[digits.target].astype(str)
+    train = np.arange(len(X)) % 5 > 0
+    reducer = MarginPCA(20, precision="double").fit(X[train], y[train])
+    reduced = ReducedMoments.of(reducer.moments_, *reducer.projection(), precision="double")
+    Z = reducer.transform(X)
+    for k in (1, 2, 5, 20):
+        fitted = [
+            (linear_discriminant, LinearDiscriminantAnalysis()),
+            (partial(quadratic_discriminant, ddof=sklearn_ddof()), QuadraticDiscriminantAnalysis()),
+            (naive_bayes, GaussianNB()),
+        ]
+        for make, model in fitted:
+            found = make(reduced.first(k)).predict(Z[~train, :k])
+            np.testing.assert_array_equal(found, model.fit(Z[train, :k], y[train]).predict(Z[~train, :k]))
+    # The classes are about equally many, so that priors change little: scikit-learn's predictions but for a few rows.
+    expected = LinearDiscriminantAnalysis().fit(Z[train], y[train]).predict(Z[~train])
+    assert (fisher_linear(reduced).predict(Z[~train]) == expected).mean() > 0.98
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_the_first_columns_are_a_reduction_of_their_own(make):
+    reduced, _, _, rows = sample(3)
+    whole, V = class_moments(*labelled(300, 7, 3, seed=1)), np.random.default_rng(1).standard_normal((7, 4))
+    first = ReducedMoments.of(whole, V, precision="double").first(2)
+    alone = ReducedMoments.of(whole, V[:, :2], precision="double")
+    expected = make(alone).decision_function(rows[:, :2])
+    np.testing.assert_allclose(make(first).decision_function(rows[:, :2]), expected, rtol=1e-9, atol=1e-9)
+    assert np.shares_memory(reduced.first(2).scatters, reduced.scatters)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_centred_and_standardised_reductions(make):
+    """A reducer's projection is taken as it is: with a mean, and with standard deviations."""
+    X, y = labelled(200, 6, 3, seed=4)
+    for options in ({"center": True}, {"standardize": True}):
+        reducer = MarginPCA(3, precision="double", **options).fit(X, y)
+        reduced = ReducedMoments.of(reducer.moments_, *reducer.projection(), precision="double")
+        Z = reducer.transform(X)
+        np.testing.assert_allclose(reduced.means, [Z[y == c].mean(axis=0) for c in range(3)], atol=1e-12)
+        again = ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(3), precision="double")
+        found, expected = make(reduced).decision_function(Z), make(again).decision_function(Z)
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("mean", [0.0, 1e4])
+def test_single_precision_decides_alike(make, mean):
+    """Moments of float32 rows in single-precision products: decisions within a thousandth of their spread."""
+    X, y = labelled(3000, 6, 2, seed=5, mean=mean)
+    X = X.astype(np.float32)
+    V = np.linalg.qr(np.random.default_rng(5).standard_normal((6, 4)))[0]
+    found = make(ReducedMoments.of(class_moments(X, y), V))
+    exact = make(ReducedMoments.of(class_moments(X, y, precision="double"), V, precision="double"))
+    Z = X.astype(np.float64) @ V
+    decisions = exact.decision_function(Z)
+    np.testing.assert_allclose(found.decision_function(Z), decisions, atol=1e-3 * decisions.std(), rtol=0)
+
+
+def with_dependent_columns(precision, seed=6, n_classes=2):
+    """Return rows whose last column is the sum of the others, exactly, and one that is constant; and their moments."""
+    X, y = labelled(400, 6, n_classes, seed=seed)
+    X = np.rint(X * 256) / 256
+    X[:, 4] = 7.25
+    X[:, 5] = X[:, :4].sum(axis=1)
+    return X, y, class_moments(X, y, precision=precision)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_singular_scatters_by_the_pseudo_inverse(n_classes, precision):
+    """Fisher's rule is that of W^+; the discriminant analysis predicts as scikit-learn's, which leaves out the same."""
+    X, y, moments = with_dependent_columns(precision, n_classes=n_classes)
+    V = np.linalg.qr(np.random.default_rng(7).standard_normal((6, 6)))[0]
+    reduced, Z = ReducedMoments.of(moments, V, precision=precision), X @ V
+    rtol = 1e-7 if precision == "double" else 1e-3
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, rtol)
+    raw = ReducedMoments.of(moments, np.eye(6), precision=precision)
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    expected = sklearn_scores(model, X)
+    found = relative(linear_discriminant(raw).decision_function(X)).reshape(len(X), -1)
+    np.testing.assert_allclose(found, expected[:, -found.shape[1] :], atol=rtol * np.abs(expected).max())
+    with pytest.raises(InputError, match=r"rows of class 0\s+vary, and its \d+ rows vary in 4"):
+        quadratic_discriminant(reduced)
+    assert_scores(quadratic_discriminant(reduced, 0.1), gaussian_scores(Z, y, Z, "qda", 0.1), Z, rtol)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_what_rounding_leaves_of_a_singular_scatter_is_not_divided_by(precision, seed):
+    """One column depends on the others, exactly; products of their large numbers leave a little of either sign."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=900)
+    X = np.rint((rng.standard_normal((900, 5)) * 10.0 ** rng.uniform(-1, 1, 5) + y[:, None]) * 1024) / 1024
+    X = np.column_stack([X, X.sum(axis=1)])
+    V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    reduced = ReducedMoments.of(class_moments(X, y, precision=precision), V, precision=precision)
+    Z, rtol = X @ V, 1e-3 if precision == "single" else 1e-7
+    rule, null = fisher_linear(reduced), V.T @ [1, 1, 1, 1, 1, -1]
+    assert_scores(rule, fisher_linear_scores(Z, y, Z[:50]), Z[:50], rtol)
+    assert (np.abs(rule.coef @ null) <= rtol * np.linalg.norm(rule.coef, axis=1)).all()
+    with pytest.raises(InputError, match=r"needs 6 directions .* rows of class 0 vary, and its \d+ rows vary in 5"):
+        quadratic_discriminant(reduced)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-5])
+def test_the_discriminant_analysis_leaves_out_what_scikit_learn_does(noise):
+    """A direction with a thousandth of the spread is used, one with a hundred thousandth, below tol, is not."""
+    X, y = labelled(300, 4, 2, seed=16)
+    X = np.column_stack([X, X.sum(axis=1) + noise * (np.random.default_rng(16).standard_normal(300) + y)])
+    rule = linear_discriminant(
+        ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(5), precision="double")
+    )
+    assert_scores(rule, sklearn_scores(LinearDiscriminantAnalysis().fit(X, y), X), X, 1e-5)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_far_from_zero(make):
+    """Rows ten million spreads from zero keep nine digits of what they differ by, and so do the decisions."""
+    X, y = labelled(300, 4, 3, seed=17, mean=0.0)
+    near = make(ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(4), precision="double"))
+    far = make(ReducedMoments.of(class_moments(X + 1e7, y, precision="double"), np.eye(4), precision="double"))
+    expected = near.decision_function(X)
+    np.testing.assert_allclose(far.decision_function(X + 1e7), expected, atol=1e-6 * np.abs(expected).max(), rtol=0)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_columns_in_other_units_are_not_rounding(make):
+    """A column 1e5 times smaller than the others decides alone, in single precision too."""
+    rng = np.random.default_rng(8)
+    y = rng.integers(2, size=500)
+    X = rng.standard_normal((500, 3)) * [1e3, 1e3, 1e-2]
+    X[:, 2] += y * 0.1
+    rule = make(ReducedMoments.of(class_moments(X, y), np.eye(3)))
+    assert (rule.predict(X) == y).mean() > 0.99
+    exact = make(ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(3), precision="double"))
+    expected = exact.decision_function(X)
+    np.testing.assert_allclose(rule.decision_function(X), expected, atol=1e-3 * expected.std(), rtol=0)
+    if make is naive_bayes:
+        unsmoothed = naive_bayes(ReducedMoments.of(class_moments(X, y), np.eye(3)), 0.0)
+        assert_scores(unsmoothed, sklearn_scores(GaussianNB(var_smoothing=0).fit(X, y), X), X, 1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_class_with_one_row(n_classes):
+    X, y = labelled(80, 5, n_classes, seed=9)
+    y = np.where(np.arange(80) == 17, n_classes, y)
+    V = np.random.default_rng(9).standard_normal((5, 3))
+    reduced, Z = ReducedMoments.of(class_moments(X, y, precision="double"), V, precision="double"), X @ V
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z)
+    assert_scores(linear_discriminant(reduced), sklearn_scores(LinearDiscriminantAnalysis().fit(Z, y), Z), Z)
+    assert_scores(naive_bayes(reduced), sklearn_scores(GaussianNB().fit(Z, y), Z), Z, rtol=1e-7)
+    assert_scores(quadratic_discriminant(reduced, 0.5), gaussian_scores(Z, y, Z, "qda", 0.5), Z)
+    with pytest.raises(InputError, match=f"class {n_classes} vary, and its 1 rows vary in 0: .* reg_param above 0"):
+        quadratic_discriminant(reduced)
+
+
+def test_constant_columns():
+    """Naive Bayes smooths them as scikit-learn does; where nothing varies at all, each says so."""
+    X, y = labelled(60, 3, 2, seed=10)
+    X[:, 1] = 1e6
+    reduced = ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(3), precision="double")
+    model = GaussianNB().fit(X, y)
+    assert_scores(naive_bayes(reduced), sklearn_scores(model, X), X)
+    assert (fisher_linear(reduced).coef[:, 1] == 0).all()
+    with pytest.raises(InputError, match="column 1 of the reduced rows is constant in class 0: give var_smoothing"):
+        naive_bayes(reduced, 0.0)
+    flat = ReducedMoments.of(class_moments(np.full((60, 3), 0.1), y), np.eye(3))
+    for make in (fisher_linear, linear_discriminant):
+        with pytest.raises(InputError, match="all equal, so there is no scatter"):
+            make(flat)
+    with pytest.raises(InputError, match="constant in class 0"):
+        naive_bayes(flat)
+
+
+def test_classes_without_rows_are_no_classes():
+    X, y = labelled(90, 4, 2, seed=11)
+    some = class_moments(X, y * 2 + 1, precision="double", classes=[0, 1, 2, 3, 4])
+    reduced = ReducedMoments.of(some, np.eye(4), precision="double")
+    for make in ALL:
+        rule = make(reduced)
+        np.testing.assert_array_equal(rule.classes, [1, 3])
+        assert set(rule.predict(X)) == {1, 3}
+    with pytest.raises(InputError, match="at least two classes; 1 has any"):
+        ReducedMoments.of(class_moments(X, np.zeros(90, int)), np.eye(4))
+
+
+def test_sums_of_scatters_do_for_the_linear_ones():
+    X, y = labelled(200, 5, 4, seed=12)
+    V = np.random.default_rng(12).standard_normal((5, 3))
+    pooled, _ = take(X, y, weights=pooled_weights(np.bincount(y)))
+    whole, _ = take(X, y)
+    sums, each = (ReducedMoments.of(moments, V, precision="double") for moments in (pooled, whole))
+    for make in (fisher_linear, linear_discriminant):
+        found, expected = make(sums.first(2)), make(each.first(2))
+        np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-9, atol=1e-12)
+    for make, who in (
+        (quadratic_discriminant, "Quadratic discriminant analysis"),
+        (naive_bayes, "Gaussian naive Bayes"),
+    ):
+        with pytest.raises(InputError, match=f"{who} needs the scatter of every class, and these moments keep only"):
+            make(sums)
+
+
+def test_the_threshold_lies_midway_however_many_rows_a_class_has():
+    """Luo & Durrant's classifier has no priors: the row midway is on the edge, and falls to the first class."""
+    X = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
+    rule = fisher_linear(ReducedMoments.of(class_moments(X, [0, 0, 1, 1, 1, 1, 1, 1]), np.eye(1)))
+    rows = np.array([[4.9], [5.0], [5.1]])
+    np.testing.assert_allclose(rule.decision_function(rows), [-1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(rule.predict(rows), [0, 0, 1])
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_rules_travel(make):
+    reduced, _, _, rows = sample(3)
+    rule = make(reduced)
+    again = pickle.loads(pickle.dumps(rule))  # noqa: S301
+    np.testing.assert_array_equal(rule.decision_function(rows), again.decision_function(rows))
+    np.testing.assert_array_equal(rule.predict(rows.astype(np.float32)), rule.predict(rows))
+
+
+def test_what_is_refused():
+    reduced, _, _, rows = sample(2)
+    moments = class_moments(*labelled(50, 7, 2, seed=1))
+    with pytest.raises(InputError, match=r"shape \(6, 2\); for moments of 7 columns"):
+        ReducedMoments.of(moments, np.ones((6, 2)))
+    with pytest.raises(InputError, match="precision='half'"):
+        ReducedMoments.of(moments, np.ones((7, 2)), precision="half")
+    with pytest.raises(InputError, match="4 components, so the first 5"):
+        reduced.first(5)
+    with pytest.raises(InputError, match=r"shape \(60, 3\); they must have shape \(n, 4\)"):
+        fisher_linear(reduced).predict(rows[:, :3])
+    rows[3, 1] = np.nan
+    with pytest.raises(InputError, match="Found nan in row 3, column 1"):
+        naive_bayes(reduced).predict(rows)
+    for options in ({"reg_param": 1.5}, {"ddof": 2}):
+        with pytest.raises(InputError, match="must be"):
+            quadratic_discriminant(reduced, **options)
+    with pytest.raises(InputError, match="var_smoothing=-1"):
+        naive_bayes(reduced, -1)
