@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 import dask
@@ -21,13 +19,12 @@ from mmpca_dist.datasets.base import Dataset, make_spans
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import PairSearch
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.reducers.gathering import Needs, statistics_for
 from mmpca_dist.reducers.solving import IMPRECISE, Solution
-from mmpca_dist.solvers.options import SolverOptions, choose_solver
-from mmpca_dist.solvers.passes import statistics_in_passes
+from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows, whole_rows
-from mmpca_dist.statistics.gather import gather_statistics, moments_of
+from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 from mmpca_dist.statistics.summary import PAIRINGS, median_sets
@@ -286,41 +283,17 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return len(self.components_)
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        spans = make_spans(dataset)
-        census = take_census(dataset, spans, scheduler)
-        sets = median_sets(len(census.classes), self.pairing) if self._needs_medians else None
-        options = self._solver_options()
-        most = self._most_components(int(np.count_nonzero(census.counts)))
-        choice = choose_solver(options, dataset.n_rows, dataset.n_features, most, needed=self._scatters)
-        if choice.in_passes:
-            statistics = statistics_in_passes(
-                dataset, census, spans,
-                scheduler=scheduler, precision=self.precision, solver=replace(options, kind=choice.kind),
-                n_components=most or 1, needed=self._scatters, medians_of=sets,
-                standardize=self.standardize,
-            )  # fmt: skip
-        else:
-            statistics = gather_statistics(
-                dataset, census, spans,
-                scheduler=scheduler, precision=self.precision, medians_of=sets, standardize=self.standardize,
-                columns="columns" in self._scatters,
-            )  # fmt: skip
-        wanted = self._pair_search()
-        if wanted is None:
-            return statistics
-        from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
-
-        in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
-        summarize = None
-        if statistics.approximation is not None:
-            from mmpca_dist.solvers.pair_passes import pairs_in_passes
-
-            solver = replace(options, kind=choice.kind)
-            summarize = partial(pairs_in_passes, solver=solver, n_components=most or 1)
-        with open_scratch(in_memory, self._scratch) as scratch:
-            return with_pairs(
-                statistics, dataset, census, spans, wanted, scratch, scheduler=scheduler, summarize=summarize
-            )
+        census = take_census(dataset, make_spans(dataset), scheduler)
+        needs = Needs(
+            self._scatters,
+            median_sets(len(census.classes), self.pairing) if self._needs_medians else None,
+            self._pair_search(),
+            self._most_components(int(np.count_nonzero(census.counts))),
+        )
+        return statistics_for(
+            dataset, census, needs, self._solver_options(),
+            scheduler=scheduler, precision=self.precision, standardize=self.standardize, scratch=self._scratch,
+        )  # fmt: skip
 
     def _most_components(self, n_classes: int) -> int | None:
         """Return how many components a solver is to look for; None for all that the rows have."""

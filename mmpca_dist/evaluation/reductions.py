@@ -1,0 +1,135 @@
+"""Every method at every size, fitted to the rows that train, as columns of one matrix."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.predictors import ReducedMoments
+from mmpca_dist.reducers.base import MomentReducer
+from mmpca_dist.reducers.gathering import Needs
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.working import Statistics
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A method at a size.
+
+    Attributes
+    ----------
+    method : str
+    n_components : int
+        Asked for.
+    columns : int array of shape (K,)
+        Where its components are in the matrix of all; fewer than asked for where the method has no more.
+    moments : callable
+        Returns the moments of the rows that train, reduced by it.
+    """
+
+    method: str
+    n_components: int
+    columns: NDArray[np.intp]
+    moments: Any
+
+    @property
+    def used(self) -> int:
+        """Components that there are."""
+        return len(self.columns)
+
+
+@dataclass(frozen=True)
+class Reductions:
+    """All methods at all sizes: rows x become A^T x, or A^T (x - mean).
+
+    Attributes
+    ----------
+    matrix : array of shape (d, M)
+        A; what methods and sizes share is in it once.
+    mean : array of shape (d,) or None
+    items : list of Reduction
+    seconds : dict
+        What solving took, by method.
+    """
+
+    matrix: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
+    items: list[Reduction]
+    seconds: dict[str, float]
+
+
+@dataclass
+class _Stack:
+    """Columns side by side, those that are there already not twice."""
+
+    blocks: list[NDArray[np.float64]] = field(default_factory=list)
+    width: int = 0
+
+    def add(self, block: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return where the columns are: among the first of the block that came last, or behind it."""
+        k = block.shape[1]
+        if self.blocks and k <= self.blocks[-1].shape[1] and np.array_equal(self.blocks[-1][:, :k], block):
+            start = self.width - self.blocks[-1].shape[1]
+        else:
+            start = self.width
+            self.blocks.append(block)
+            self.width += k
+        return np.arange(start, start + k)
+
+
+def fit_reductions(statistics: Statistics, settings: Any) -> Reductions:
+    """Fit all methods of a configuration at all its sizes.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        Of the rows that train.
+    settings : RunConfig
+        Methods, numbers of components, and what the methods take from it.
+
+    Raises
+    ------
+    InputError
+        For a method that finds no component at all.
+    """
+    stack, mean, items, seconds = _Stack(), None, [], {}
+    for method in settings.methods:
+        begin = time.perf_counter()
+        largest = METHODS[method].reducer(settings.largest, settings).fit_statistics(statistics, at_most=True)
+        for size, reducer in _sizes(largest, settings.n_components):
+            matrix, mean = reducer.projection()
+            moments = partial(_reduced_moments, statistics, reducer)
+            items.append(Reduction(method, size, stack.add(matrix), moments))
+        seconds[method] = time.perf_counter() - begin
+    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, seconds)
+
+
+def _sizes(largest: MomentReducer, sizes: Sequence[int]) -> Iterator[tuple[int, MomentReducer]]:
+    """Yield sizes asked for with the reducer of each, the largest first."""
+    for size in sorted(sizes, reverse=True):
+        reducer = copy.copy(largest)
+        reducer._shorten(min(size, len(largest.components_)))
+        yield size, reducer
+
+
+def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:
+    return ReducedMoments.of_statistics(statistics, reducer._gain * reducer.components_, center=reducer.center)
+
+
+def needs_of(settings: Any, n_classes: int) -> Needs:
+    """Return what the methods of a configuration are made from."""
+    methods = [METHODS[name] for name in settings.methods]
+    return Needs(
+        frozenset().union(*(method.scatters for method in methods)),
+        median_sets(n_classes, settings.pairing) if any(method.needs_medians for method in methods) else None,
+        settings.neighbors.pair_search(settings.pairing) if any(method.needs_pairs for method in methods) else None,
+        settings.largest,
+    )
