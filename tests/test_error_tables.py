@@ -1,0 +1,132 @@
+"""Tables of errors over splits, and their cells."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.comparing import SignTest, Summary, sign_test
+from mmpca_dist.evaluation.tables import ErrorTable, cells_table
+
+
+def entry(method, size, classifier, errors, used=None):
+    return {
+        "method": method, "n_components": size, "used": size if used is None else used, "classifier": classifier,
+        "errors": errors,
+    }  # fmt: skip
+
+
+def split_records(rows=(20, 25, 20)):
+    """Errors that grow by one a split; m-pca0 has one less than pca with K = 2 and as many with K = 4."""
+    records = []
+    for split, held in enumerate(rows):
+        errors = [
+            entry(method, size, classifier, 4 + split - (method == "m-pca0" and size == 2))
+            for method in ("pca", "m-pca0")
+            for size in (4, 2)
+            for classifier in ("svm", "fisher")
+        ]
+        records.append({"split": split, "rows": held, "errors": errors, "seconds": {"pca": 0.1}})
+    return records
+
+
+def test_cells_are_means_over_splits_in_percent_with_sign_tests_on_counts():
+    table = ErrorTable.of(split_records())
+    assert len(table) == 3 * 8
+    assert (table.methods, table.sizes, table.classifiers, table.splits) == (
+        ["pca", "m-pca0"], [2, 4], ["svm", "fisher"], [0, 1, 2],
+    )  # fmt: skip
+    cells = {cell.key: cell for cell in table.cells()}
+    assert list(cells) == [(m, k, c) for m in ("pca", "m-pca0") for k in (2, 4) for c in ("svm", "fisher")]
+    shares = [100 * 4 / 20, 100 * 5 / 25, 100 * 6 / 20]
+    assert cells["pca", 2, "svm"].summary == Summary.of(shares)
+    assert cells["pca", 2, "svm"].test is None
+    assert cells["m-pca0", 2, "fisher"].test == SignTest(3, 3, 0.125)
+    assert cells["m-pca0", 4, "fisher"].test == SignTest(0, 0, 1.0)
+
+
+def test_counts_decide_where_shares_differ_by_rounding_only():
+    """Shares may differ by rounding where counts are equal."""
+    records = [{"split": 0, "rows": 35, "errors": [entry("pca", 1, "svm", 3), entry("lol", 1, "svm", 3)]}]
+    assert ErrorTable.of(records).cells()[1].test == SignTest(0, 0, 1.0)
+
+
+def test_one_split_has_no_deviation():
+    table = ErrorTable.of(split_records(rows=(20,)))
+    cell = table.cells()[0]
+    assert cell.summary.mean == 20
+    assert math.isnan(cell.summary.deviation)
+    line = cells_table([cell]).to_pylist()[0]
+    assert (line["mean"], line["deviation"], line["standard_error"], line["splits"]) == (20, None, None, 1)
+
+
+def test_only_the_splits_that_both_have_are_tested():
+    records = split_records()
+    records[1]["errors"] = [e for e in records[1]["errors"] if e["method"] != "m-pca0"]
+    records[2]["errors"] = [e for e in records[2]["errors"] if (e["method"], e["n_components"]) != ("pca", 4)]
+    cells = {cell.key: cell for cell in ErrorTable.of(records).cells()}
+    assert cells["m-pca0", 2, "svm"].summary.count == 2
+    assert cells["m-pca0", 2, "svm"].test == sign_test([3, 5], [4, 6])
+    assert cells["m-pca0", 4, "svm"].test == sign_test([4], [4])
+
+
+def test_cells_that_nobody_filled_are_missing_and_nothing_is_tested_against_an_absent_reference():
+    records = split_records()
+    for record in records:
+        record["errors"] = [e for e in record["errors"] if (e["method"], e["n_components"]) != ("pca", 4)]
+    cells = {cell.key: cell for cell in ErrorTable.of(records).cells()}
+    assert ("pca", 4, "svm") not in cells
+    assert cells["m-pca0", 4, "svm"].test is None
+    assert {cell.test for cell in ErrorTable.of(records).cells(reference="lda")} == {None}
+
+
+def test_fewer_components_than_asked_for_are_told():
+    records = [
+        {"split": split, "rows": 9, "errors": [entry("fisher", 5, "svm", 1, used)]} for split, used in enumerate([2, 1])
+    ]
+    assert ErrorTable.of(records).cells()[0].used == 1
+
+
+def test_tables_survive_parquet_and_csv(tmp_path):
+    table = ErrorTable.of(split_records())
+    pq.write_table(table.to_arrow(), tmp_path / "errors.parquet")
+    back = ErrorTable.from_arrow(pq.read_table(tmp_path / "errors.parquet"))
+    assert back.to_arrow().equals(table.to_arrow())
+    assert back.cells() == table.cells()
+    text = io.BytesIO()
+    pa.csv.write_csv(table.to_arrow(), text)
+    assert ErrorTable.from_arrow(pa.csv.read_csv(io.BytesIO(text.getvalue()))).cells() == table.cells()
+
+
+def test_the_table_of_cells_has_their_numbers():
+    cells = ErrorTable.of(split_records()).cells()
+    lines = cells_table(cells).to_pylist()
+    assert len(lines) == len(cells) == 8
+    assert lines[0]["wins"] is None and lines[0]["p_value"] is None
+    line = next(line for line in lines if (line["method"], line["n_components"]) == ("m-pca0", 2))
+    shares = [100 * 3 / 20, 100 * 4 / 25, 100 * 5 / 20]
+    assert line["mean"] == pytest.approx(np.mean(shares))
+    assert line["standard_error"] == pytest.approx(np.std(shares, ddof=1) / np.sqrt(3))
+    assert (line["wins"], line["untied"], line["p_value"], line["splits"]) == (3, 3, 0.125, 3)
+
+
+def test_no_records_make_an_empty_table():
+    table = ErrorTable.of([])
+    assert (len(table), table.cells(), table.methods, table.sizes) == (0, [], [], [])
+    assert ErrorTable.from_arrow(table.to_arrow()).cells() == []
+    assert cells_table([]).num_rows == 0
+
+
+def test_what_is_refused():
+    with pytest.raises(InputError, match="Split 0 holds out no rows"):
+        ErrorTable.of([{"split": 0, "rows": 0, "errors": []}])
+    twice = [entry("pca", 2, "svm", 1), entry("pca", 2, "svm", 2)]
+    with pytest.raises(InputError, match="Split 4 has two counts of errors for pca with 2 components under svm"):
+        ErrorTable.of([{"split": 4, "rows": 9, "errors": twice}])
