@@ -17,6 +17,7 @@ from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
     ComputeConfig,
     DatasetConfig,
+    EvaluationConfig,
     MethodName,
     NeighborsConfig,
     ProjectConfig,
@@ -25,6 +26,10 @@ from mmpca_dist.runs.sections import (
     as_list,
     setting,
 )
+
+
+Purpose = Literal["run", "evaluation"]
+"""What a configuration is used for: the same one serves both."""
 
 
 class RunConfig(Section):
@@ -65,6 +70,7 @@ class RunConfig(Section):
     neighbors: NeighborsConfig = NeighborsConfig()
     solver: SolverConfig = SolverConfig()
     project: ProjectConfig = ProjectConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     compute: ComputeConfig = ComputeConfig()
     output: str = setting(
         example="runs/mine", description="Folder of the run: a path or fsspec URL; same settings go on where it stopped"
@@ -120,9 +126,10 @@ class RunConfig(Section):
         """The methods whose rows are written."""
         return self.methods if self.project.methods == "all" else list(dict.fromkeys(self.project.methods))
 
-    def settings(self) -> dict[str, Any]:
-        """Return what the results depend on: everything but where the work runs and where results go."""
-        return self.model_dump(mode="json", exclude={"compute", "output"})
+    def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
+        """Return what the results depend on: not where the work runs and where results go, nor what is for others."""
+        foreign = {"run": "evaluation", "evaluation": "project"}[purpose]
+        return self.model_dump(mode="json", exclude={"compute", "output", foreign})
 
 
 SECTIONS = sections_of(RunConfig)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.config import RunConfig, parse_config
+from mmpca_dist.runs.config import Purpose, RunConfig, parse_config
 from mmpca_dist.runs.lease import PREFIX
 
 FORMAT = 1
@@ -20,6 +20,8 @@ CONTENTS = (
     "pairs.zarr",
     "model",
     "projected",
+    "splits",
+    "tables",
     "report",
     "scratch",
     "events.jsonl",
@@ -58,7 +60,7 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
-    def check(self, config: RunConfig, fingerprint: str) -> str:
+    def check(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run") -> str:
         """Return the run's key, where the folder is free or holds the same run; nothing is written.
 
         Raises
@@ -66,17 +68,17 @@ class RunDirectory:
         OutputError
             Where the folder holds another run, or other files.
         """
-        key = storage.digest(config.settings(), fingerprint, FORMAT)
+        key = storage.digest(config.settings(purpose), fingerprint, FORMAT, *([] if purpose == "run" else [purpose]))
         if not self.exists:
             self._refuse_foreign_content()
             return key
         stored = self.header()
         if stored["key"] != key:
-            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config)}. "
+            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config, purpose)}. "
                               "Choose another output, or delete that folder.")  # fmt: skip
         return key
 
-    def begin(self, config: RunConfig, fingerprint: str) -> str:
+    def begin(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run") -> str:
         """Claim the folder for this run and return the run's key; take up the same run again.
 
         Raises
@@ -84,11 +86,12 @@ class RunDirectory:
         OutputError
             As ``check`` does.
         """
-        key = self.check(config, fingerprint)
+        key = self.check(config, fingerprint, purpose)
         if not self.exists:
             header = {
                 "format": FORMAT,
                 "key": key,
+                "purpose": purpose,
                 "config": config.model_dump(mode="json"),
                 "fingerprint": fingerprint,
                 "versions": versions(),
@@ -146,6 +149,11 @@ class RunDirectory:
         return storage.read_json(self.path("run.json"))
 
     @property
+    def purpose(self) -> Purpose:
+        """What the folder holds."""
+        return self.header().get("purpose", "run")
+
+    @property
     def config(self) -> RunConfig:
         """The configuration that the run was made with."""
         return parse_config(self.header()["config"], self.path("run.json"))
@@ -166,9 +174,11 @@ def _is_partial(name: str) -> bool:
     return name.startswith("run.json.") and name.endswith(".partial")
 
 
-def _difference(stored: dict[str, Any], config: RunConfig) -> str:
-    before = parse_config(stored["config"], "the stored configuration").settings()
-    now = config.settings()
+def _difference(stored: dict[str, Any], config: RunConfig, purpose: Purpose) -> str:
+    if stored.get("purpose", "run") != purpose:
+        return "it is no evaluation" if purpose == "evaluation" else "it is an evaluation"
+    before = parse_config(stored["config"], "the stored configuration").settings(purpose)
+    now = config.settings(purpose)
     for name in now:
         if before[name] != now[name]:
             return f"its {name} is {before[name]!r}, here it is {now[name]!r}"

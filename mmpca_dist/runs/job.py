@@ -15,7 +15,7 @@ from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
-from mmpca_dist.runs.config import RunConfig
+from mmpca_dist.runs.config import Purpose, RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.journal import Journal
@@ -110,18 +110,18 @@ def open_run_dataset(config: RunConfig) -> Dataset:
     return dataset
 
 
-def check_run(config: RunConfig) -> None:
+def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
     """Refuse what can be refused at once: a data set that does not open, an output that is taken.
 
     Raises
     ------
     InputError, OutputError
     """
-    RunDirectory(config.output).check(config, open_run_dataset(config).fingerprint())
+    RunDirectory(config.output).check(config, open_run_dataset(config).fingerprint(), purpose)
 
 
 @contextmanager
-def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
+def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") -> Iterator[Job]:
     """Open everything a run needs; claims the output folder.
 
     Raises
@@ -131,10 +131,10 @@ def open_job(config: RunConfig, callback: Callback) -> Iterator[Job]:
     """
     dataset = open_run_dataset(config)
     run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
-    run.check(config, fingerprint)
+    run.check(config, fingerprint, purpose)
     with held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
-        key = run.begin(config, fingerprint)
+        key = run.begin(config, fingerprint, purpose)
         try:
             journal = Journal(run.uri, key)
             told = Callbacks([callback, journal])

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
@@ -161,6 +162,62 @@ class ProjectConfig(Section):
     format: Annotated[list[Literal["zarr", "parquet"]], BeforeValidator(as_list)] = setting(
         ["zarr"], example=["zarr", "parquet"], description="Formats of the projected rows; pictures need zarr"
     )
+
+
+class EvaluationConfig(Section):
+    """How `mmpca evaluate` compares methods: on which rows held out, and by which classifiers."""
+
+    splits: Literal["shares", "folds", "given"] = setting(
+        "folds",
+        example="shares",
+        description="Rows held out: a share of each class, again and again; folds, each in turn; or parts that a "
+        "column names",
+    )
+    count: int = setting(1, ge=1, example=50, description="How many times rows are dealt into shares or folds anew")
+    train: str | float = setting(
+        "4/5",
+        values="a number between 0 and 1, or a fraction",
+        example="4/5",
+        description="Of shares: how much of each class trains",
+    )
+    folds: int = setting(5, ge=2, example=10, description="Number of folds")
+    column: str | None = setting(
+        None, example="part", description="Of given parts: the array, column or .npy file that names each row's part"
+    )
+    held_out: str | int | None = setting(
+        None,
+        values="a name or number",
+        example="test",
+        description="Of given parts: the one that is held out while the others train; by default each in turn",
+    )
+    seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number deals rows out otherwise")
+    classifiers: Annotated[list[ClassifierSection], BeforeValidator(as_list)] = setting(
+        ["fisher", "naive-bayes"],
+        min_length=1,
+        validate_default=True,
+        values="names of classifiers, or mappings like {name: svm, C: 1}",
+        example=["svm", "logistic", "fisher", "naive-bayes"],
+        description="Classifiers of the reduced rows (see `mmpca classifiers`)",
+    )
+    reference: MethodName | None = setting(
+        None, example="pca", description="The method that others are tested against; by default the first one"
+    )
+    margins: bool = setting(
+        True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
+    )
+    published: str | None = setting(
+        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.column is None) == (self.splits == "given"):
+            raise ValueError("evaluation.splits: given and evaluation.column go together, and neither alone")
+        labels = [one.label for one in self.classifiers]
+        again = next((label for label in labels if labels.count(label) > 1), None)
+        if again is not None:
+            raise ValueError(f"two classifiers are called {again!r}; give one of them another label")
+        return self
 
 
 class ComputeConfig(Section):

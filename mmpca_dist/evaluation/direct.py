@@ -1,0 +1,120 @@
+"""A split at a time over rows in memory: any method, any classifier, any shape of rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from mmpca_dist.datasets.arrays import rows_in_memory
+from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.judging import Judges, Part, judge, named
+from mmpca_dist.evaluation.margins import margin_records
+from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.reducers.base import projected
+from mmpca_dist.reducers.gathering import statistics_for
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
+from mmpca_dist.statistics.summary import Locate
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,)."""
+
+    X: Any
+    y: NDArray
+    uri: str
+
+    def some(self, chosen: NDArray[np.bool_]) -> Dataset:
+        """Return some of the rows as a data set."""
+        return rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+
+
+def read_all(dataset: Dataset, scheduler: Scheduler, progress: Progress | None = None) -> LabelledRows:
+    """Read all rows into memory.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    task = _Collect(dataset)
+    X, y = reduce_spans(task, make_spans(dataset), _join, scheduler=scheduler, name="rows", progress=progress)
+    return LabelledRows(X, y, dataset.uri)
+
+
+@dataclass(frozen=True)
+class _Collect:
+    dataset: Dataset
+
+    def __call__(self, span: Span) -> tuple[Any, NDArray]:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        values = X.data if self.dataset.sparse else X
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if self.dataset.sparse:
+                raise InputError(f"{self.dataset.describe_chunk(span.start)} hold values that are not finite.")
+            row, column = np.argwhere(~np.isfinite(X))[0]
+            Locate(self.dataset, span.start).refuse(int(row), int(column), float(X[row, column]))
+        return X, self.dataset.read_labels(span.start, span.stop)
+
+
+def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
+    X = (left[0], right[0])
+    rows = csr_array(vstack(X, format="csr")) if not isinstance(X[0], np.ndarray) else np.concatenate(X)
+    return rows, np.concatenate([left[1], right[1]])
+
+
+def evaluate_split(
+    rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges
+) -> dict[str, Any]:
+    """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
+
+    Parameters
+    ----------
+    number : int
+        Splits and the parts held out in them are counted together: part h of ``held_out`` in split s is s H + h.
+    settings : RunConfig
+        Methods, numbers of components, and what the methods take from it.
+
+    Raises
+    ------
+    InputError
+        For rows that a method or a classifier cannot use; the message names the split.
+    """
+    try:
+        return _evaluate(rows, splits, number, settings, judges)
+    except InputError as error:
+        raise named(error, number) from error
+
+
+def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
+    begin = time.perf_counter()
+    split, place = divmod(number, len(splits.held_out))
+    train = splits.only(split).training(0, len(rows.y), rows.y, splits.held_out[place])[0]
+    subset, scheduler = rows.some(train), Threads(1)
+    census = take_census(subset, make_spans(subset), scheduler)
+    statistics = statistics_for(
+        subset, census, needs_of(settings, len(census.classes)), settings.solver.options(),
+        scheduler=scheduler, precision=settings.precision, standardize=settings.standardize,
+    )  # fmt: skip
+    gathered = time.perf_counter() - begin
+    reductions = fit_reductions(statistics, settings)
+    part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
+    errors, seconds = judge(reductions.items, judges, judges.specs, part)
+    return {
+        "split": number,
+        "rows": int(np.count_nonzero(~train)),
+        "errors": errors,
+        "margins": margin_records(rows.X, part, reductions.items, judges) if settings.evaluation.margins else [],
+        "seconds": {
+            "gathering": gathered,
+            **{name: taken + seconds[name] for name, taken in reductions.seconds.items()},
+        },
+    }

@@ -1,0 +1,100 @@
+"""Classifiers of reduced rows, fitted to the rows that train and judged on those held out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.predictors import ClassifierSpec, fit_from_moments, fit_rows, is_from_moments
+
+
+@dataclass(frozen=True)
+class Judges:
+    """The classifiers of an evaluation.
+
+    Attributes
+    ----------
+    specs : list of ClassifierSpec
+    penalties : dict
+        C by the classifier's label, where it takes one.
+    """
+
+    specs: Sequence[ClassifierSpec]
+    penalties: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def from_moments(self) -> list[ClassifierSpec]:
+        """Those that need no rows to be fitted."""
+        return [spec for spec in self.specs if is_from_moments(spec)]
+
+    @property
+    def from_rows(self) -> list[ClassifierSpec]:
+        """Those that are fitted to reduced rows."""
+        return [spec for spec in self.specs if not is_from_moments(spec)]
+
+    def fit_rows(self, spec: ClassifierSpec, Z: NDArray, y: NDArray) -> Any:
+        """Fit a classifier to reduced rows, with its penalty."""
+        return fit_rows(spec, Z, y, C=self.penalties.get(spec.label))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Reduced rows of a split, by whether they train: ``Z`` (n, M), labels ``y`` (n,), ``train`` (n,)."""
+
+    Z: NDArray
+    y: NDArray
+    train: NDArray[np.bool_]
+
+
+def entry(item: Reduction, spec: ClassifierSpec, errors: int) -> dict[str, Any]:
+    """Return the line of a record: how many of the rows held out a classifier gets wrong."""
+    return {
+        "method": item.method,
+        "n_components": item.n_components,
+        "used": item.used,
+        "classifier": spec.label,
+        "errors": int(errors),
+    }
+
+
+def judge(
+    items: Iterable[Reduction], judges: Judges, specs: Sequence[ClassifierSpec], part: Part
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Fit classifiers to the rows of a split that train, and count their errors on the others.
+
+    Returns
+    -------
+    list of dict
+        A line for each method, size and classifier.
+    dict
+        Seconds that this took, by method.
+    """
+    lines: list[dict[str, Any]] = []
+    seconds: dict[str, float] = {}
+    test = ~part.train
+    held_out = part.y[test]
+    for item in items:
+        begin = time.perf_counter()
+        Z = part.Z[:, item.columns]
+        Z_train, Z_test = Z[part.train], Z[test]
+        for spec in specs:
+            fitted: Any
+            if is_from_moments(spec):
+                fitted = fit_from_moments(spec, item.moments())
+            else:
+                fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
+            lines.append(entry(item, spec, np.count_nonzero(fitted.predict(Z_test) != held_out)))
+        seconds[item.method] = seconds.get(item.method, 0.0) + time.perf_counter() - begin
+    return lines, seconds
+
+
+def named(error: InputError, split: int) -> InputError:
+    """Return an error that says in which split it was."""
+    return type(error)(f"In split {split}: {error}")
