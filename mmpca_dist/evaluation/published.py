@@ -1,0 +1,226 @@
+"""Published test errors beside own ones: how far apart they are, and why.
+
+``data/luo_durrant_2017.csv`` has the figures of Luo & Durrant 2017, tables 4 to 13, by the names of this project: means
+and deviations in percent over 50 splits, rounded to a tenth. The best cells of every column are missing from the copy
+they come from; ``certain`` is 0 where that leaves doubt which column a figure of the row stands in.
+``data/reasons.yaml`` has the reasons for differences.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.evaluation.comparing import Summary, standard_errors_apart
+from mmpca_dist.evaluation.tables import Cell, Key
+
+SOURCE = "Luo & Durrant 2017"
+SPLITS = 50
+WITHIN = 2.0
+"""Combined standard errors up to which two means agree."""
+
+
+@dataclass(frozen=True)
+class PublishedCell:
+    """A published test error.
+
+    Attributes
+    ----------
+    table : int
+        Its number in the paper.
+    dataset, method, classifier : str
+        Methods and classifiers as they are called here.
+    n_components : int
+    summary : Summary
+        In percent, rounded to a tenth.
+    certain : bool
+        Whether the column that the figure stands in is known for certain.
+    """
+
+    table: int
+    dataset: str
+    method: str
+    n_components: int
+    classifier: str
+    summary: Summary
+    certain: bool
+
+    @property
+    def key(self) -> Key:
+        """Method, number of components, classifier."""
+        return self.method, self.n_components, self.classifier
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why cells differ; patterns of their data sets, methods, numbers of components and classifiers."""
+
+    text: str
+    dataset: tuple[str, ...] = ("*",)
+    method: tuple[str, ...] = ("*",)
+    n_components: tuple[str, ...] = ("*",)
+    classifier: tuple[str, ...] = ("*",)
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Reason:
+        """Return the reason that an entry of ``reasons.yaml`` is."""
+        patterns = {name: _patterns(value) for name, value in entry.items() if name != "reason"}
+        return cls(entry["reason"], **patterns)
+
+    def applies_to(self, cell: PublishedCell) -> bool:
+        """Return whether all four patterns fit."""
+        found = (cell.dataset, cell.method, str(cell.n_components), cell.classifier)
+        allowed = (self.dataset, self.method, self.n_components, self.classifier)
+        return all(
+            any(fnmatchcase(name, pattern) for pattern in patterns)
+            for name, patterns in zip(found, allowed, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An own cell beside the published one.
+
+    Attributes
+    ----------
+    own : Cell
+    published : PublishedCell
+    reason : str
+        Why they differ, if they do by more than two combined standard errors and somebody knows; else empty.
+    """
+
+    own: Cell
+    published: PublishedCell
+    reason: str = ""
+
+    @property
+    def apart(self) -> float:
+        """Own mean less published mean in combined standard errors; NaN where own deviation is unknown."""
+        return standard_errors_apart(self.own.summary, self.published.summary)
+
+    @property
+    def within(self) -> bool | None:
+        """Whether they are at most two combined standard errors apart; None where that is not known."""
+        return None if math.isnan(self.apart) else abs(self.apart) <= WITHIN
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many own means are within two combined standard errors of the published ones, of how many compared."""
+
+    within: int
+    compared: int
+
+    @property
+    def share(self) -> float:
+        """``within / compared``; NaN of nothing."""
+        return self.within / self.compared if self.compared else math.nan
+
+
+def published_datasets() -> list[str]:
+    """Return the names of the data sets with published figures."""
+    return list(dict.fromkeys(cell.dataset for cell in _all_cells()))
+
+
+def published_cells(dataset: str) -> list[PublishedCell]:
+    """Return the published cells of a data set, in the order of the paper.
+
+    Raises
+    ------
+    InputError
+        For a data set without published figures.
+
+    Examples
+    --------
+    >>> from mmpca_dist.evaluation.published import published_cells
+    >>> published_cells("ionosphere")[0].summary
+    Summary(mean=26.7, deviation=3.0, count=50)
+    """
+    found = [cell for cell in _all_cells() if cell.dataset == dataset]
+    if not found:
+        names = published_datasets()
+        raise InputError(
+            f"There are no published figures for {dataset!r}; there are for {some_names(names)}."
+            f"{did_you_mean(dataset, names)}"
+        )
+    return found
+
+
+def side_by_side(
+    cells: Iterable[Cell], published: Sequence[PublishedCell], reasons: Sequence[Reason] | None = None
+) -> list[Compared]:
+    """Return own and published cells of the same method, number of components and classifier, in published order.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    published : sequence of PublishedCell
+    reasons : sequence of Reason, optional
+        Those of ``data/reasons.yaml`` unless given; several that apply are shown one after the other.
+    """
+    known = _all_reasons() if reasons is None else reasons
+    own = {cell.key: cell for cell in cells}
+    rows = [Compared(own[cell.key], cell) for cell in published if cell.key in own]
+    return [row if row.within is not False else Compared(row.own, row.published, _why(row, known)) for row in rows]
+
+
+def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
+    """Return how many of the PCA and M-PCA cells are within two combined standard errors.
+
+    Parameters
+    ----------
+    rows : iterable of Compared
+    certain_only : bool
+        Whether to leave out cells whose column in the paper is not certain.
+    """
+    counted = [
+        row.within
+        for row in rows
+        if row.within is not None
+        and (row.published.method == "pca" or row.published.method.startswith("m-pca"))
+        and (row.published.certain or not certain_only)
+    ]
+    return Agreement(sum(counted), len(counted))
+
+
+def _why(row: Compared, reasons: Sequence[Reason]) -> str:
+    return " ".join(reason.text for reason in reasons if reason.applies_to(row.published))
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else (str(value),)
+
+
+@lru_cache(maxsize=1)
+def _all_cells() -> tuple[PublishedCell, ...]:
+    lines = csv.DictReader(_data("luo_durrant_2017.csv").splitlines())
+    return tuple(
+        PublishedCell(
+            int(line["table"]),
+            line["dataset"],
+            line["method"],
+            int(line["n_components"]),
+            line["classifier"],
+            Summary(float(line["mean"]), float(line["deviation"]), SPLITS),
+            line["certain"] == "1",
+        )
+        for line in lines
+    )
+
+
+@lru_cache(maxsize=1)
+def _all_reasons() -> tuple[Reason, ...]:
+    return tuple(Reason.of(entry) for entry in yaml.safe_load(_data("reasons.yaml")))
+
+
+def _data(name: str) -> str:
+    return files(__package__).joinpath("data", name).read_text("utf-8")

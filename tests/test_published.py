@@ -1,0 +1,130 @@
+"""Published figures beside own ones."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import mmpca_dist
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.comparing import Summary
+from mmpca_dist.evaluation.published import (
+    Agreement,
+    PublishedCell,
+    Reason,
+    _all_cells,
+    _all_reasons,
+    agreement,
+    published_cells,
+    published_datasets,
+    side_by_side,
+)
+from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.reducers.methods import METHODS
+
+PACKAGE = Path(mmpca_dist.__file__).parent
+
+
+def published(method="pca", mean=20.0, deviation=3.0, certain=True, classifier="svm", size=5):
+    return PublishedCell(4, "ionosphere", method, size, classifier, Summary(mean, deviation, 50), certain)
+
+
+def own(method="pca", mean=20.0, deviation=4.0, count=50, classifier="svm", size=5):
+    return Cell(method, size, classifier, Summary(mean, deviation, count))
+
+
+def test_the_figures_of_the_paper_are_there_by_our_names():
+    assert published_datasets() == [
+        "ionosphere", "sonar", "mushrooms", "splice", "colon", "prostate", "ovarian", "leukemia", "leukemia_large",
+        "duke",
+    ]  # fmt: skip
+    cells = _all_cells()
+    assert {cell.method for cell in cells} == {"pca", "pls", "lasso", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"}
+    assert {cell.method for cell in cells} <= set(METHODS)
+    assert {cell.classifier for cell in cells} == {"svm", "logistic", "fisher", "naive-bayes"}
+    keys = [(cell.dataset, *cell.key) for cell in cells]
+    assert len(set(keys)) == len(keys)
+    assert all(0 <= cell.summary.mean <= 60 and 0 < cell.summary.deviation < 20 for cell in cells)
+    for name in published_datasets():
+        assert len({cell.n_components for cell in published_cells(name)}) == 2
+        assert len({cell.table for cell in published_cells(name)}) == 1
+
+
+def test_figures_that_the_protocol_was_checked_with():
+    """Section 7 of the design; a lost cell; an uncertain column."""
+    cells = {cell.key: cell for cell in published_cells("ionosphere")}
+    assert [cells["pca", 5, c].summary.mean for c in ("svm", "logistic", "fisher")] == [26.7, 26.4, 17.0]
+    assert [cells["m-pca1a", 5, c].summary.mean for c in ("svm", "logistic", "fisher")] == [26.6, 26.5, 16.4]
+    assert cells["pca", 5, "svm"].summary == Summary(26.7, 3.0, 50)
+    assert ("pca", 5, "naive-bayes") not in cells  # lost
+    assert cells["pls", 5, "svm"].certain is False
+
+
+def test_data_sets_without_figures_are_refused():
+    with pytest.raises(InputError, match=r"no published figures for 'sonr'.*'duke'\. Did you mean 'sonar'\?"):
+        published_cells("sonr")
+
+
+def test_differences_are_in_combined_standard_errors():
+    cells = [own(mean=21.4), own("m-pca0", 21.5), own("lol", 3.0), own("pca", 3.0, size=7)]
+    rows = side_by_side(cells, [published("m-pca0"), published(), published("m-pca2")], [])
+    assert [row.own.method for row in rows] == ["m-pca0", "pca"]
+    error = math.sqrt((9 + 16) / 50)
+    assert [row.apart for row in rows] == [pytest.approx(1.5 / error), pytest.approx(1.4 / error)]
+    assert [row.within for row in rows] == [False, True]
+    assert agreement(rows) == Agreement(1, 2)
+    assert agreement(rows).share == 0.5
+
+
+def test_only_pca_and_margin_pca_count_and_uncertain_columns_may_be_left_out():
+    methods = ("pca", "m-pca0", "m-pca2", "pls", "lasso")
+    figures = [published(method, certain=method != "m-pca2") for method in methods]
+    rows = side_by_side([own(method) for method in methods], figures, [])
+    assert len(rows) == 5
+    assert agreement(rows) == Agreement(3, 3)
+    assert agreement(rows, certain_only=True) == Agreement(2, 2)
+
+
+def test_one_split_neither_agrees_nor_misses():
+    rows = side_by_side([own(mean=99.0, deviation=math.nan, count=1)], [published()], [Reason("never shown")])
+    assert (rows[0].within, rows[0].reason) == (None, "")
+    assert agreement(rows) == Agreement(0, 0)
+    assert math.isnan(agreement(rows).share)
+
+
+def test_constant_errors_that_differ_miss():
+    rows = side_by_side([own(mean=19.0, deviation=0.0)], [published(deviation=0.0)], [])
+    assert (rows[0].apart, rows[0].within) == (-math.inf, False)
+
+
+def test_reasons_stand_beside_the_cells_that_miss_and_that_they_name():
+    reasons = [
+        Reason.of({"dataset": "ionosphere", "method": "m-pca*", "n_components": [5, 6], "reason": "Ties."}),
+        Reason.of({"classifier": "svm", "reason": "C."}),
+        Reason.of({"dataset": "sonar", "reason": "Not here."}),
+        Reason.of({"n_components": 15, "reason": "Nor here."}),
+    ]
+    far = [own("pca", 40.0), own("m-pca0", 40.0), own("m-pca0", 40.0, classifier="fisher"), own("m-pca2", 20.1)]
+    figures = [published(), published("m-pca0"), published("m-pca0", classifier="fisher"), published("m-pca2")]
+    assert [row.reason for row in side_by_side(far, figures, reasons)] == ["C.", "Ties. C.", "Ties.", ""]
+
+
+def test_reasons_that_come_with_the_package_name_cells_that_exist():
+    assert _all_reasons()
+    for reason in _all_reasons():
+        assert any(reason.applies_to(cell) for cell in _all_cells()), reason
+        assert reason.text.endswith(".")
+    far = [own("pca", 80.0, size=11, classifier="fisher")]
+    (row,) = side_by_side(far, published_cells("ionosphere"))
+    assert "cause is not known" in row.reason
+
+
+def test_the_data_files_are_in_the_package():
+    settings = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["package-data"]["mmpca_dist"]
+    packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    data = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".py"}
+    assert {path for path in data if path.parent.name != "__pycache__"} == packed
