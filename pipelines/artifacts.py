@@ -19,6 +19,7 @@ from prefect.logging import get_run_logger
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.tabulating import error_rows
 from mmpca_dist.runs.summary import LEGEND
 
 UPDATE_SECONDS = 1.0
@@ -87,6 +88,28 @@ def publish_report(
             key="search",
             description="The search for nearest rows of other classes: what it took, and how much is proved",
         )
+    _publish_figures(report)
+    notes = "\n".join(f"- {note}" for note in report["notes"]) or "Nothing to note."
+    create_markdown_artifact(
+        f"# Run finished\n\nReport: `{report['html']}`\n\n## Notes\n\n{notes}\n",
+        key="report",
+        description="Report",
+    )
+
+
+def publish_evaluation(output: str, found: dict[str, Any]) -> None:
+    """Publish the errors, the verdict and the pictures of a finished evaluation."""
+    create_table_artifact(
+        error_rows(output), key="errors", description="Errors in percent: mean (standard deviation) over splits"
+    )
+    _publish_figures(found)
+    places = "\n".join(f"- `{place}`" for place in [found["html"], *found["tables"]])
+    create_markdown_artifact(
+        f"# {found['verdict']}\n\n{places}\n", key="evaluation", description="What serves best"
+    )
+
+
+def _publish_figures(report: dict[str, Any]) -> None:
     for figure in report["figures"]:
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()
@@ -95,9 +118,3 @@ def publish_report(
             key=f"figure-{figure['name']}".lower(),
             description=figure["title"],
         )
-    notes = "\n".join(f"- {note}" for note in report["notes"]) or "Nothing to note."
-    create_markdown_artifact(
-        f"# Run finished\n\nReport: `{report['html']}`\n\n## Notes\n\n{notes}\n",
-        key="report",
-        description="Report",
-    )

@@ -44,6 +44,7 @@ def cli() -> None:
       mmpca config > my.yaml                  write a configuration, and edit it
       mmpca plan my.yaml                      see what a run would cost
       mmpca run my.yaml                       run it
+      mmpca evaluate my.yaml                  see which method and how many components serve best
       mmpca transform runs/mine new.parquet runs/mine-new
       mmpca refresh runs/mine inbox runs/live
     """
@@ -134,6 +135,46 @@ def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
     found = preview(loaded)
     console.print(plan_table(found.rows()))
     found.refuse_if_too_large()
+
+
+@cli.command(short_help="Compare methods and numbers of components on rows held out.")
+@_config_options
+def evaluate(config: str, settings: tuple[str, ...], output: str | None) -> None:
+    """Fit every method of CONFIG to some of the rows and judge it on the others, again and again.
+
+    The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
+    classifiers judge. The same command again goes on from the splits that are done.
+
+    \b
+    Examples:
+      mmpca evaluate conf/evaluate.yaml
+      mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
+    """
+    loaded = _load(config, settings, output)
+    from mmpca_dist.runs.job import check_run
+
+    check_run(loaded, "evaluation")
+    console.print(f"Reading {loaded.dataset.uri} into {loaded.output}", highlight=False, markup=False)
+    from pipelines.evaluate import evaluate_flow
+
+    with flow_session(console, errors, GOES_ON):
+        state = evaluate_flow(loaded, return_state=True)
+    _finished(state)
+    from mmpca_dist.runs.tabulating import error_rows, headline_of, report_of
+    from pipelines.console import rows_table
+
+    console.print(headline_of(loaded.output), highlight=False, markup=False, soft_wrap=True)
+    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(loaded.output)))
+    console.print(f"\nReport: {report_of(loaded.output)}", highlight=False, markup=False, soft_wrap=True)
+
+
+@cli.command(short_help="List the classifiers of evaluations.")
+def classifiers() -> None:
+    """List the classifiers that judge reduced rows in evaluations."""
+    from mmpca_dist.predictors.classifiers import CLASSIFIERS
+
+    for name, what in CLASSIFIERS.items():
+        click.echo(f"{name:<15}{what}")
 
 
 @cli.command(name="config", short_help="Print a configuration with all settings explained.")

@@ -85,7 +85,12 @@ def plan_table(rows: list[Any]) -> Table:
 
 def components_table(rows: list[dict[str, Any]]) -> Table:
     """Return one row a method."""
-    table = Table(title="Components", title_justify="left")
+    return rows_table("Components", rows)
+
+
+def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
+    """Return rows with the same keys as a table."""
+    table = Table(title=title, title_justify="left")
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:

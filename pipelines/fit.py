@@ -59,7 +59,7 @@ def fit_flow(config: RunConfig) -> State:
         config = as_model(RunConfig, config)
         with open_job(config, Callbacks(listeners())) as job:
             for stage in stages_of(config):
-                _execute(job, stage)
+                execute(job, stage)
             publish_report(
                 job.results["report"],
                 plan_and_measured(job.results),
@@ -71,7 +71,7 @@ def fit_flow(config: RunConfig) -> State:
         return refused(error)
 
 
-def _execute(job: Job, stage: Stage) -> None:
+def execute(job: Job, stage: Stage) -> None:
     """Run a stage as a task; a refusal comes back as a value, since an exception would log a traceback."""
     refusal: list[MmpcaError] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.finished import classes_of
 from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.models import load_model, save_model
+from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.solving import solver_notes
 from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
@@ -61,24 +62,9 @@ def _plan(job: Job) -> dict[str, Any]:
     return {**plan.to_json(), "rows": plan.rows()}
 
 
-@dataclass
-class _Passes:
-    """Counts the passes of a stage over the rows, and tells the run's callback."""
-
-    job: Job
-    stage: str
-    names: list[str] = field(default_factory=list)
-    n_bytes: int = 0
-
-    def __call__(self, name: str, size: int) -> None:
-        self.names.append(name)
-        self.n_bytes += size
-        self.job.callback.on_pass(self.stage, name)
-
-
 def _reduce(job: Job) -> dict[str, Any]:
     config, census, dataset = job.config, job.counted(), job.dataset
-    passes = _Passes(job, "reduce")
+    passes = PassCounter(job, "reduce")
     needed = any(METHODS[method].needs_medians for method in config.methods)
     solver = _solver(job)
     gather: Callable[..., Statistics] = partial(gather_statistics, columns="columns" in scatters_of(config))
@@ -114,7 +100,7 @@ def _search(job: Job) -> dict[str, Any]:
     from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
 
     config, census, dataset = job.config, job.counted(), job.dataset
-    passes = _Passes(job, "search")
+    passes = PassCounter(job, "search")
     in_memory = job.scheduler.in_process and search_in_memory(dataset, resources_of(config, config.output))
     stored, summarize = _stored_statistics(job), None
     if stored.approximation is not None:

@@ -1,0 +1,237 @@
+"""An evaluation as stages: which method, how many components, and how sure is that."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmpca_dist.datasets import Dataset, Span, storage
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
+from mmpca_dist.evaluation.judging import Judges
+from mmpca_dist.evaluation.merged import Source, evaluate_parts
+from mmpca_dist.evaluation.reductions import needs_of
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.predictors.classifiers import choose_C
+from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.dealing import splits_of
+from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
+from mmpca_dist.runs.passes import PassCounter
+from mmpca_dist.runs.stages import COUNT
+from mmpca_dist.solvers.options import choose_solver
+from mmpca_dist.statistics.reduction import Scheduler, Threads, reduce_spans
+
+DIRECT_BYTES = 512 << 20
+"""Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend on
+the memory at hand, for the bits must not."""
+
+
+def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
+    needs = needs_of(config, len(splits.classes))
+    fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
+    if needs.pairs is not None or dataset.sparse or fewest < dataset.n_features:
+        return False
+    options = config.solver.options()
+    return not choose_solver(options, fewest, dataset.n_features, config.largest, needed=needs.scatters).in_passes
+
+
+def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether an evaluation goes by merging moments: folds wherever they can, shares where rows are too many.
+
+    Raises
+    ------
+    InputError
+        Where rows are too many and moments do not suffice.
+    """
+    possible, small = can_merge(dataset, splits, config), dataset.n_bytes <= DIRECT_BYTES
+    if not possible and not small:
+        raise InputError(
+            f"{dataset.uri} is larger than the {DIRECT_BYTES >> 20} MiB that an evaluation takes into memory, and "
+            "moments of its parts do not suffice: m-pca2 needs a search in the rows that train, and sparse rows, fewer "
+            "rows than columns and solvers in passes need the rows themselves. Leave such methods out, or evaluate a "
+            "part of the rows."
+        )
+    return possible and (len(splits.held_out) > 1 or not small)
+
+
+def _tune(job: Job) -> dict[str, Any]:
+    """Choose constants by cross-validation on all rows in the original columns, the same for all methods and splits."""
+    specs = [spec for spec in job.config.evaluation.classifiers if spec.tuned]
+    if not specs:
+        return {"penalties": {}}
+    rows = _small_rows(job, "C: auto tries penalties on")
+    return {"penalties": choose_C(specs, rows.X, rows.y, seed=job.config.evaluation.seed)}
+
+
+def _small_rows(job: Job, who: str) -> LabelledRows:
+    if job.dataset.n_bytes > DIRECT_BYTES:
+        raise InputError(
+            f"{who} all rows in memory, and {job.dataset.uri} is larger than {DIRECT_BYTES >> 20} MiB. Give C as a "
+            "number."
+        )
+    return read_all(job.dataset, job.scheduler)
+
+
+def _score(job: Job) -> dict[str, Any]:
+    splits = splits_of(job)
+    judges = Judges(job.config.evaluation.classifiers, job.results["tune"]["penalties"])
+    passes = PassCounter(job, "score")
+    records = SplitRecords(job.run.path("splits"), job.key)
+    done = records.numbers()
+    total = splits.n_splits * len(splits.held_out)
+    missing = [number for number in range(total) if number not in done]
+    if merges(job.dataset, splits, job.config):
+        _score_merged(job, splits, judges, records, missing, passes)
+    elif missing:
+        passes("rows", job.dataset.n_bytes)
+        _score_direct(job, splits, judges, records, missing)
+    return {
+        "n_splits": total,
+        "passes": passes.names,
+        "bytes": passes.n_bytes,
+        "outputs": [f"splits/{number:05d}.json" for number in range(total)],
+    }
+
+
+@dataclass(frozen=True)
+class SplitRecords:
+    """What is found in each split, an object each, so that an evaluation goes on from those that are done."""
+
+    place: str
+    key: str
+
+    def path(self, number: int) -> str:
+        return storage.join(self.place, f"{number:05d}.json")
+
+    def numbers(self) -> set[int]:
+        """Return the splits that are done."""
+        names = [name for name in storage.names_in(self.place) if name.endswith(".json")]
+        found = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
+        return {number for number in found if storage.read_json(self.path(number))["key"] == self.key}
+
+    def write(self, record: dict[str, Any]) -> None:
+        storage.write_json(self.path(record["split"]), {"key": self.key, **record})
+
+    def read(self, total: int) -> list[dict[str, Any]]:
+        """Return the records of all splits, in order."""
+        return [storage.read_json(self.path(number)) for number in range(total)]
+
+
+def _score_merged(
+    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
+) -> None:
+    """Evaluate one split after the other, whose parts share passes over the rows."""
+    source = Source(job.dataset, job.spans, job.scheduler, job.progress("score"), passes)
+    parts = len(splits.held_out)
+    for split in sorted({number // parts for number in missing}):
+        for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
+            records.write(record)
+
+
+def _score_direct(job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int]) -> None:
+    """Evaluate a split a task, each with all rows in memory."""
+    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
+    spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
+    reduce_spans(
+        task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress("score"), kept=False
+    )
+
+
+def _count(left: int, right: int) -> int:
+    return left + right
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """All rows of a data set, which every process reads once."""
+
+    dataset: Dataset
+    key: str
+
+    def get(self) -> LabelledRows:
+        with _reading:
+            if self.key not in _rows:
+                _rows.clear()
+                _rows[self.key] = read_all(self.dataset, Threads(1))
+            return _rows[self.key]
+
+
+_reading = threading.Lock()
+_rows: dict[str, LabelledRows] = {}
+
+
+@dataclass(frozen=True)
+class _EvaluateSplit:
+    """The task: evaluate a split and write its record."""
+
+    rows: RowsInMemory
+    splits: Splits
+    config: RunConfig
+    judges: Judges
+    records: SplitRecords
+
+    def __call__(self, span: Span) -> int:
+        record = evaluate_split(self.rows.get(), self.splits, span.start, self.config, self.judges)
+        self.records.write(record)
+        return 1
+
+
+@contextmanager
+def forgetting() -> Iterator[None]:
+    """Let go of rows in memory afterwards."""
+    try:
+        yield
+    finally:
+        with _reading:
+            _rows.clear()
+
+
+def _report(job: Job) -> dict[str, Any]:
+    from mmpca_dist.runs.tabulating import write_comparison
+
+    records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
+    return write_comparison(job, records)
+
+
+TUNE = Stage("tune", "Choose penalties of classifiers", _tune)
+SCORE = Stage("score", "Fit and judge on every split", _score)
+COMPARE = Stage("compare", "Write tables and the report", _report)
+
+EVALUATION_STAGES = [COUNT, TUNE, SCORE, COMPARE]
+
+
+def evaluate(
+    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
+
+    Parameters
+    ----------
+    config : RunConfig, dict of the same keys, or path of a YAML file
+    callbacks : list of Callback, optional
+        Who hears of stages and progress.
+
+    Returns
+    -------
+    dict
+        What each stage left, by name; ``compare`` names the tables and the report.
+
+    Raises
+    ------
+    MmpcaError
+        For anything the user can mend; the message says what, where and how.
+    """
+    if isinstance(config, dict):
+        settings = parse_config(config, "the configuration")
+    else:
+        settings = config if isinstance(config, RunConfig) else load_config(config)
+    with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting():
+        for stage in EVALUATION_STAGES:
+            run_stage(job, stage)
+        return job.results

@@ -1,0 +1,22 @@
+"""The passes over the rows that a stage makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mmpca_dist.runs.job import Job
+
+
+@dataclass
+class PassCounter:
+    """Counts the passes of a stage over the rows, and tells the run's callback."""
+
+    job: Job
+    stage: str
+    names: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def __call__(self, name: str, size: int) -> None:
+        self.names.append(name)
+        self.n_bytes += size
+        self.job.callback.on_pass(self.stage, name)

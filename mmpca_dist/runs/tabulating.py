@@ -1,0 +1,136 @@
+"""From the records of splits to tables and the report of an evaluation."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import yaml
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable, cells_table
+from mmpca_dist.runs.config import RunConfig
+from mmpca_dist.runs.dealing import describe
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.directory import RunDirectory, versions
+from mmpca_dist.runs.finished import finished
+from mmpca_dist.runs.job import Job
+
+
+def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write the tables and the report, and return where they are."""
+    from mmpca_dist.runs.report.evaluation import write_evaluation_report
+
+    found = evaluation_of(job, records)
+    cells = cells_table(found.cells.values())
+    _write_parquet(job.run.path("tables", "errors.parquet"), found.table.to_arrow())
+    _write_parquet(job.run.path("tables", "cells.parquet"), cells)
+    sink = io.BytesIO()
+    pa.csv.write_csv(cells, sink)
+    storage.write_bytes(job.run.path("tables", "cells.csv"), sink.getvalue())
+    storage.write_json(job.run.path("tables", "evaluation.json"), _plain(found))
+    report = write_evaluation_report(job.run.path("report"), found)
+    tables = [f"tables/{name}" for name in ("errors.parquet", "cells.parquet", "cells.csv")]
+    return {**report, "tables": [job.run.path(table) for table in tables], "outputs": ["report/index.html", *tables]}
+
+
+def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
+    """Return what an evaluation has found, from the records of its splits."""
+    config, count, results = job.config, job.results["count"], job.results
+    wanted = config.evaluation
+    return Evaluation(
+        dataset={
+            "uri": config.dataset.uri,
+            "n_rows": count["n_rows"],
+            "n_features": count["n_features"],
+            "classes": [str(label) for label in count["classes"]],
+            "counts": count["counts"],
+        },
+        splits=describe(config, len(records)),
+        methods=list(config.methods),
+        n_components=list(config.n_components),
+        classifiers=_titles(config, results["tune"]["penalties"]),
+        reference=wanted.reference or config.methods[0],
+        table=ErrorTable.of(records),
+        margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
+        seconds=_summed(records),
+        bytes_read={"all methods": results["score"]["bytes"]},
+        published=wanted.published,
+        notes=list(dict.fromkeys(note for record in records for note in record.get("notes", []))),
+        stages=[(name, results[name]["seconds"], "") for name in results],
+        config_yaml=yaml.safe_dump(config.model_dump(mode="json", exclude={"project"}), sort_keys=False),
+        versions=versions(),
+    )
+
+
+def _summed(records: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the seconds of all splits together, by method, or by what serves all methods."""
+    found: dict[str, float] = defaultdict(float)
+    for record in records:
+        for name, seconds in record["seconds"].items():
+            found[name] += seconds
+    return dict(found)
+
+
+def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
+    """Return what classifiers are called in words, with their constants."""
+    titles = {}
+    for spec in config.evaluation.classifiers:
+        penalty = penalties.get(spec.label, spec.C)
+        titles[spec.label] = spec.label + (f", C = {penalty:g}" if isinstance(penalty, float) else "")
+    return titles
+
+
+def _write_parquet(uri: str, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    storage.write_bytes(uri, sink.getvalue().to_pybytes())
+
+
+def _plain(found: Evaluation) -> dict[str, Any]:
+    return {
+        "dataset": found.dataset,
+        "splits": found.splits,
+        "methods": found.methods,
+        "n_components": found.n_components,
+        "classifiers": found.classifiers,
+        "reference": found.reference,
+    }
+
+
+def error_rows(output: str) -> list[dict[str, str]]:
+    """Return the errors of a finished evaluation as a table: a row for each method and number of components."""
+    run = RunDirectory(storage.normalize(output))
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    for cell in _stored_cells(run):
+        method, size = cell["method"], cell["n_components"]
+        line = rows.setdefault((method, size), {"method": METHODS[method].title, "components": _size(cell)})
+        deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
+        line[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"
+    return list(rows.values())
+
+
+def _size(cell: dict[str, Any]) -> str:
+    asked, used = cell["n_components"], cell["used"]
+    return str(asked) if asked == used else f"{used} of {asked}"
+
+
+def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
+    finished(run, "compare")
+    source = pa.BufferReader(storage.read_bytes(run.path("tables", "cells.parquet")))
+    return pq.read_table(source).to_pylist()
+
+
+def headline_of(output: str) -> str:
+    """Return the verdict of a finished evaluation, in words."""
+    return str(finished(RunDirectory(storage.normalize(output)), "compare")["verdict"])
+
+
+def report_of(output: str) -> str:
+    """Return where the report of a finished evaluation is."""
+    return str(finished(RunDirectory(storage.normalize(output)), "compare")["html"])
