@@ -14,7 +14,6 @@ from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge, named
-from mmpca_dist.evaluation.margins import margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
@@ -112,7 +111,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
         "split": number,
         "rows": int(np.count_nonzero(~train)),
         "errors": errors,
-        "margins": margin_records(rows.X, part, reductions.items, judges) if settings.evaluation.margins else [],
+        "margins": [],
         "seconds": {
             "gathering": gathered,
             **{name: taken + seconds[name] for name, taken in reductions.seconds.items()},

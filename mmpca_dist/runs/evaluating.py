@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mmpca_dist.datasets import Dataset, Span, storage
@@ -62,7 +62,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 
 def _tune(job: Job) -> dict[str, Any]:
     """Choose constants by cross-validation on all rows in the original columns, the same for all methods and splits."""
-    specs = [spec for spec in job.config.evaluation.classifiers if spec.tuned]
+    specs = [spec for spec in job.config.evaluation.classifiers if spec.C == "auto"]
     if not specs:
         return {"penalties": {}}
     rows = _small_rows(job, "C: auto tries penalties on")

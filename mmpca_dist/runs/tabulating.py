@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections import defaultdict
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import yaml
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import ErrorTable, cells_table
+from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.dealing import describe
 from mmpca_dist.reducers.methods import METHODS
@@ -24,19 +22,9 @@ from mmpca_dist.runs.job import Job
 
 def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Write the tables and the report, and return where they are."""
-    from mmpca_dist.runs.report.evaluation import write_evaluation_report
+    from mmpca_dist.runs.evaluation_reporting import write_evaluation_report
 
-    found = evaluation_of(job, records)
-    cells = cells_table(found.cells.values())
-    _write_parquet(job.run.path("tables", "errors.parquet"), found.table.to_arrow())
-    _write_parquet(job.run.path("tables", "cells.parquet"), cells)
-    sink = io.BytesIO()
-    pa.csv.write_csv(cells, sink)
-    storage.write_bytes(job.run.path("tables", "cells.csv"), sink.getvalue())
-    storage.write_json(job.run.path("tables", "evaluation.json"), _plain(found))
-    report = write_evaluation_report(job.run.path("report"), found)
-    tables = [f"tables/{name}" for name in ("errors.parquet", "cells.parquet", "cells.csv")]
-    return {**report, "tables": [job.run.path(table) for table in tables], "outputs": ["report/index.html", *tables]}
+    return write_evaluation_report(job.run.uri, evaluation_of(job, records))
 
 
 def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
@@ -84,23 +72,6 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
         penalty = penalties.get(spec.label, spec.C)
         titles[spec.label] = spec.label + (f", C = {penalty:g}" if isinstance(penalty, float) else "")
     return titles
-
-
-def _write_parquet(uri: str, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    storage.write_bytes(uri, sink.getvalue().to_pybytes())
-
-
-def _plain(found: Evaluation) -> dict[str, Any]:
-    return {
-        "dataset": found.dataset,
-        "splits": found.splits,
-        "methods": found.methods,
-        "n_components": found.n_components,
-        "classifiers": found.classifiers,
-        "reference": found.reference,
-    }
 
 
 def error_rows(output: str) -> list[dict[str, str]]:

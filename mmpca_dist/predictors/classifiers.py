@@ -1,0 +1,222 @@
+"""Classifiers by name, as a configuration lists them: from moments with no further pass, or from reduced rows."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.predictors import liblinear
+from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
+from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.reduced import ReducedMoments
+from mmpca_dist.predictors.rules import Rule
+
+RULES: dict[str, Callable[..., Rule]] = {
+    "fisher": fisher_linear,
+    "lda": linear_discriminant,
+    "qda": quadratic_discriminant,
+    "naive-bayes": naive_bayes,
+}
+"""From moments."""
+
+CLASSIFIERS = {
+    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant)",
+    "lda": "Gaussian classes with one covariance (linear discriminant analysis)",
+    "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis)",
+    "naive-bayes": "Gaussian classes with independent columns",
+    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C and bias",
+    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C and bias",
+    "incremental": "dask-ml's Incremental: one pass of partial_fit over rows that do not fit in memory",
+    "dask-logistic": "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
+}
+"""What each does; any other classifier goes by its import name, such as sklearn.neighbors.KNeighborsClassifier."""
+
+WITH_BIAS = ("svm", "logistic", "dask-logistic")
+WITH_C = WITH_BIAS
+OUT_OF_CORE = ("incremental", "dask-logistic")
+DASK_LOGISTIC_OPTIONS = ["max_iter", "solver", "tol"]
+DEFAULT_C = 1.0
+"""LIBLINEAR's."""
+
+
+class ClassifierSection(BaseModel):
+    """A classifier of an evaluation: its name alone, or a mapping like ``{name: svm, C: auto, label: SVM}``.
+
+    Attributes
+    ----------
+    name : str
+        One of ``CLASSIFIERS``, or the import name of a class of classifiers after scikit-learn's conventions.
+    C : float, "auto" or None
+        Penalty on errors; "auto" leaves it to ``choose_C``, None means 1 for ``svm`` and the like, and for classes by
+        import name their own default.
+    bias : bool
+        Whether linear classifiers have a constant term: of ``svm`` and ``logistic``, LIBLINEAR's column of ones, whose
+        coefficient is penalised as the others are.
+    options : dict
+        Further settings, by the names that the rules here and scikit-learn give them.
+    label : str
+        What tables call it; by default its name.
+
+    Raises
+    ------
+    ValueError
+        One sentence for what does not fit.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
+
+    name: str
+    C: float | Literal["auto"] | None = None
+    bias: bool = False
+    options: dict[str, Any] = {}
+    label: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readable(cls, value: Any) -> Any:
+        if isinstance(value, cls):
+            return value
+        given = {"name": value} if isinstance(value, str) else value
+        if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+            raise InputError(f"a classifier is a name, or a mapping like {{name: svm, C: 1}} (found {value!r}).")
+        name, known = given["name"], list(cls.model_fields)
+        unknown = next((key for key in given if key not in known), None)
+        if unknown is not None:
+            hint = did_you_mean(str(unknown), known) or f" There are {', '.join(known)}."
+            raise InputError(f"{name} has no key {unknown!r}.{hint}")
+        C, bias, options, label = (given.get(key) for key in known[1:])
+        if not isinstance(bias, bool | None):
+            raise InputError(f"bias of {name} must be true or false (found {bias!r}).")
+        if not isinstance(options, dict | None) or not all(isinstance(key, str) for key in options or {}):
+            raise InputError(f"options of {name} must be keys and values (found {options!r}).")
+        if not isinstance(label, str | None):
+            raise InputError(f"label of {name} must be text (found {label!r}).")
+        return {
+            "name": name,
+            "C": _penalty(name, C),
+            "bias": bool(bias),
+            "options": options or {},
+            "label": label or (name if name in CLASSIFIERS else name.rpartition(".")[2]),
+        }
+
+    @model_validator(mode="after")
+    def _known(self) -> ClassifierSection:
+        check_classifier(self)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """A name alone is valid too."""
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+ClassifierSpec = ClassifierSection
+"""What a configuration says of a classifier is what the functions here take."""
+
+
+def _penalty(name: str, C: Any) -> Any:
+    if C is None or C == "auto":
+        return C
+    try:
+        value = float(C)  # YAML reads 1e-3 as text
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(C, bool) or not 0 < value < math.inf:
+        raise InputError(f"C of {name} must be a positive number or auto (found {C!r}).")
+    return value
+
+
+def check_classifier(spec: ClassifierSection) -> None:
+    """Refuse a name that is none, and settings that the classifier does not take.
+
+    Raises
+    ------
+    InputError
+        In one sentence.
+    """
+    name = spec.name
+    if name not in CLASSIFIERS and not _is_import_name(name):
+        raise InputError(
+            f"unknown classifier {name!r}; there are {', '.join(CLASSIFIERS)}, and import names like "
+            f"sklearn.neighbors.KNeighborsClassifier.{did_you_mean(name, CLASSIFIERS)}"
+        )
+    if spec.bias and name not in WITH_BIAS:
+        raise InputError(f"bias is a setting of {', '.join(WITH_BIAS)}, and {name} has none.")
+    if spec.C is not None and name not in WITH_C and (name in CLASSIFIERS or "C" not in _parameters(name)):
+        raise InputError(f"C is a setting of {', '.join(WITH_C)} and of classes that take it; {name} has none.")
+    _check_options(spec)
+
+
+def _check_options(spec: ClassifierSection) -> None:
+    name, options = spec.name, spec.options
+    if name in RULES:
+        check_known(options, list(inspect.signature(RULES[name]).parameters)[1:], name)
+        for option, value in options.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
+    elif name in ("svm", "logistic"):
+        check_known(options, liblinear.OPTIONS, name)
+    elif name == "dask-logistic":
+        check_known(options, DASK_LOGISTIC_OPTIONS, name)
+    elif name in CLASSIFIERS:
+        pass
+    else:
+        if "C" in options:
+            raise InputError(f"C of {name} is given beside its options, not among them.")
+        make_classifier(name, options)
+
+
+def _is_import_name(name: str) -> bool:
+    return "." in name and all(part.isidentifier() for part in name.split("."))
+
+
+def _parameters(name: str) -> list[str]:
+    return parameters_of(classifier_class(name))
+
+
+def is_from_moments(spec: ClassifierSection) -> bool:
+    """Tell whether a classifier is made from moments of reduced rows, with no look at rows."""
+    return spec.name in RULES
+
+
+def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
+    """Make a classifier from moments of reduced rows.
+
+    Raises
+    ------
+    InputError
+        For a classifier that is fitted to rows, and for moments that do not determine it.
+    """
+    if not is_from_moments(spec):
+        raise InputError(f"{spec.label} is fitted to rows; from moments there are {', '.join(RULES)}.")
+    return RULES[spec.name](reduced, **spec.options)
+
+
+# STUB
+def fit_rows(spec, Z, y, C=None):
+    import numpy as np
+    model = liblinear.make_linear(spec.name, Z.shape, len(np.unique(y)), C or spec.C or 1.0, spec.bias, spec.options)
+    with liblinear.fitting_alone:
+        return model.fit(Z, y)
+
+
+def choose_C(specs, X, y, seed=0):
+    return {spec.label: 1.0 for spec in specs}
+
+
+def linear_parts(fitted):
+    import numpy as np
+    from mmpca_dist.predictors.linear import LinearRule
+    if not isinstance(fitted, LinearRule):
+        return None
+    coef, intercept = fitted.coef, fitted.intercept - fitted.coef @ fitted.centre
+    if len(coef) == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    return coef, intercept
