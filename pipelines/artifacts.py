@@ -19,8 +19,8 @@ from prefect.logging import get_run_logger
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.tabulating import error_rows
 from mmpca_dist.runs.summary import LEGEND
+from mmpca_dist.runs.tabulating import error_rows
 
 UPDATE_SECONDS = 1.0
 """Progress is told no more often: every update is a request to the server."""
@@ -104,9 +104,7 @@ def publish_evaluation(output: str, found: dict[str, Any]) -> None:
     )
     _publish_figures(found)
     places = "\n".join(f"- `{place}`" for place in [found["html"], *found["tables"]])
-    create_markdown_artifact(
-        f"# {found['verdict']}\n\n{places}\n", key="evaluation", description="What serves best"
-    )
+    create_markdown_artifact(f"# {found['verdict']}\n\n{places}\n", key="evaluation", description="What serves best")
 
 
 def _publish_figures(report: dict[str, Any]) -> None:

@@ -70,9 +70,7 @@ def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, N
     return rows, np.concatenate([left[1], right[1]])
 
 
-def evaluate_split(
-    rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges
-) -> dict[str, Any]:
+def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
     Parameters

@@ -60,7 +60,7 @@ def entry(item: Reduction, spec: ClassifierSpec, errors: int) -> dict[str, Any]:
         "n_components": item.n_components,
         "used": item.used,
         "classifier": spec.label,
-        "errors": int(errors),
+        "errors": errors,
     }
 
 
@@ -90,7 +90,7 @@ def judge(
                 fitted = fit_from_moments(spec, item.moments())
             else:
                 fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
-            lines.append(entry(item, spec, np.count_nonzero(fitted.predict(Z_test) != held_out)))
+            lines.append(entry(item, spec, int(np.count_nonzero(fitted.predict(Z_test) != held_out))))
         seconds[item.method] = seconds.get(item.method, 0.0) + time.perf_counter() - begin
     return lines, seconds
 

@@ -41,9 +41,7 @@ class Source:
         """Make a pass over the rows."""
         if self.on_pass is not None:
             self.on_pass(name, self.dataset.n_bytes)
-        return reduce_spans(
-            task, self.spans, merge, scheduler=self.scheduler, name=name, progress=self.progress
-        )
+        return reduce_spans(task, self.spans, merge, scheduler=self.scheduler, name=name, progress=self.progress)
 
 
 def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, judges: Judges) -> Iterator[dict]:
@@ -127,7 +125,7 @@ class _Trained:
 
     def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the lines of a record for the classifiers from moments."""
-        return [entry(item, spec, count) for (item, spec), count in zip(self.head.judged, errors, strict=True)]
+        return [entry(item, spec, int(count)) for (item, spec), count in zip(self.head.judged, errors, strict=True)]
 
     def in_order(self, lines: list[dict[str, Any]], judges: Judges) -> list[dict[str, Any]]:
         """Return lines by method, size and classifier."""
@@ -181,7 +179,9 @@ def _judge_rows(
         return lines, seconds
     for items in _batches(one.reductions.items, source.dataset.n_rows):
         columns = np.unique(np.concatenate([item.columns for item in items]))
-        task = _GatherSpan(source.dataset, splits, one.head.part, one.reductions.matrix[:, columns], one.reductions.mean)
+        task = _GatherSpan(
+            source.dataset, splits, one.head.part, one.reductions.matrix[:, columns], one.reductions.mean
+        )
         part = Part(*source.reduce(task, _join, "gather"))
         moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in items]
         found, taken = judge(moved, judges, judges.from_rows, part)

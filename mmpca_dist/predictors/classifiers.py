@@ -202,6 +202,7 @@ def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
 # STUB
 def fit_rows(spec, Z, y, C=None):
     import numpy as np
+
     model = liblinear.make_linear(spec.name, Z.shape, len(np.unique(y)), C or spec.C or 1.0, spec.bias, spec.options)
     with liblinear.fitting_alone:
         return model.fit(Z, y)
@@ -212,8 +213,8 @@ def choose_C(specs, X, y, seed=0):
 
 
 def linear_parts(fitted):
-    import numpy as np
     from mmpca_dist.predictors.linear import LinearRule
+
     if not isinstance(fitted, LinearRule):
         return None
     coef, intercept = fitted.coef, fitted.intercept - fitted.coef @ fitted.centre

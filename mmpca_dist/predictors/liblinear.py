@@ -67,7 +67,9 @@ def row_space(Z: NDArray) -> tuple[NDArray, NDArray | None]:
     return np.ascontiguousarray(triangle.T), basis
 
 
-def make_linear(kind: str, shape: tuple[int, int], n_classes: int, C: float, bias: bool, options: dict[str, Any]) -> Any:
+def make_linear(
+    kind: str, shape: tuple[int, int], n_classes: int, C: float, bias: bool, options: dict[str, Any]
+) -> Any:
     """Return scikit-learn's estimator, for rows of this shape before ``row_space``.
 
     ``kind`` is "svm" (L2-regularised L2-loss) or "logistic". The dual form is solved where rows are fewer than columns.

@@ -27,7 +27,6 @@ from mmpca_dist.runs.sections import (
     setting,
 )
 
-
 Purpose = Literal["run", "evaluation"]
 """What a configuration is used for: the same one serves both."""
 

@@ -41,7 +41,7 @@ def _column(config: RunConfig, dataset: Dataset) -> Dataset | NDArray:
     assert column is not None  # noqa: S101  (the configuration is checked)
     if not column.endswith(".npy"):
         names = dataset.feature_names if dataset.named_columns else None
-        return open_rows(section.uri, features=section.features, label=column, names=names)
+        return open_rows(dataset.uri, features=section.features, label=column, names=names)
     uri = storage.normalize(column)
     storage.require(uri)
     try:

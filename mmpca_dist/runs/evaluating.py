@@ -24,7 +24,7 @@ from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.stages import COUNT
 from mmpca_dist.solvers.options import choose_solver
-from mmpca_dist.statistics.reduction import Scheduler, Threads, reduce_spans
+from mmpca_dist.statistics.reduction import Threads, reduce_spans
 
 DIRECT_BYTES = 512 << 20
 """Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend on
@@ -138,9 +138,7 @@ def _score_direct(job: Job, splits: Splits, judges: Judges, records: SplitRecord
     """Evaluate a split a task, each with all rows in memory."""
     task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    reduce_spans(
-        task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress("score"), kept=False
-    )
+    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress("score"), kept=False)
 
 
 def _count(left: int, right: int) -> int:

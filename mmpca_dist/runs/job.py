@@ -20,6 +20,7 @@ from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.journal import Journal
 from mmpca_dist.runs.lease import Lease, held
+from mmpca_dist.runs.locating import located
 from mmpca_dist.statistics import checkpoint
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
@@ -95,7 +96,7 @@ def open_run_dataset(config: RunConfig) -> Dataset:
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
-        section.uri,
+        located(section),
         features=section.features,
         label=section.label,
         drop=section.drop,

@@ -9,6 +9,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.finished import PUBLISHED
 from mmpca_dist.runs.generations import TAKEN, Generations
 from mmpca_dist.runs.lease import Owner, held, holder
@@ -89,7 +90,8 @@ def state_of(run: RunDirectory) -> RunState:
     if refreshed:
         return _refreshed(run, config, owner)
     records = set(storage.names_in(run.path("records")))
-    stages = [stage.name for stage in stages_of(config)]
+    wanted = EVALUATION_STAGES if run.purpose == "evaluation" else stages_of(config)
+    stages = [stage.name for stage in wanted]
     done = [name for name in stages if f"{name}.json" in records]
     missing = next((name for name in stages if name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"

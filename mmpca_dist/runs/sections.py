@@ -66,6 +66,19 @@ class DatasetConfig(Section):
         description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
         "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
     )
+    data_dir: str | None = setting(
+        None,
+        example="$MMPCA_DATA",
+        description="Folder that a relative uri is found in; $NAME stands for an environment variable",
+    )
+    download: str | None = setting(
+        None,
+        pattern="^openml:[0-9]+$",
+        values="openml:NUMBER",
+        example="openml:59",
+        description="Data set of OpenML that is fetched into data_dir where the file is absent: numbers as they are, "
+        "other columns as indicators of their values",
+    )
     features: str | None = setting(
         None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
     )

@@ -12,9 +12,9 @@ import yaml
 from mmpca_dist.datasets import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.dealing import describe
-from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.directory import RunDirectory, versions
 from mmpca_dist.runs.finished import finished
 from mmpca_dist.runs.job import Job
