@@ -1,16 +1,34 @@
-"""Classifiers of reduced rows, made from class moments and a projection with no further pass over the rows."""
+"""Classifiers of reduced rows: made from class moments with no further pass, or fitted to the rows."""
 
-from mmpca_dist.predictors.classifiers import ClassifierSpec, fit_from_moments, fit_rows, is_from_moments, linear_parts
+from mmpca_dist.predictors.classifiers import (
+    CLASSIFIERS,
+    ClassifierSection,
+    ClassifierSpec,
+    fit_from_moments,
+    is_from_moments,
+)
+from mmpca_dist.predictors.fitting import FittedRows, convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.penalties import choose_C
 from mmpca_dist.predictors.reduced import ReducedMoments
 from mmpca_dist.predictors.rules import Rule
 
 __all__ = [
+    "CLASSIFIERS",
+    "ClassifierSection",
+    "ClassifierSpec",
+    "FittedRows",
     "ReducedMoments",
     "Rule",
+    "choose_C",
+    "convergence_note",
     "fisher_linear",
+    "fit_from_moments",
+    "fit_rows",
+    "is_from_moments",
     "linear_discriminant",
+    "linear_parts",
     "naive_bayes",
     "quadratic_discriminant",
 ]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors import liblinear
+from mmpca_dist.predictors import liblinear, out_of_core
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
@@ -41,7 +41,6 @@ CLASSIFIERS = {
 WITH_BIAS = ("svm", "logistic", "dask-logistic")
 WITH_C = WITH_BIAS
 OUT_OF_CORE = ("incremental", "dask-logistic")
-DASK_LOGISTIC_OPTIONS = ["max_iter", "solver", "tol"]
 DEFAULT_C = 1.0
 """LIBLINEAR's."""
 
@@ -164,9 +163,9 @@ def _check_options(spec: ClassifierSection) -> None:
     elif name in ("svm", "logistic"):
         check_known(options, liblinear.OPTIONS, name)
     elif name == "dask-logistic":
-        check_known(options, DASK_LOGISTIC_OPTIONS, name)
-    elif name in CLASSIFIERS:
-        pass
+        check_known(options, out_of_core.LOGISTIC_OPTIONS, name)
+    elif name == "incremental":
+        out_of_core.make_incremental(options)
     else:
         if "C" in options:
             raise InputError(f"C of {name} is given beside its options, not among them.")
@@ -197,27 +196,3 @@ def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
     if not is_from_moments(spec):
         raise InputError(f"{spec.label} is fitted to rows; from moments there are {', '.join(RULES)}.")
     return RULES[spec.name](reduced, **spec.options)
-
-
-# STUB
-def fit_rows(spec, Z, y, C=None):
-    import numpy as np
-
-    model = liblinear.make_linear(spec.name, Z.shape, len(np.unique(y)), C or spec.C or 1.0, spec.bias, spec.options)
-    with liblinear.fitting_alone:
-        return model.fit(Z, y)
-
-
-def choose_C(specs, X, y, seed=0):
-    return {spec.label: 1.0 for spec in specs}
-
-
-def linear_parts(fitted):
-    from mmpca_dist.predictors.linear import LinearRule
-
-    if not isinstance(fitted, LinearRule):
-        return None
-    coef, intercept = fitted.coef, fitted.intercept - fitted.coef @ fitted.centre
-    if len(coef) == 2:
-        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    return coef, intercept

@@ -1,7 +1,6 @@
 """LIBLINEAR on reduced rows: support vector machine and logistic regression, L2-regularised, with and without bias.
 
-The minimum is unique; whether it is found in its primal or its dual form, and in which coordinates, is a matter of speed
-and of rounding.
+The minimum is unique: its primal or dual form, and the coordinates of the rows, are a matter of speed and of rounding.
 """
 
 from __future__ import annotations
@@ -37,13 +36,17 @@ _quiet: list[Any] = []
 
 
 @contextmanager
-def quiet_convergence() -> Iterator[None]:
-    """Keep warnings of no convergence unprinted while any thread is inside; whoever fits counts them."""
+def quiet_fits() -> Iterator[None]:
+    """Keep warnings of no convergence, and of dask-glm's setting of Dask, unprinted while any thread is inside.
+
+    Who fits counts what did not converge, by iterations: records of warnings would mix those of several threads.
+    """
     with _quiet_lock:
         if not _quiet:
             caught = warnings.catch_warnings()
             caught.__enter__()
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
             _quiet.append(caught)
         _quiet.append(None)
     try:

@@ -1,0 +1,98 @@
+"""Classifiers of reduced rows that do not fit in memory, by dask-ml; what is fitted needs neither dask-ml nor Dask."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.predictors.imported import classifier_class, make_classifier
+
+DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
+LOGISTIC_OPTIONS = ["max_iter", "tol"]
+LOGISTIC_TOLERANCE, LOGISTIC_ITERATIONS = 1e-4, 1000
+BLOCK_ROWS = 65_536
+"""Rows in memory are cut into blocks of so many, so that results do not depend on where they come from."""
+
+
+def make_incremental(options: dict[str, Any]) -> Any:
+    """Return the estimator that learns block by block: ``options["estimator"]``, by import name, with the others.
+
+    Raises
+    ------
+    InputError
+        For a class that has no ``partial_fit``, and for options that it does not know.
+    """
+    settings = {**options}
+    name = settings.pop("estimator", DEFAULT_ESTIMATOR)
+    if not isinstance(name, str):
+        raise InputError(f"The option estimator of incremental must be an import name (found {name!r}).")
+    if not hasattr(classifier_class(name), "partial_fit"):
+        raise InputError(f"{name} has no partial_fit, so that it cannot learn block by block.")
+    return make_classifier(name, settings)
+
+
+def fit_incremental(Z: Any, codes: Any, n_classes: int, options: dict[str, Any]) -> Any:
+    """Fit an estimator in one pass over blocks of rows, in their order.
+
+    Parameters
+    ----------
+    Z : array or Dask array of shape (n, K)
+    codes : array of shape (n,)
+        Of the classes, 0 to ``n_classes`` - 1.
+    """
+    from dask_ml.wrappers import Incremental  # takes seconds to import
+
+    rows, labels = _in_blocks(Z, codes)
+    model = Incremental(make_incremental(options), shuffle_blocks=False, assume_equal_chunks=True)
+    # One block at a time: threads that are waiting for the estimator would read blocks ahead without a bound.
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, labels, classes=np.arange(n_classes))
+    return model.estimator_
+
+
+def fit_logistic(
+    Z: Any, codes: Any, n_classes: int, C: float, bias: bool, options: dict[str, Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return coefficients, shape (C, K), or (1, K) for two classes, and intercepts of logistic regression.
+
+    It is the minimum that LIBLINEAR finds, with its penalised bias; of more than two classes each is told from the
+    rest. L-BFGS makes a pass or two an iteration.
+
+    Notes
+    -----
+    Of dask-ml (2025.1), the solvers newton and gradient_descent leave the penalty out, labels must be 0 and 1 and are
+    not checked, and columns are divided by their standard deviations unless ``normalize`` says not to, which is another
+    problem: hence one solver, codes, and that setting.
+    """
+    from dask_ml.linear_model import LogisticRegression
+
+    rows, labels = _in_blocks(Z, codes)
+    settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **options}
+    coef, intercept = [], []
+    for code in range(1 if n_classes == 2 else 0, n_classes):
+        model = LogisticRegression(
+            C=C, fit_intercept=bias, solver="lbfgs", solver_kwargs={"normalize": False}, **settings
+        )
+        with nullcontext() if isinstance(Z, da.Array) else dask.config.set(scheduler="synchronous"):
+            model.fit(rows, (labels == code).astype(np.float64))
+        coef.append(np.asarray(model.coef_, dtype=np.float64))
+        intercept.append(float(model.intercept_))
+    return np.stack(coef), np.asarray(intercept)
+
+
+def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
+    """Return rows as a Dask array with known blocks of whole rows, and labels in the same blocks."""
+    if not isinstance(Z, da.Array):
+        Z = da.from_array(np.asarray(Z, dtype=np.float64), chunks=(BLOCK_ROWS, -1))
+    elif np.isnan(Z.shape[0]):
+        Z = copy.copy(Z).compute_chunk_sizes()
+    if len(Z.chunks[1]) > 1:
+        Z = Z.rechunk({1: -1})
+    return Z, da.from_array(np.asarray(codes), chunks=(Z.chunks[0],))
