@@ -16,7 +16,7 @@ from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.merged import Source, evaluate_parts
 from mmpca_dist.evaluation.reductions import needs_of
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.predictors.classifiers import choose_C
+from mmpca_dist.predictors import choose_C
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.dealing import splits_of
 from mmpca_dist.runs.events import Callback, Callbacks
