@@ -26,7 +26,8 @@ def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, 
         ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
     stages : list of (stage, seconds, note)
     **values
-        ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows.
+        ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows; ``open_classes``
+        where the number of classes is not to decide whether they are listed openly.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -41,10 +42,9 @@ def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, 
         dataset=dataset,
         classes=_class_rows(dataset),
         hidden_classes=max(0, len(dataset["classes"]) - MOST_CLASSES),
-        open_classes=len(dataset["classes"]) <= OPEN_CLASSES,
         stages=_stage_rows(stages),
         seconds=seconds_in_words(sum(seconds for _, seconds, _ in stages)),
-        **values,
+        **{"open_classes": len(dataset["classes"]) <= OPEN_CLASSES, **values},
     )
 
 
