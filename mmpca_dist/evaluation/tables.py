@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ class ErrorTable:
             for name, kind in FIELDS.items()
         }
         made = cls(**arrays)
-        made.positions()  # refuses what is there twice
+        _ = made.positions  # refuses what is there twice
         return made
 
     def __len__(self) -> int:
@@ -153,8 +154,9 @@ class ErrorTable:
         """The splits, ascending."""
         return [int(split) for split in np.unique(self.split)]
 
+    @cached_property
     def positions(self) -> dict[Key, dict[int, int]]:
-        """Return the row of the table for each key and split.
+        """The row of the table for each key and split.
 
         Raises
         ------
@@ -181,27 +183,32 @@ class ErrorTable:
         reference : str
             The method that the others are tested against; with none of that name there are no tests.
         """
-        rows = self.positions()
-        cells = []
-        for method in self.methods:
-            for size in self.sizes:
-                for classifier in self.classifiers:
-                    own = rows.get((method, size, classifier))
-                    if own:
-                        other = rows.get((reference, size, classifier), {}) if method != reference else {}
-                        cells.append(self._cell((method, size, classifier), own, other))
-        return cells
+        keys = [(m, size, c) for m in self.methods for size in self.sizes for c in self.classifiers]
+        return [self._cell(key, reference) for key in keys if key in self.positions]
 
-    def _cell(self, key: Key, own: dict[int, int], other: dict[int, int]) -> Cell:
+    def paired(self, key: Key, other: Key) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the table's rows of two keys in the splits that both have, in the order of the splits."""
+        one, two = self.positions.get(key, {}), self.positions.get(other, {})
+        shared = sorted(one.keys() & two.keys())
+        return (
+            np.array([one[split] for split in shared], np.int64),
+            np.array([two[split] for split in shared], np.int64),
+        )
+
+    def sign_test(self, key: Key, other: Key) -> SignTest | None:
+        """Test whether one key errs less than another, on the splits that both have; None where there is no such."""
+        one, two = self.paired(key, other)
+        return sign_test(self.errors[one], self.errors[two]) if len(one) else None
+
+    def percent(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the errors of rows of the table, in percent of the rows held out."""
+        return 100 * self.errors[rows] / self.rows[rows]
+
+    def _cell(self, key: Key, reference: str) -> Cell:
+        own = self.positions[key]
         at = np.array([own[split] for split in sorted(own)])
-        shared = sorted(own.keys() & other.keys())
-        test = None
-        if shared:
-            test = sign_test(
-                self.errors[[own[split] for split in shared]], self.errors[[other[split] for split in shared]]
-            )
-        percent = 100 * self.errors[at] / self.rows[at]
-        return Cell(*key, summary=Summary.of(percent), test=test, used=int(self.used[at].min()))
+        test = None if key[0] == reference else self.sign_test(key, (reference, *key[1:]))
+        return Cell(*key, summary=Summary.of(self.percent(at)), test=test, used=int(self.used[at].min()))
 
 
 def cells_table(cells: Iterable[Cell]) -> pa.Table:

@@ -97,15 +97,18 @@ def panel_grid(n: int, height: float) -> tuple[Sheet, list[Axes]]:
     return made, panels[:n]
 
 
-def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Give a panel its titles and the common look; call when all is drawn."""
+def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad: float | None = None) -> None:
+    """Give a panel its titles and the common look; call when all is drawn.
+
+    ``pad`` is the room between title and panel in points, where something stands there.
+    """
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         panel.spines[side].set_color(FAINT)
     panel.tick_params(labelsize=TICK_SIZE, color=FAINT, labelcolor=INK, length=3)
     panel.tick_params(which="minor", length=0)
-    panel.set_title(title, fontsize=TITLE_SIZE, color=INK, loc="left", family=FONT, fontweight="bold")
+    panel.set_title(title, fontsize=TITLE_SIZE, color=INK, loc="left", family=FONT, fontweight="bold", pad=pad)
     panel.set_xlabel(xlabel, fontsize=LABEL_SIZE, color=INK, family=FONT)
     panel.set_ylabel(ylabel, fontsize=LABEL_SIZE, color=INK, family=FONT)
     for label in (*panel.get_xticklabels(), *panel.get_yticklabels()):

@@ -1,0 +1,187 @@
+"""What an evaluation has found, as plain values, and how methods compare in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mmpca_dist.evaluation.comparing import SignTest, Summary
+from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
+from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation: what was compared, on which rows, and the errors.
+
+    Attributes
+    ----------
+    dataset : dict
+        ``uri``, ``n_rows``, ``n_features``, ``classes`` (names) and ``counts`` (rows per class).
+    splits : str
+        In words: ``"50 stratified splits, four fifths of the rows train"``.
+    methods : list of str
+    n_components : list of int
+        As asked for.
+    classifiers : dict of str to str
+        For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``.
+    reference : str
+        The method that the others are tested against.
+    table : ErrorTable
+    margins : list of dict
+        For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
+        columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%),
+        ``histogram`` (counts), ``edges`` (``[low, high]``) and ``wasserstein``.
+    seconds : dict of str to float
+        For each method, in all splits together; what serves several methods may stand under a name of its own.
+    bytes_read : dict of str to int
+        Likewise.
+    published : str or None
+        Data set whose published figures stand beside the own ones.
+    notes : list of str
+        Warnings, shown at the top.
+    margin_rows : str
+        Whose distances the margins are, in words.
+    stages : list of (stage, seconds, note)
+    config_yaml : str
+    versions : dict of str to str
+    """
+
+    dataset: dict[str, Any]
+    splits: str
+    methods: list[str]
+    n_components: list[int]
+    classifiers: dict[str, str]
+    reference: str
+    table: ErrorTable
+    margins: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes_read: dict[str, int] = field(default_factory=dict)
+    published: str | None = None
+    notes: list[str] = field(default_factory=list)
+    margin_rows: str = "the rows held out"
+    stages: list[tuple[str, float, str]] = field(default_factory=list)
+    config_yaml: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def cells(self) -> dict[Key, Cell]:
+        """The cells of the table by method, number of components and classifier."""
+        return {cell.key: cell for cell in self.table.cells(self.reference)}
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """Own cells beside published ones; none where nothing is published."""
+        return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
+
+    def column(self, n_components: int, classifier: str) -> list[Cell]:
+        """Return the cells of all methods with so many components under a classifier; some may be missing."""
+        keys = [(method, n_components, classifier) for method in self.methods]
+        return [self.cells[key] for key in keys if key in self.cells]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which cell has the lowest mean error, and how it compares.
+
+    Attributes
+    ----------
+    best : Cell
+        Of equal means the one with the fewest components, then the first.
+    tied : list of Cell
+        The others with the same mean.
+    smallest : Cell
+        The fewest components whose mean is at most one standard error of the best above it, the lowest mean of those:
+        the one-standard-error rule. The best itself where no deviation is known.
+    rival : Cell or None
+        The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'.
+    test : SignTest or None
+        Whether the best errs less than the rival, on the splits that both have.
+    """
+
+    best: Cell
+    tied: list[Cell]
+    smallest: Cell
+    rival: Cell | None
+    test: SignTest | None
+
+
+def verdict(evaluation: Evaluation) -> Verdict | None:
+    """Return which cell is best and how it compares with the reference; None of an empty table."""
+    cells = list(evaluation.cells.values())
+    if not cells:
+        return None
+    best = _lowest(cells)
+    error = best.summary.standard_error
+    near = [cell for cell in cells if cell.summary.mean <= best.summary.mean + error] or [best]
+    of_reference = best.method != evaluation.reference
+    rivals = [cell for cell in cells if (cell.method == evaluation.reference) == of_reference]
+    rival = _lowest(rivals) if rivals else None
+    return Verdict(
+        best=best,
+        tied=[cell for cell in cells if cell is not best and _alike(cell, best)],
+        smallest=min(near, key=lambda cell: (cell.used, cell.summary.mean)),
+        rival=rival,
+        test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
+    )
+
+
+def _lowest(cells: list[Cell]) -> Cell:
+    """Return the cell of the lowest mean; of equal means the one with the fewest components, then the first."""
+    lowest = min(cells, key=lambda cell: cell.summary.mean)
+    return min((cell for cell in cells if _alike(cell, lowest)), key=lambda cell: cell.used)
+
+
+def _alike(one: Cell, other: Cell) -> bool:
+    """Return whether two means are equal up to rounding: those of the same counts in another order may differ by it."""
+    return math.isclose(one.summary.mean, other.summary.mean, rel_tol=1e-12, abs_tol=1e-12)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a method compares with the reference, over numbers of components and classifiers.
+
+    Attributes
+    ----------
+    method : str
+    best : Cell or None
+        Its lowest mean.
+    lower, higher : int
+        Cells with a lower and a higher mean than the reference's with as many components under the same classifier.
+    significant : int
+        Cells whose sign test has a p-value of at most 0.05.
+    compared : int
+    """
+
+    method: str
+    best: Cell | None
+    lower: int
+    higher: int
+    significant: int
+    compared: int
+
+
+def standings(evaluation: Evaluation) -> list[Standing]:
+    """Return how every method stands against the reference, in the order of the methods."""
+    return [_standing(evaluation, method) for method in evaluation.methods]
+
+
+def _standing(evaluation: Evaluation, method: str) -> Standing:
+    cells = [cell for cell in evaluation.cells.values() if cell.method == method]
+    means: list[tuple[Summary, Summary]] = [
+        (cell.summary, evaluation.cells[(evaluation.reference, *cell.key[1:])].summary)
+        for cell in cells
+        if cell.test is not None
+    ]
+    return Standing(
+        method,
+        _lowest(cells) if cells else None,
+        lower=sum(own.mean < other.mean for own, other in means),
+        higher=sum(own.mean > other.mean for own, other in means),
+        significant=sum(cell.test is not None and cell.test.p_value <= SIGNIFICANT for cell in cells),
+        compared=len(means),
+    )

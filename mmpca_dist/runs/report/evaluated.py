@@ -1,0 +1,154 @@
+"""What pages and pictures of an evaluation share: names, styles, which numbers of components are drawn, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmpca_dist.evaluation.comparing import SignTest, standard_errors_apart
+from mmpca_dist.evaluation.results import SIGNIFICANT, Evaluation, Verdict, verdict
+from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
+
+ALL_COLUMNS = "all columns"
+MOST_DRAWN = 2
+"""Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
+
+
+def title_of(method: str) -> str:
+    """Return a method's name in reports; that of the original columns is empty."""
+    return METHODS[method].title if method in METHODS else method or ALL_COLUMNS
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn."""
+
+    colour: str
+    marker: str
+    dashed: bool
+
+
+def styles(evaluation: Evaluation) -> dict[str, Style]:
+    """Return how every method is drawn: the reference in black, the others by their place."""
+    others = [method for method in evaluation.methods if method != evaluation.reference]
+    colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
+    made = {
+        method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
+        for i, method in enumerate(others)
+    }
+    return {evaluation.reference: Style(INK, "o", False), **made}
+
+
+def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
+    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier.
+
+    Where the reference has no cell, that of the lowest mean of all methods.
+    """
+    cells = [cell for cell in evaluation.cells.values() if cell.classifier == classifier]
+    sizes = sorted({cell.n_components for cell in cells}) or sorted(evaluation.n_components)
+    if len(sizes) <= MOST_DRAWN:
+        return sizes
+    own = [cell for cell in cells if cell.method == evaluation.reference]
+    return [min(own or cells, key=lambda cell: cell.summary.mean).n_components]
+
+
+def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:
+    """Return a sentence on the methods, other than the reference, that a picture leaves out; empty if it has all."""
+    missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
+    return f" Left out, having given no components there: {', '.join(missing)}." if missing else ""
+
+
+def digits(evaluation: Evaluation) -> int:
+    """Return how many decimals of a percentage tell cells apart: one, or more where standard errors are small."""
+    errors = sorted(cell.summary.standard_error for cell in evaluation.cells.values() if cell.summary.deviation > 0)
+    if not errors:
+        return 1
+    return min(max(1, math.ceil(-math.log10(2 * errors[len(errors) // 2]))), 4)
+
+
+def probability(value: float) -> str:
+    """Return a p-value: two digits, or a power of ten."""
+    if value >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def components(cell: Cell) -> str:
+    """Return "8 components", or how many there were where fewer were given than asked for."""
+    words = f"{cell.used} component" + ("" if cell.used == 1 else "s")
+    return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
+
+
+def named(evaluation: Evaluation, cell: Cell) -> str:
+    """Return "M-PCA2 with 8 components under naive Bayes"."""
+    return f"{title_of(cell.method)} with {components(cell)} under {label(evaluation, cell.classifier)}"
+
+
+def label(evaluation: Evaluation, classifier: str) -> str:
+    """Return what a classifier is called in words."""
+    return evaluation.classifiers.get(classifier, classifier)
+
+
+def words(evaluation: Evaluation) -> list[str]:
+    """Return the verdict: sentences that tell which cell is best, by how much, and whether that is beyond chance."""
+    found = verdict(evaluation)
+    if found is None:
+        return ["No errors were counted."]
+    places = digits(evaluation)
+    best = found.best.summary
+    spread = (
+        f"standard deviation {best.deviation:.{places}f}, standard error {best.standard_error:.{places + 1}f}, "
+        f"{best.count} splits"
+        if best.count > 1
+        else "one split, so that no deviation is known"
+    )
+    said = [
+        f"The lowest mean error, {best.mean:.{places}f}%, is that of {named(evaluation, found.best)} ({spread})."
+        + (f" Cells with the same mean: {len(found.tied)} more." if found.tied else "")
+    ]
+    if found.rival is not None:
+        said.append(_against(evaluation, found, found.rival, places))
+    if found.smallest.used < found.best.used:
+        said.append(
+            f"By the one-standard-error rule fewer components do: {named(evaluation, found.smallest)} has a mean of "
+            f"{found.smallest.summary.mean:.{places}f}%, at most one standard error above the lowest."
+        )
+    if best.count > 1 and len(evaluation.cells) > 1:
+        said.append(
+            f"This is the lowest of {len(evaluation.cells)} means, chosen after looking, and splits share their rows: "
+            "standard errors and p-values are smaller than new data would give them."
+        )
+    return said
+
+
+def _against(evaluation: Evaluation, found: Verdict, rival: Cell, places: int) -> str:
+    best = found.best
+    difference = rival.summary.mean - best.summary.mean
+    if best.method == evaluation.reference:
+        reference = title_of(evaluation.reference)
+        opening = f"No method has a lower mean than the reference, {reference}; the nearest is"
+    else:
+        opening = "The reference at its best is"
+    apart = -standard_errors_apart(best.summary, rival.summary)
+    told = (
+        "the same" if math.isclose(difference, 0, abs_tol=1e-9) else f"{difference:.{places}f} percentage points more"
+    )
+    errors = f", {apart:.1f} combined standard errors" if math.isfinite(apart) and apart > 0 else ""
+    sentence = f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}{errors}."
+    if found.test is None:
+        return sentence
+    splits = len(evaluation.table.paired(best.key, rival.key)[0])
+    return sentence + " " + _tested(title_of(best.method), found.test, splits)
+
+
+def _tested(title: str, test: SignTest, splits: int) -> str:
+    beyond = "beyond" if test.p_value <= SIGNIFICANT else "not beyond"
+    return (
+        f"On the same {splits} splits {title} errs less in {test.wins}, more in {test.untied - test.wins} and as often "
+        f"in {splits - test.untied}: p = {probability(test.p_value)} by the sign test, {beyond} chance at the 5% level."
+        if splits > 1
+        else f"One split tells nothing about chance: {title} errs {'less' if test.wins else 'no less'} in it."
+    )

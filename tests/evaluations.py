@@ -1,0 +1,103 @@
+"""Made-up evaluations, whose errors follow from simple rules."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable
+
+CLASSIFIERS = {"svm": "linear SVM, C = 0.1", "logistic": "logistic regression, C = 1", "fisher": "Fisher"}
+
+
+def counted(method: int, size: int, classifier: int, split: int) -> int:
+    """Errors that fall with the components and with the method's place, and differ from split to split."""
+    return 30 - 3 * method - size // 2 + 4 * classifier + (7 * split + 3 * method) % 5
+
+
+def records(
+    methods: list[str],
+    sizes: list[int],
+    classifiers: list[str],
+    splits: int,
+    rows: int = 71,
+    errors: Any = counted,
+    most: dict[str, int] | None = None,
+) -> list[dict[str, Any]]:
+    """Return a record for each split; ``most`` has the components that a method cannot exceed, 0 for none at all."""
+    most = most or {}
+    return [
+        {
+            "split": split,
+            "rows": rows,
+            "errors": [
+                {
+                    "method": method, "n_components": size, "used": min(size, most.get(method, size)),
+                    "classifier": classifier, "errors": errors(m, min(size, most.get(method, size)), c, split),
+                }
+                for m, method in enumerate(methods)
+                for size in sizes
+                for c, classifier in enumerate(classifiers)
+                if most.get(method, size)
+            ],
+            "margins": [
+                margin(method, size, classifier, split, m)
+                for m, (method, kept) in enumerate([("", [40]), *((method, sizes) for method in methods)])
+                for size in kept
+                for classifier in classifiers[:1]
+                if most.get(method, size)
+            ],
+            "seconds": {method: 0.1 + m for m, method in enumerate(methods)},
+        }
+        for split in range(splits)
+    ]  # fmt: skip
+
+
+def margin(method: str, size: int, classifier: str, split: int, place: int) -> dict[str, Any]:
+    """Return the margins of 200 rows, spread evenly from below zero upwards."""
+    distances = np.linspace(-0.5 - 0.1 * split, 4 - 0.3 * place, 200)
+    low, high = float(distances.min()), float(distances.max())
+    return {
+        "method": method, "n_components": size, "classifier": classifier, "minimum": low,
+        "quantiles": np.percentile(distances, [1, 5, 25, 50, 75, 95, 99]).tolist(),
+        "histogram": np.histogram(distances, 20, (low, high))[0].tolist(), "edges": [low, high],
+        "wasserstein": 0.15 * place,
+    }  # fmt: skip
+
+
+def evaluation(
+    methods: tuple[str, ...] = ("pca", "m-pca0", "m-pca2"),
+    sizes: tuple[int, ...] = (2, 4, 8),
+    classifiers: dict[str, str] | None = None,
+    splits: int = 6,
+    classes: int = 2,
+    most: dict[str, int] | None = None,
+    errors: Any = counted,
+    **changes: Any,
+) -> Evaluation:
+    """Return an evaluation of such records."""
+    labels = CLASSIFIERS if classifiers is None else classifiers
+    found = records(list(methods), list(sizes), list(labels), splits, errors=errors, most=most)
+    made = Evaluation(
+        dataset={
+            "uri": "s3://bucket/table.zarr", "n_rows": 351, "n_features": 40,
+            "classes": [f"class {i}" for i in range(classes)], "counts": [351 // classes] * classes,
+        },
+        splits=f"{splits} stratified splits, four fifths of the rows train",
+        methods=list(methods),
+        n_components=list(sizes),
+        classifiers=labels,
+        reference="pca",
+        table=ErrorTable.of(found),
+        margins=[{**one, "split": record["split"]} for record in found for one in record["margins"]],
+        seconds={method: sum(record["seconds"][method] for record in found) for method in methods},
+        bytes_read={method: 4 * 351 * 40 * (m + 1) for m, method in enumerate(methods)},
+        notes=["Column 3 is constant."],
+        stages=[("moments", 1.25, ""), ("splits", 75.0, "reused")],
+        config_yaml="methods: [pca]\n",
+        versions={"numpy": "2.1"},
+    )  # fmt: skip
+    return dataclasses.replace(made, **changes)

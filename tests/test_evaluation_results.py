@@ -1,0 +1,84 @@
+"""Which method an evaluation finds best, and how the others stand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from evaluations import CLASSIFIERS, evaluation
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.comparing import SignTest
+from mmpca_dist.evaluation.results import standings, verdict
+from mmpca_dist.evaluation.tables import ErrorTable
+
+
+def test_the_best_cell_is_tested_against_the_best_of_the_reference():
+    found = verdict(evaluation())
+    assert found.best.key == ("m-pca2", 8, "svm")
+    assert found.rival.key == ("pca", 8, "svm")
+    assert found.test == SignTest(6, 6, 1 / 64)
+    assert found.tied == []
+
+
+def test_where_the_reference_is_best_the_best_of_the_others_is_its_rival():
+    found = verdict(evaluation(reference="m-pca2"))
+    assert found.best.key == ("m-pca2", 8, "svm")
+    assert found.rival.key == ("m-pca0", 8, "svm")
+    assert verdict(evaluation(methods=("pca",))).rival is None
+
+
+def test_the_one_standard_error_rule_takes_the_fewest_components():
+    """Errors are 10, 11, 12 of 71 rows in turn; with K = 4 one more in one split, with K = 2 ten more in all."""
+    extra = {2: 10, 4: 0, 8: 0}
+    found = verdict(
+        evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
+    )
+    error = found.best.summary.standard_error
+    assert found.best.n_components == 8
+    assert found.smallest.n_components == 4
+    assert 0 < found.smallest.summary.mean - found.best.summary.mean <= error
+
+
+def test_components_count_as_given_and_not_as_asked_for():
+    found = verdict(evaluation(methods=("pca", "fisher"), sizes=(4, 8), most={"fisher": 1}, errors=lambda *_: 9))
+    assert found.best.method == found.smallest.method == "fisher"
+    assert len(found.tied) == 2 * 2 * 3 - 1
+
+
+def test_ties_everywhere():
+    found = verdict(evaluation(errors=lambda *_: 9))
+    assert found.best.key == ("pca", 2, "svm")
+    assert len(found.tied) == 3 * 3 * 3 - 1
+    assert found.test == SignTest(0, 0, 1.0)
+    assert found.smallest is found.best
+
+
+def test_one_split_knows_no_deviation():
+    found = verdict(evaluation(splits=1))
+    assert found.smallest is found.best
+    assert math.isnan(found.best.summary.deviation)
+    assert found.test == SignTest(1, 1, 0.5)
+
+
+def test_nothing_has_no_verdict():
+    assert verdict(evaluation(table=ErrorTable.of([]))) is None
+
+
+def test_standings_count_cells_that_err_less():
+    pca, first, second = standings(evaluation())
+    assert (pca.compared, pca.lower, pca.best.key) == (0, 0, ("pca", 8, "svm"))
+    assert (first.compared, first.lower, first.higher) == (9, 9, 0)
+    assert (first.significant, second.significant) == (0, 9)  # 3 wins and 3 ties, 6 wins
+    (absent,) = [s for s in standings(evaluation(most={"m-pca0": 0})) if s.method == "m-pca0"]
+    assert (absent.best, absent.compared) == (None, 0)
+
+
+def test_published_figures_stand_beside_those_that_were_found():
+    labels = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
+    found = evaluation(methods=("pca", "m-pca1a"), sizes=(5, 7), classifiers=labels, published="ionosphere").compared
+    keys = [("pca", 5, c) for c in ("svm", "logistic", "fisher")]  # naive Bayes is lost
+    assert [row.own.key for row in found] == keys + [("m-pca1a", 5, c) for c in labels]
+    assert evaluation().compared == []
+    with pytest.raises(InputError, match="no published figures for 'digits'"):
+        _ = evaluation(published="digits").compared
