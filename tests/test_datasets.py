@@ -195,6 +195,33 @@ def test_bundled_data_has_names():
     assert open_dataset("bundled:digits").image_shape == (8, 8)
 
 
+def test_a_bundle_of_some_classes_has_their_rows():
+    whole, some = open_dataset("bundled:digits"), open_dataset("bundled:digits?classes=2,0")
+    y = whole.read_labels(0, whole.n_rows)
+    kept = np.isin(y, [0, 2])
+    np.testing.assert_array_equal(some.read_rows(0, some.n_rows), whole.read_rows(0, whole.n_rows)[kept])
+    np.testing.assert_array_equal(some.read_labels(0, some.n_rows), y[kept])
+    assert (some.image_shape, some.feature_names) == ((8, 8), whole.feature_names)
+    assert some.before_noise is whole.before_noise is None
+    assert open_dataset("bundled:iris?classes=setosa,virginica").n_rows == 100
+
+
+def test_noise_of_a_bundle_is_what_it_says_and_belongs_to_rows_not_to_the_choice_of_classes():
+    whole, some = (open_dataset(f"bundled:digits?noise=4&seed=3{choice}") for choice in ("", "&classes=1"))
+    clean, n = whole.before_noise, whole.n_rows
+    assert clean.uri == "bundled:digits"
+    noise = whole.read_rows(0, n) - clean.read_rows(0, n)
+    # 115,008 draws: standard errors 0.012 of the mean and 0.0083 of the deviation; bounds are six of them.
+    assert abs(noise.mean()) < 0.072
+    assert noise.std() == pytest.approx(4, abs=0.05)
+    y = whole.read_labels(0, n)
+    np.testing.assert_array_equal(some.read_rows(0, some.n_rows), whole.read_rows(0, n)[y == 1])
+    assert some.before_noise.uri == "bundled:digits?classes=1"
+    other = open_dataset("bundled:digits?noise=4&seed=4")
+    assert not np.array_equal(other.read_rows(0, 1), whole.read_rows(0, 1))
+    assert len({data.fingerprint() for data in (whole, some, clean, other)}) == 4
+
+
 SYNTHETIC = (
     "gaussian?n=3000&d=3&imbalance=0.3",
     "clusters?n=3000&d=3&k=5&classes=3",

@@ -38,7 +38,8 @@ def open_dataset(
     uri : str or path
         A Zarr group (of dense rows, or of CSR rows as AnnData lays them out), a Parquet file or folder, a ``.npz``
         file (of arrays, or of a CSR matrix), a ``.npy`` file (give the labels' file as ``label``), as a path or any
-        fsspec URL; ``bundled:digits|breast_cancer|wine|iris``; ``synthetic:gaussian?n=...&d=...`` or
+        fsspec URL; ``bundled:digits|breast_cancer|wine|iris`` (``?classes=0,1&noise=4&seed=0`` chooses classes and
+        adds Gaussian noise of that standard deviation); ``synthetic:gaussian?n=...&d=...`` or
         ``synthetic:clusters?...``.
     features : str, optional
         The array, or group of a CSR matrix, that holds the rows (default ``"X"``); for Parquet a fixed-size-list

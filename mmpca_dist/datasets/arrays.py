@@ -13,11 +13,10 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, grain_edges
+from mmpca_dist.datasets.bundled import Bundled
 from mmpca_dist.datasets.csr import SparseArray, check_index_type, check_row_ends, value_type
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
-
-BUNDLED = ("digits", "breast_cancer", "wine", "iris")
 
 
 class ArrayDataset(Dataset):
@@ -76,9 +75,15 @@ class LoadedDataset(Dataset):
         self.sparse, self.in_memory = rows.sparse, not rows.sparse
         self.resident_bytes = 2 * self.n_bytes
         if uri.startswith("bundled:"):
-            bundle = load_bundled(uri)
-            self.feature_names = [str(name) for name in bundle.feature_names]
-            self.image_shape = (8, 8) if uri == "bundled:digits" else None
+            bundled = Bundled.parse(uri)
+            self.feature_names, self.image_shape = bundled.load()[2], bundled.image_shape
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        if not self.uri.startswith("bundled:"):
+            return None
+        bundled = Bundled.parse(self.uri)
+        return LoadedDataset(bundled.without_noise) if bundled.noise else None
 
     def _rows(self) -> ArrayDataset | SparseArray:
         return _load(self.uri, self._features, self._label, self._label_required, self._token)
@@ -117,23 +122,11 @@ class LoadedDataset(Dataset):
         return storage.digest("bundled", self.uri, rows.n_rows, float(np.sum(rows.read_rows(0, rows.n_rows))))
 
 
-def load_bundled(uri: str) -> Any:
-    """Return scikit-learn's bundle for ``bundled:NAME``."""
-    import sklearn.datasets
-
-    name = uri.removeprefix("bundled:")
-    if name not in BUNDLED:
-        raise InputError(
-            f"There is no bundled data set {name!r}; there are {', '.join(BUNDLED)}.{did_you_mean(name, BUNDLED)}"
-        )
-    return getattr(sklearn.datasets, f"load_{name}")()
-
-
 @functools.lru_cache(maxsize=2)
 def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
     if uri.startswith("bundled:"):
-        bundle = load_bundled(uri)
-        return ArrayDataset(bundle.data, bundle.target_names[bundle.target], uri)
+        rows, labels, _ = Bundled.parse(uri).load()
+        return ArrayDataset(rows, labels, uri)
     storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri), fs.open(path, "rb") as file:

@@ -89,6 +89,13 @@ class Dataset(ABC):
     """Copies of a unit held while it is read, beside the caller's buffer."""
     resident_bytes = 0
     """What each process holds of the data as long as it is in use."""
+    readable = True
+    """Whether rows can be read; not so of what only describes rows that were read before."""
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        """The same rows before noise was added to them, where these are known."""
+        return None
 
     @property
     @abstractmethod

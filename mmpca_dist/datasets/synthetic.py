@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from typing import ClassVar
-from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +11,12 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, chunk_edges, default_chunk_rows
+from mmpca_dist.datasets.uri_options import Value, parse_options
 from mmpca_dist.errors import InputError, did_you_mean
 
 BLOCK_ROWS = 4096
 LABELS, ROWS, GEOMETRY = range(3)
 """Streams of random numbers: labels can be drawn without the rows."""
-
-Value = int | float | str
 
 
 class SyntheticDataset(Dataset):
@@ -194,21 +192,4 @@ def open_synthetic(uri: str) -> SyntheticDataset:
     if name not in KINDS:
         raise InputError(f"Unknown synthetic data set {name!r} in {uri}.{did_you_mean(name, KINDS)}")
     kind = KINDS[name]
-    options = dict(kind.defaults)
-    for key, text in parse_qsl(query, keep_blank_values=True):
-        if key not in options:
-            raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
-        expected = type(options[key])
-        try:
-            options[key] = _whole(text) if expected is int else expected(text)
-        except (ValueError, OverflowError) as error:
-            raise InputError(f"Option {key}={text} in {uri} must be a {expected.__name__}.") from error
-    return kind(uri, options)
-
-
-def _whole(text: str) -> int:
-    """Return a whole number, also one written as ``1e6``."""
-    number = float(text)
-    if number != int(number):
-        raise ValueError(text)
-    return int(number)
+    return kind(uri, parse_options(uri, query, kind.defaults))
