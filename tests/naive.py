@@ -260,6 +260,16 @@ def mpca2_rows(X, y, pairing="one-vs-rest", mutual="twice"):
     return [X[i] - X[j] for i, j in pairs]
 
 
+def nearest_training(X, y, parts, held_out, pairing="one-vs-rest"):
+    """For every row that is not in the part held out, the nearest row of another class that is not in it either.
+
+    Returns the rows' numbers, and what `nearest_opposite` does, in numbers of all rows.
+    """
+    rows = np.asarray([i for i in range(len(X)) if parts[i] != held_out])
+    nearest, distances = nearest_opposite(np.asarray(X)[rows], np.asarray(y)[rows], pairing)
+    return rows, np.where(nearest >= 0, rows[nearest], -1), distances
+
+
 def dense_rows(data, indices, indptr, shape):
     """Return CSR rows value by value, zero where none is stored."""
     rows = np.zeros(shape)

@@ -32,6 +32,12 @@ def labelled(n, d, n_classes, seed, *, mean=3.0, separation=1.5):
     return X @ rotation + mean, y
 
 
+def entangled(n, d, seed, n_classes=3):
+    """Rows whose classes overlap, so that neighbours often lie in other cells."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)), rng.integers(0, n_classes, n)
+
+
 def take(X, y, *, edges=None, classes=None, precision="double", threads=1, **options):
     """Return (moments, medians) of one pass whose reading units begin at ``edges``."""
     dataset = ArrayDataset(np.asarray(X), np.asarray(y))

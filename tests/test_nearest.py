@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from distributed import Client, LocalCluster
-from samples import even_edges, find
+from samples import entangled, even_edges, find
 
 from mmpca_dist.datasets import open_dataset
 from mmpca_dist.neighbors import NearestOpposite, cells, nearest
@@ -40,12 +40,6 @@ def make_small(patch):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     make_small(monkeypatch)
-
-
-def entangled(n, d, seed, n_classes=3):
-    """Rows whose classes overlap, so that neighbours often lie in other cells."""
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)), rng.integers(0, n_classes, n)
 
 
 # ------------------------------------------------------------------------------------------------- recall
@@ -210,7 +204,7 @@ def test_every_row_is_as_likely_to_be_drawn(monkeypatch):
     drawn = np.zeros(60)
     for seed in range(400):
         monkeypatch.setattr(nearest, "SEED", seed)
-        drawn[nearest._draw(60, 15)] += 1
+        drawn[nearest.draw_rows(60, 15)] += 1
     # 400 draws a row with probability 1/4: 100 with standard deviation 8.7; five of these over 60 rows
     assert np.abs(drawn - 100).max() < 5 * 8.7
 

@@ -66,7 +66,8 @@ def assert_found_without_room(found, X, y, pairing):
     expected, distances = naive.nearest_opposite(X, y, pairing)
     asked = queries_of(layout, scratch, 0, layout.n_segments, None)
     exact = found.searcher.table(found.name, None, ("squared",))[0]
-    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), np.full(exact.shape, -1), np.full(len(X), np.inf))
+    none = np.empty((len(X), 0), np.int32)
+    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), np.full(exact.shape, -1), np.full(len(X), np.inf), none)
     again, work = search_queries(
         asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known
     )  # fmt: skip

@@ -199,7 +199,7 @@ def test_rows_of_other_kinds(form, tmp_path):
 def test_searching_for_some_rows_takes_the_differences_of_those():
     X, y = labelled(300, 5, 3, seed=4)
     reducer = MarginPCA(2, "m-pca2", max_queries=100, precision="double").fit(X, y)
-    rows = nearest._draw(300, 100)
+    rows = nearest.draw_rows(300, 100)
     neighbours, _ = naive.nearest_opposite(X, y, queries=rows)
     assert_components(reducer, X[rows] - X[neighbours[:, 0]], EPS)
     errors = reducer.certificate_["sampling_error"]

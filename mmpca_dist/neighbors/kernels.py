@@ -63,6 +63,8 @@ class Candidates(NamedTuple):
 
     Attributes
     ----------
+    parts : int array of shape (n,)
+        Of the rows; empty where `Metric.apart` is zero.
     first_position : int
         Of the first row, in the layout.
     starts : int array of shape (cells + 1,)
@@ -79,6 +81,7 @@ class Candidates(NamedTuple):
     tail: NDArray[np.float32]
     x: NDArray
     rows: NDArray[np.int64]
+    parts: NDArray[np.int32]
     first_position: int
     starts: NDArray[np.int64]
     classes: NDArray[np.int64]
@@ -90,12 +93,16 @@ class Candidates(NamedTuple):
 
 
 class Best(NamedTuple):
-    """What is known: squared distances, row numbers, positions (n, slots), and bounds on what was left out (n,)."""
+    """What is known: squared distances, row numbers, positions (n, slots), and bounds on what was left out (n,).
+
+    ``parts`` (n, `Metric.apart`) are those of the nearest rows.
+    """
 
     squared: NDArray[np.float64]
     rows: NDArray[np.int64]
     positions: NDArray[np.int64]
     open_bounds: NDArray[np.float64]
+    parts: NDArray[np.int32]
 
 
 class _Room(NamedTuple):
@@ -189,7 +196,7 @@ def _gather(
             continue  # not near (see `bounds.near_cells`), or all of the query's own class
         worst = 0.0
         for s in range(squared.shape[1]):
-            if not metric.one_vs_one or s != own:
+            if not metric.one_vs_one or (s != own and s != own + metric.apart):
                 worst = max(worst, squared[i, s])
         reach = np.sqrt(worst + LOST) * metric.scale * (1 + metric.relative)
         bound = cell_bound(distance, radius, own_radius, rules)
@@ -236,10 +243,10 @@ def _sweep(
 ) -> None:  # fmt: skip
     """Look through a product for what may be nearer than what is known, and refine it."""
     codes, distances, classes, rows = asking.codes, offered.distances, offered.classes, offered.rows
-    best_squared, best_rows, best_positions = best.squared, best.rows, best.positions
+    best_squared, best_rows, best_positions, best_parts = best.squared, best.rows, best.positions, best.parts
     halves, product, hits, counters = offered.halves, room.product, room.hits, room.counters
-    q_tail, q_x, c_tail, c_x, tail_shift, buffer = (
-        asking.tail, asking.x, offered.tail, offered.x, room.tail_shift, room.squares,
+    q_tail, q_x, c_tail, c_x, c_parts, tail_shift, buffer = (
+        asking.tail, asking.x, offered.tail, offered.x, offered.parts, room.tail_shift, room.squares,
     )  # fmt: skip
     tail_centres, tail_centre, first_position = asking.tail_centres, offered.tail_centres[c], offered.first_position
     radii, tail_radii, active, groups = asking.radii, asking.tail_radii, room.active, room.groups
@@ -266,30 +273,31 @@ def _sweep(
             first, last = max(first, x_start), min(last, x_stop)
             if first >= last:
                 continue
-            if best_squared[i, slot] == 0 and best_rows[i, slot] < _lowest_row(rows, classes, c, first, last):
+            beaten = slot + metric.apart
+            if best_squared[i, beaten] == 0 and best_rows[i, beaten] < _lowest_row(rows, classes, c, first, last):
                 continue  # nothing is nearer, and ties go to lower rows
-            if best_squared[i, slot] < np.inf:
-                threshold = _threshold(best_squared[i, slot], error, slack, squared, metric)
+            if best_squared[i, beaten] < np.inf:
+                threshold = _threshold(best_squared[i, beaten], error, slack, squared, metric)
                 n_hits = _collect(halves, product, offset, first, last, threshold, hits)
                 if n_hits == 0:
                     continue
                 counters[2] += n_hits
             for k in range(N(q_tail.shape[1])):
                 tail_shift[k] = tail_centres[g, k] - tail_centre[k]
-            if best_squared[i, slot] == np.inf:
+            if best_squared[i, beaten] == np.inf:
                 # Begin with the candidate that seems nearest, lest all of the cell pass for near.
                 hits[0] = _lowest(halves, product, offset, first, last)
                 refine(
-                    hits, 1, i, slot, q_tail, tail_shift, q_x, c_tail, c_x, rows, np.inf, first_position,
-                    best_squared, best_rows, best_positions, counters, buffer, metric,
+                    hits, 1, i, slot, q_tail, tail_shift, q_x, c_tail, c_x, rows, c_parts, np.inf, first_position,
+                    best_squared, best_rows, best_positions, best_parts, counters, buffer, metric,
                 )  # fmt: skip
-                threshold = _threshold(best_squared[i, slot], error, slack, squared, metric)
+                threshold = _threshold(best_squared[i, beaten], error, slack, squared, metric)
                 n_hits = _collect(halves, product, offset, first, last, threshold, hits)
                 counters[2] += n_hits
             tail_error = U * (3 * tail_radius + 2 * tail_radii[g]) * 1.01 + rules.frame_error
             refine(
-                hits, n_hits, i, slot, q_tail, tail_shift, q_x, c_tail, c_x, rows, tail_error, first_position,
-                best_squared, best_rows, best_positions, counters, buffer, metric,
+                hits, n_hits, i, slot, q_tail, tail_shift, q_x, c_tail, c_x, rows, c_parts, tail_error, first_position,
+                best_squared, best_rows, best_positions, best_parts, counters, buffer, metric,
             )  # fmt: skip
 
 

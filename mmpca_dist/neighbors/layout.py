@@ -12,6 +12,7 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import Cells
+from mmpca_dist.neighbors.parts import AllRows, Members
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
@@ -33,6 +34,8 @@ LARGEST_VALUE = 1e150
 """Squares of differences of larger values overflow."""
 
 ARRAYS = ("x", "z", "halves", "tail", "rows")
+PARTS = "parts"
+"""The array beside these where rows are laid out with their parts."""
 HALF_BYTES = 4
 """Of half the square of a row's coordinates, in single precision."""
 
@@ -132,15 +135,19 @@ class _SortUnits:
     labels: NDArray
     cells: Cells
     scratch: Scratch
+    members: Members
 
     def __call__(self, span: Span) -> _Runs:
         found = [self._sort(start, X) for start, X in read_units(self.dataset, span)]
         return _join_all(found)
 
     def _sort(self, start: int, X: NDArray) -> _Runs:
-        codes = encode(self.dataset.read_labels(start, start + len(X)), self.labels, self.dataset.uri)
+        labels = self.dataset.read_labels(start, start + len(X))
+        codes = encode(labels, self.labels, self.dataset.uri)
         frame, n_classes = self.cells.frame, len(self.labels)
         _refuse_bad_rows(X, self.dataset, start)
+        kept, rows, more = self.members.of(start, labels)
+        X, codes = X[kept], codes[kept]
         z = np.empty((len(X), frame.width), np.float32)
         tail = np.empty((len(X), frame.tail_width), np.float32)
         cell = np.empty(len(X), np.intp)
@@ -154,8 +161,10 @@ class _SortUnits:
                 tail[block] = along_tail - self.cells.tail_centres[own]
         keys = cell * n_classes + codes
         order = np.argsort(keys, kind="stable")
-        table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": start + order.astype(np.int64)}
-        self.scratch.put(f"run-{start}", table)
+        table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": rows[order]}
+        table |= {name: array[order] for name, array in more.items()}
+        if len(X):
+            self.scratch.put(f"run-{start}", table)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
         return _Runs(np.full(len(key), start), key, first, count)
 
@@ -226,6 +235,7 @@ class _FillSegment:
     edges: NDArray[np.int64]
     """Where the entries of each segment begin in the table ``entries``."""
     piece_starts: list[NDArray[np.int64]]
+    names: tuple[str, ...]
 
     def __call__(self, span: Span) -> NDArray[np.float64]:
         """Return the radii of the segment's pieces, shape (2, pieces)."""
@@ -239,8 +249,8 @@ class _FillSegment:
             low, high = int(first.min()), int((first + count).max())
             source = _expand(first - low, count)
             target = _expand(position, count)
-            names = ("x", "z", "tail", "rows")
-            for name, array in zip(names, self.scratch.get(f"run-{unit}", names, low, high), strict=True):
+            arrays = self.scratch.get(f"run-{unit}", self.names, low, high)
+            for name, array in zip(self.names, arrays, strict=True):
                 out = table.setdefault(name, np.empty((n, *array.shape[1:]), array.dtype))
                 out[target] = array[source]
         squares = np.einsum("ij,ij->i", table["z"], table["z"], dtype=np.float64)
@@ -267,10 +277,11 @@ def lay_out(
     *,
     scheduler: Scheduler,
     task_scheduler: Scheduler,
+    members: Members | None = None,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
 ) -> Layout:
-    """Write the rows of a data set into ``scratch``, by cell and class, as tables ``segment-0`` and so on.
+    """Write the rows of a data set, or its ``members``, into ``scratch``, by cell and class, as tables ``segment-0``...
 
     One pass over the rows; what is written is read back once. ``scheduler`` runs what reads the data set,
     ``task_scheduler`` the rest.
@@ -282,7 +293,8 @@ def lay_out(
     """
     say = on_pass or (lambda name, n_bytes: None)
     say("cells", dataset.n_bytes)
-    task = _SortUnits(dataset, labels, cells, scratch)
+    members = members or AllRows()
+    task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
     runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress, kept=kept)
     n_classes = len(labels)
@@ -292,14 +304,15 @@ def lay_out(
     sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
     frame, one = cells.frame, np.zeros((1, dataset.n_features), dataset.dtype)
     coordinates = np.dtype(np.float32).itemsize * (frame.width + frame.tail_width)
-    row_bytes = HALF_BYTES + frame.rows(one).nbytes + coordinates + np.dtype(np.int64).itemsize
+    row_bytes = HALF_BYTES + frame.rows(one).nbytes + coordinates + np.dtype(np.int64).itemsize + members.row_bytes
     cell, starts, classes = _pieces(sizes.reshape(-1, n_classes), piece_rows(row_bytes))
     segments = _segments(starts, row_bytes)
     bounds = starts[segments]
     parts = [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
     scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
     edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    fill = _FillSegment(scratch, edges, [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)])
+    piece_starts = [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)]
+    fill = _FillSegment(scratch, edges, piece_starts, ("x", "z", "tail", "rows", *members.columns))
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     say("segments", 0)
     radii = reduce_spans(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
 from mmpca_dist.neighbors.frame import train_frame
 from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.parts import Members
 from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
@@ -103,6 +105,11 @@ class Neighbors:
     effort: float
 
     @property
+    def fraction(self) -> float:
+        """Share of the rows that were searched for."""
+        return self.work.queries / self.layout.n_rows
+
+    @property
     def tasks(self) -> list[Span]:
         """The tables, as spans of segments."""
         return self.searcher.tasks(self.searched)
@@ -172,28 +179,58 @@ def find_nearest(
     """
     say = on_pass or (lambda name, n_bytes: None)
     searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
-    searched = _draw(layout.n_rows, search.max_queries)
-    n_queries = layout.n_rows if searched is None else len(searched)
+    searched = draw_rows(layout.n_rows, search.max_queries)
+    found = run_search(searcher, searched, search, enough_tests(search.recall), say=say)
+    recall = None if found.recalls is None else found.recalls[0]
+    return Neighbors(layout, scratch, searcher, found.name, classes, search, searched, found.work, recall, found.effort)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A search that is done: its tables' name, its costs, how far it looked, and its recalls, unless it is exact."""
+
+    name: str
+    work: Work
+    effort: float
+    recalls: list[Recall] | None
+
+
+def run_search(
+    searcher: Searcher,
+    searched: NDArray[np.int64] | None,
+    search: Search,
+    tests: int,
+    views: Sequence[Scratch] = (),
+    *,
+    say: OnPass,
+) -> Outcome:
+    """Search for all rows, or for those drawn; approximately where that is wanted and there are queries enough.
+
+    Parameters
+    ----------
+    tests : int
+        How many queries show a recall.
+    views : sequence of Scratch, optional
+        Measure as many recalls, of what each of these shows of the tables, and reach what is wanted in all of them.
+    """
     # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own.
     token = digest(asdict(search))[:8]
-    name, effort, recall = f"nearest.{token}", np.inf, None
-    tests = enough_tests(search.recall)
+    label = f"nearest.{token}"
+    n_queries = searcher.layout.n_rows if searched is None else len(searched)
     if search.mode == "exact" or n_queries <= 2 * tests:
         say("search", 0)
-        work = searcher.run(name, effort, searched)
-    else:
-        say("calibrate", 0)
-        tested = _sampled(n_queries, searched, tests)
-        sample = Sample(f"sample.{token}", tested)
-        searcher.run(sample.name, np.inf, tested)
-        name, work, effort, recall = _approach(searcher, searched, sample, name, search.recall, say)
-    return Neighbors(layout, scratch, searcher, name, classes, search, searched, work, recall, effort)
+        return Outcome(label, searcher.run(label, np.inf, searched), np.inf, None)
+    say("calibrate", 0)
+    sample = Sample(f"sample.{token}", _sampled(n_queries, searched, tests))
+    searcher.run(sample.name, np.inf, sample.rows)
+    return _approach(searcher, searched, sample, label, search.recall, views or (searcher.scratch,), say)
 
 
 def _approach(
-    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, wanted: float, say: OnPass
-) -> tuple[str, Work, float, Recall | None]:
-    """Search, measure, and look further until the interval of the recall lies above what is wanted."""
+    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, wanted: float,
+    views: Sequence[Scratch], say: OnPass,
+) -> Outcome:  # fmt: skip
+    """Search, measure, and look further until the intervals of all recalls lie above what is wanted."""
     earlier = None
     for number in range(MOST_ROUNDS + 1):
         say("search", 0)
@@ -201,10 +238,10 @@ def _approach(
         effort = np.inf if number == MOST_ROUNDS else _calibrate(searcher, sample, 1 - (1 - wanted) * 0.5**number)
         work = searcher.run(name, effort, searched, earlier)
         if effort == np.inf:
-            return name, work, effort, None
-        recall = _measure(searcher, sample, name, searched)
-        if recall.interval[0] >= wanted:
-            return name, work, effort, recall
+            return Outcome(name, work, effort, None)
+        recalls = [_measure(replace(searcher, scratch=view), sample, name, searched) for view in views]
+        if all(recall.interval[0] >= wanted for recall in recalls):
+            return Outcome(name, work, effort, recalls)
         earlier = name
     raise AssertionError("a search with infinite effort is exact and ends the rounds")
 
@@ -217,6 +254,7 @@ def make_layout(
     *,
     scheduler: Scheduler,
     deviations: NDArray[np.float64] | None = None,
+    members: Members | None = None,
     progress: Progress | None = None,
     on_pass: OnPass | None = None,
 ) -> Layout:
@@ -229,7 +267,8 @@ def make_layout(
     cells = train_cells(train_frame(sample, deviations), sample, count)
     return lay_out(
         dataset, census.classes, cells, spans, scratch,
-        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), progress=progress, on_pass=on_pass,
+        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), members=members, progress=progress,
+        on_pass=on_pass,
     )  # fmt: skip
 
 
@@ -238,7 +277,7 @@ def task_scheduler(scheduler: Scheduler) -> Scheduler:
     return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
 
 
-def _draw(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
+def draw_rows(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
     """Draw rows with a fixed seed, without replacement; None for all."""
     if wanted is None or wanted >= n_rows:
         return None
@@ -268,23 +307,22 @@ def _calibrate(searcher: Searcher, sample: Sample, recall: float) -> float:
 
 def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np.int64] | None) -> Recall:
     """Compare the search with the exact one, on the queries that the factor was not chosen from."""
-    columns = searcher.table(sample.name, sample.rows, ("queries", "own", "codes", "squared", "positions"))
+    columns = searcher.table(sample.name, sample.rows, ("queries", "own", "squared", "positions"))
     kept = np.flatnonzero(~_first_half(columns[0]))
     kept = kept[np.argsort(columns[0][kept])]
-    sampled, own, codes, exact, nearest = (column[kept] for column in columns)
+    sampled, own, exact, nearest = (column[kept] for column in columns)
     squared, positions = np.full(exact.shape, np.nan), np.full(exact.shape, -1)
     for span in searcher.tasks(searched):
         tables = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared", "positions"))
         hit = is_among(tables[0], sampled)
         place = np.searchsorted(sampled, tables[0][hit])
         squared[place], positions[place] = tables[1][hit], tables[2][hit]
-    counted = np.ones(exact.shape, bool)
-    if exact.shape[1] > 1:
-        counted[np.arange(len(codes)), codes] = False
+    counted = np.isfinite(exact)  # not in the slot of a query's own class
     missed = counted & (squared != exact)
     query, slot = np.nonzero(missed)
     positions_missed = np.stack([own[query], positions[query, slot], nearest[query, slot]], axis=1)
-    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), len(sampled), positions_missed)
+    n_queries = int(counted.any(axis=1).sum())
+    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), n_queries, positions_missed)
 
 
 def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -231,6 +231,19 @@ def with_pairs(
     neighbors = find_nearest(
         layout, scratch, census.classes, wanted.search, scheduler=scheduler, progress=progress, on_pass=on_pass
     )
+    return add_pairs(statistics, neighbors, wanted, progress=progress, on_pass=on_pass, summarize=summarize)
+
+
+def add_pairs(
+    statistics: Statistics,
+    neighbors: Neighbors,
+    wanted: PairSearch,
+    *,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+    summarize: Callable[..., PairScatter] | None = None,
+) -> Statistics:
+    """Return statistics with the scatter of the pairs that were found; see `with_pairs`."""
     if on_pass is not None:
         on_pass("pairs", 0)
     found = (summarize or pair_scatter)(
@@ -266,7 +279,7 @@ def as_scatter(neighbors: Neighbors, found: PairSums, edges: NDArray[np.float64]
     """Return the scatter that a pass over pairs leaves, with what is known of the search."""
     n_queries = neighbors.work.queries
     return PairScatter(
-        found.scatter, found.weight, found.sample, n_queries, n_queries / neighbors.layout.n_rows, edges, found.counts,
+        found.scatter, found.weight, found.sample, n_queries, neighbors.fraction, edges, found.counts,
         neighbors.certificate(), _missed(neighbors),
     )  # fmt: skip
 

@@ -22,11 +22,16 @@ STEP = 64
 
 
 class Metric(NamedTuple):
-    """From squared distances to reach: ``scale`` brings lengths to the frame's, ``relative`` is their rounding."""
+    """From squared distances to reach: ``scale`` brings lengths to the frame's, ``relative`` is their rounding.
+
+    ``apart`` is zero, or the number of slots that queries have, twice: slot s + apart is then for the nearest row that
+    is in another part than the row of slot s.
+    """
 
     scale: float
     relative: float
     one_vs_one: bool
+    apart: int
 
 
 @compiled
@@ -79,12 +84,12 @@ def _squared_difference(q: Any, i: int, shift: Any, z: Any, x: int, start: int, 
 @compiled
 def refine(
     hits: Any, n_hits: int, i: int, slot: int, q_tail: Any, tail_shift: Any, q_x: Any,
-    c_tail: Any, c_x: Any, c_rows: Any, tail_error: float, first_position: int,
-    best: Any, best_rows: Any, best_positions: Any, counters: Any, buffer: Any, metric: Metric,
+    c_tail: Any, c_x: Any, c_rows: Any, c_parts: Any, tail_error: float, first_position: int,
+    best: Any, best_rows: Any, best_positions: Any, best_parts: Any, counters: Any, buffer: Any, metric: Metric,
 ) -> None:  # fmt: skip
     """Take candidates that the product did not discard through the second bound and the distance itself."""
-    m_tail = q_tail.shape[1]
-    nearest, row, position = best[i, slot], best_rows[i, slot], best_positions[i, slot]
+    m_tail, last = q_tail.shape[1], slot + metric.apart
+    nearest, row, position = best[i, last], best_rows[i, last], best_positions[i, last]
     limit = _limit(nearest, tail_error, m_tail, metric)
     for h in range(n_hits):
         x = hits[h]
@@ -102,9 +107,33 @@ def refine(
         counters[3] += 1
         found = squared_distance(q_x, i, c_x, x, nearest, buffer)
         if found < nearest or (found == nearest and c_rows[x] < row):
-            nearest, row, position = found, c_rows[x], first_position + x
-            limit = _limit(found, tail_error, m_tail, metric)
-    best[i, slot], best_rows[i, slot], best_positions[i, slot] = nearest, row, position
+            if metric.apart == 0:
+                nearest, row, position = found, c_rows[x], first_position + x
+            else:
+                _place_apart(
+                    found, c_rows[x], first_position + x, c_parts[x], i, slot, last,
+                    best, best_rows, best_positions, best_parts,
+                )  # fmt: skip
+                nearest, row, position = best[i, last], best_rows[i, last], best_positions[i, last]
+            limit = _limit(nearest, tail_error, m_tail, metric)
+    best[i, last], best_rows[i, last], best_positions[i, last] = nearest, row, position
+
+
+@compiled
+def _place_apart(
+    found: float, row: int, position: int, part: int, i: int, slot: int, last: int,
+    best: Any, best_rows: Any, best_positions: Any, best_parts: Any,
+) -> None:  # fmt: skip
+    """Keep a row that is nearer than what ``last`` holds: the nearest in ``slot``, that of another part in ``last``."""
+    nearer = found < best[i, slot] or (found == best[i, slot] and row < best_rows[i, slot])
+    same = part == best_parts[i, slot]
+    if nearer and not same:
+        best[i, last], best_rows[i, last] = best[i, slot], best_rows[i, slot]
+        best_positions[i, last] = best_positions[i, slot]
+    if nearer:
+        best[i, slot], best_rows[i, slot], best_positions[i, slot], best_parts[i, slot] = found, row, position, part
+    elif not same:
+        best[i, last], best_rows[i, last], best_positions[i, last] = found, row, position
 
 
 @compiled

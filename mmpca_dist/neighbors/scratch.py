@@ -34,7 +34,9 @@ MOST_FIRST, MOST_SECOND = 63, 255
 class Scratch(Protocol):
     """Named tables: arrays of equal length, written whole, read in part."""
 
-    in_memory: bool
+    @property
+    def in_memory(self) -> bool:
+        """Whether they are in the memory of this process."""
 
     def put(self, name: str, arrays: dict[str, NDArray]) -> None:
         """Write a table; doing it again, after a worker was lost, is harmless."""

@@ -24,7 +24,7 @@ from mmpca_dist.neighbors.bounds import (
     wanted_cells,
 )
 from mmpca_dist.neighbors.frame import relative_rounding
-from mmpca_dist.neighbors.layout import ARRAYS, Layout, SegmentCells, rows_within
+from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout, SegmentCells, rows_within
 from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
@@ -48,6 +48,8 @@ eight tasks, but not fewer than 256."""
 class Found:
     """Nearest rows so far, by query and slot: one slot, or one for each class with ``one-vs-one``.
 
+    With ``apart`` there are as many slots again, for the nearest rows that are in other parts than those of the first.
+
     Attributes
     ----------
     squared : array of shape (n, slots)
@@ -56,24 +58,36 @@ class Found:
         Row numbers and positions in the layout.
     open_bounds : array of shape (n,)
         Proved lower bound, in units of the frame, on the distance to all that was left out without proof.
+    parts : int array of shape (n, slots / 2), or (n, 0)
+        Of the rows in the first half of the slots, with ``apart``.
     """
 
     squared: NDArray[np.float64]
     rows: NDArray[np.int64]
     positions: NDArray[np.int64]
     open_bounds: NDArray[np.float64]
+    parts: NDArray[np.int32]
 
     @classmethod
-    def nothing(cls, n_queries: int, n_slots: int) -> Found:
-        shape = (n_queries, n_slots)
-        return cls(np.full(shape, np.inf), np.full(shape, NONE), np.full(shape, -1), np.full(n_queries, np.inf))
+    def nothing(cls, n_queries: int, n_slots: int, apart: bool = False) -> Found:
+        shape = (n_queries, n_slots * (1 + apart))
+        return cls(
+            np.full(shape, np.inf), np.full(shape, NONE), np.full(shape, -1), np.full(n_queries, np.inf),
+            np.full((n_queries, n_slots * apart), -1, np.int32),
+        )  # fmt: skip
+
+    @property
+    def n_slots(self) -> int:
+        """One, or one for each class."""
+        return self.parts.shape[1] or self.squared.shape[1]
 
     def reach(self, codes: NDArray[np.int64], scale: float, n_features: int) -> NDArray[np.float64]:
         """Return the largest distance of interest of every query, in units of the frame, rounding included."""
-        squared = self.squared
-        if squared.shape[1] > 1:
+        squared, n_slots = self.squared, self.n_slots
+        if n_slots > 1:
             squared = squared.copy()
-            squared[np.arange(len(codes)), codes] = 0
+            for own in range(0, squared.shape[1], n_slots):
+                squared[np.arange(len(codes)), own + codes] = 0
         return np.sqrt(squared.max(axis=1) + LOST) * scale * (1 + relative_rounding(n_features))
 
 
@@ -102,6 +116,7 @@ def search_queries(
     one_vs_one: bool,
     effort: float = np.inf,
     found: Found | None = None,
+    apart: bool = False,
 ) -> tuple[Found, Work]:
     """Return the nearest rows of other classes among all rows of the layout.
 
@@ -111,9 +126,11 @@ def search_queries(
         How far to look, see `bounds.OWN_SHARE`; by default nothing is left out without proof.
     found : Found, optional
         What is known already.
+    apart : bool
+        Find the nearest rows of other parts than theirs as well.
     """
     frame, n_classes = layout.cells.frame, layout.classes.shape[1] - 1
-    found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1)
+    found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1, apart)
     rules = Rules(frame.width, frame.rounding, effort)
     visit = _Visit(queries, layout, scratch, found, one_vs_one, rules)
     for number in _nearest_first(visit.between, layout):
@@ -142,7 +159,8 @@ class _Visit:
         self.between = cdist(own, cells.centres).astype(np.float32)
         self.counters = np.zeros(4, np.int64)
         self.groups = Groups(queries.starts, queries.radii, queries.codes, allowances)
-        self.metric = Metric(cells.frame.scale, relative_rounding(queries.x.shape[1]), self.one_vs_one)
+        relative = relative_rounding(queries.x.shape[1])
+        self.metric = Metric(cells.frame.scale, relative, self.one_vs_one, self.found.parts.shape[1])
         self.asking = kernels.Asking(
             queries.z, queries.tail, queries.x, queries.codes, allowances,
             queries.blocks(self.layout.classes.shape[1] - 1), own, own_tail, queries.radii, queries.tail_radii,
@@ -168,16 +186,19 @@ class _Visit:
     def _search(self, cells: SegmentCells, first: int, last: int, distances: NDArray[np.float32]) -> None:
         """Read a stretch of a segment's cells and search it."""
         start, low, high = int(cells.starts[0]), int(cells.starts[first]), int(cells.starts[last])
-        x, z, halves, tail, rows = self.scratch.get(cells.table, ARRAYS, low - start, high - start)
-        self.read += sum(array.nbytes for array in (x, z, halves, tail, rows))
+        apart = self.metric.apart > 0
+        arrays = self.scratch.get(cells.table, (*ARRAYS, PARTS) if apart else ARRAYS, low - start, high - start)
+        self.read += sum(array.nbytes for array in arrays)
+        x, z, halves, tail, rows = arrays[: len(ARRAYS)]
+        parts = arrays[-1] if apart else np.empty(0, np.int32)
         all_cells, cell = self.layout.cells, cells.cell[first:last]
         offered = kernels.Candidates(
-            z, halves, tail, x, rows, low, cells.starts[first : last + 1] - low, cells.classes[first:last] - low,
+            z, halves, tail, x, rows, parts, low, cells.starts[first : last + 1] - low, cells.classes[first:last] - low,
             all_cells.centres[cell], all_cells.tail_centres[cell], cells.radii[first:last],
             cells.tail_radii[first:last], np.ascontiguousarray(distances[:, first:last]),
         )  # fmt: skip
         found, between = self.found, self.between[:, cell]
-        best = kernels.Best(found.squared, found.rows, found.positions, found.open_bounds)
+        best = kernels.Best(found.squared, found.rows, found.positions, found.open_bounds, found.parts)
         if np.isin(cell, self.queries.cell).any():
             order = np.argsort(between, axis=1, kind="stable")
             kernels.search_in_turn(self.asking, offered, best, order, self.metric, self.rules, self.counters)
@@ -215,6 +236,7 @@ class SearchSegments:
     chosen: NDArray[np.int64] | None = None
     earlier: str | None = None
     """Name of an earlier search for the same queries, to go on from."""
+    apart: bool = False
 
     def __call__(self, span: Span) -> Work:
         queries = queries_of(self.layout, self.scratch, span.start, span.stop, self.chosen)
@@ -222,12 +244,16 @@ class SearchSegments:
         if known is not None:
             known.open_bounds[:] = np.inf
         if len(queries) == 0:
-            found, work = Found.nothing(0, 1 if not self.one_vs_one else self.layout.classes.shape[1] - 1), Work()
+            n_slots = self.layout.classes.shape[1] - 1 if self.one_vs_one else 1
+            found, work = Found.nothing(0, n_slots, self.apart), Work()
         else:
             found, work = search_queries(
-                queries, self.layout, self.scratch, one_vs_one=self.one_vs_one, effort=self.effort, found=known
-            )
+                queries, self.layout, self.scratch,
+                one_vs_one=self.one_vs_one, effort=self.effort, found=known, apart=self.apart,
+            )  # fmt: skip
         table = {"queries": queries.rows, "own": queries.positions, "codes": queries.codes, **vars(found)}
+        if self.apart:
+            table["part"] = parts_at(self.layout, self.scratch, queries.positions)
         if self.effort == np.inf:
             table["needed"] = needed_effort(queries, found, self.layout)
         self.scratch.put(f"{self.name}-{span.index}", table)
@@ -255,9 +281,18 @@ def needed_effort(queries: Queries, found: Found, layout: Layout) -> NDArray[np.
 
 def load_found(scratch: Scratch, name: str, index: int) -> tuple[NDArray[np.int64], Found]:
     """Return the row numbers of a task's queries and what was found for them."""
-    names = ("queries", "squared", "rows", "positions", "open_bounds")
+    names = ("queries", "squared", "rows", "positions", "open_bounds", "parts")
     queries, *arrays = scratch.get(f"{name}-{index}", names)
     return queries, Found(*(array.copy() for array in arrays))
+
+
+def parts_at(layout: Layout, scratch: Scratch, positions: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the parts of the rows at positions of the layout, sorted."""
+    segments, found = layout.segment_of(positions), np.empty(len(positions), np.int32)
+    for segment in np.unique(segments):
+        own = segments == segment
+        (found[own],) = scratch.take(f"segment-{segment}", (PARTS,), positions[own] - layout.positions(segment)[0])
+    return found
 
 
 def most_queries(row_bytes: int) -> int:
@@ -274,11 +309,12 @@ class Searcher:
     scheduler: Scheduler
     one_vs_one: bool
     progress: Progress | None = None
+    apart: bool = False
     work: Work = field(default_factory=Work)
 
     def run(self, name: str, effort: float, chosen: NDArray[np.int64] | None, earlier: str | None = None) -> Work:
         """Search for all rows, or for those chosen (sorted numbers); tables ``NAME-0`` and so on hold what is found."""
-        task = SearchSegments(self.layout, self.scratch, name, self.one_vs_one, effort, chosen, earlier)
+        task = SearchSegments(self.layout, self.scratch, name, self.one_vs_one, effort, chosen, earlier, self.apart)
         work = reduce_spans(
             task, self.tasks(chosen), operator.add, scheduler=self.scheduler, name=name, progress=self.progress
         )

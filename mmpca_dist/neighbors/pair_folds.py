@@ -1,0 +1,241 @@
+"""The scatter of M-PCA2 while each part of the rows is held out in turn, from one search for all of them.
+
+Beside the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
+part of the nearest is held out the second takes its place; while any other is, the nearest stays. So nothing held out
+is a neighbour, and the queries that are held out do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.neighbors.layout import PARTS, Layout
+from mmpca_dist.neighbors.nearest import (
+    Neighbors,
+    Recall,
+    draw_rows,
+    enough_tests,
+    find_nearest,
+    make_layout,
+    run_search,
+    task_scheduler,
+)
+from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.pairs import add_pairs
+from mmpca_dist.neighbors.parts import Parts, RowsInParts, TrainingRows, check_parts, training_counts
+from mmpca_dist.neighbors.scratch import LAID_OUT, Scratch
+from mmpca_dist.neighbors.search import NONE, Searcher, Work, load_found
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.pairs import PairScatter
+from mmpca_dist.statistics.reduction import Progress, Scheduler
+from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.working import Statistics
+
+FEWEST_TOGETHER = 3
+"""Two parts are searched for separately: two searches of half the rows compare half the pairs of one."""
+
+NOTHING = {"squared": np.inf, "rows": NONE, "positions": -1}
+"""What the tables hold for a query that has no neighbour."""
+
+
+@dataclass(frozen=True)
+class TrainingTables:
+    """Tables of a search with ``apart``, as they are while a part is held out: queries of that part found nothing."""
+
+    scratch: Scratch
+    part: int
+
+    @property
+    def in_memory(self) -> bool:
+        return self.scratch.in_memory
+
+    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        self.scratch.put(name, arrays)
+
+    def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
+        if name.startswith(LAID_OUT) or not NOTHING.keys() & set(arrays):
+            return self.scratch.get(name, arrays, start, stop)
+        *found, own, nearest = self.scratch.get(name, (*arrays, "part", PARTS), start, stop)
+        return [
+            self._training(array, own, nearest, NOTHING[key]) if key in NOTHING else array
+            for key, array in zip(arrays, found, strict=True)
+        ]
+
+    def _training(self, found: NDArray, own: NDArray, nearest: NDArray, nothing: float) -> NDArray:
+        """Return the first half of the slots, or the second where the row of the first is held out."""
+        slots = nearest.shape[1]
+        kept = np.where(nearest == self.part, found[:, slots:], found[:, :slots])
+        kept[own == self.part] = nothing
+        return kept
+
+    def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
+        return self.scratch.take(name, arrays, places)
+
+    def drop(self, name: str) -> None:
+        self.scratch.drop(name)
+
+
+@dataclass(frozen=True)
+class TrainingNeighbors(Neighbors):
+    """The neighbours among the rows that train while a part is held out.
+
+    Attributes
+    ----------
+    n_training : int
+        Rows that train.
+    whole : Work
+        Of the search for all parts, ``shared_by`` so many; ``work`` has the queries that train, and those proved.
+    """
+
+    n_training: int
+    whole: Work
+    shared_by: int
+
+    @property
+    def fraction(self) -> float:
+        return self.work.queries / self.n_training
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return what `Neighbors.arrays` does, of the queries that train."""
+        queries, rows, distances = super().arrays()
+        trains = (rows >= 0).any(axis=1)
+        return queries[trains], rows[trains], distances[trains]
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what is proved and measured of the queries that train, and what the search for all parts has cost."""
+        return super().certificate() | {
+            "compared_per_query": self.whole.compared / self.whole.queries,
+            "refined_per_query": self.whole.refined / self.whole.queries,
+            "shared_by": self.shared_by,
+        }
+
+
+def find_by_part(
+    layout: Layout,
+    scratch: Scratch,
+    parts: Parts,
+    search: Search,
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+) -> list[TrainingNeighbors]:
+    """Find the nearest row of another class among those that train, while each part in ``held_out`` is held out.
+
+    The distance and its ties are those of `find_nearest`. An approximate search reaches its recall in every part. With
+    ``max_queries`` rows are drawn from all, so many more that about as many train.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of rows with their parts (`RowsInParts`).
+    """
+    counts, held_out = training_counts(parts), list(parts.held_out)
+    more = layout.n_rows / int(counts[held_out].min())
+    wanted = None if search.max_queries is None else math.ceil(search.max_queries * more)
+    searched = draw_rows(layout.n_rows, wanted)
+    searcher = Searcher(
+        layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress, apart=True
+    )
+    views = [TrainingTables(scratch, part) for part in held_out]
+    tests = math.ceil(enough_tests(search.recall) * more)
+    found = run_search(searcher, searched, search, tests, views, say=on_pass or (lambda name, n_bytes: None))
+    recalls: Sequence[Recall | None] = found.recalls or [None] * len(views)
+    known = _count_queries(searcher, found.name, searched, views)
+    return [
+        TrainingNeighbors(
+            layout, view, replace(searcher, scratch=view), found.name, parts.classes, search, searched,
+            replace(found.work, queries=int(queries), proved=int(proved)), recall, found.effort,
+            int(counts[view.part]), found.work, len(views),
+        )
+        for view, recall, (queries, proved) in zip(views, recalls, known, strict=True)
+    ]  # fmt: skip
+
+
+def _count_queries(
+    searcher: Searcher, name: str, searched: NDArray[np.int64] | None, views: list[TrainingTables]
+) -> NDArray[np.int64]:
+    """Return, for every part held out, how many queries train, and of how many the neighbours are proved."""
+    frame, counts = searcher.layout.cells.frame, np.zeros((len(views), 2), np.int64)
+    for span in searcher.tasks(searched):
+        (codes,) = searcher.scratch.get(f"{name}-{span.index}", ("codes",))
+        for count, view in zip(counts, views, strict=True):
+            _, found = load_found(view, name, span.index)
+            trains = np.isfinite(found.squared).any(axis=1)
+            proved = found.open_bounds > found.reach(codes, frame.scale, frame.centre.size)
+            count += np.count_nonzero(trains), np.count_nonzero(trains & proved)
+    return counts
+
+
+def with_pairs_by_part(
+    statistics: Iterable[Statistics],
+    dataset: Dataset,
+    census: Census,
+    spans: list[Span],
+    parts: Parts,
+    wanted: PairSearch,
+    open_tables: Callable[[], AbstractContextManager[Scratch]],
+    *,
+    scheduler: Scheduler,
+    progress: Progress | None = None,
+    on_pass: OnPass | None = None,
+    summarize: Callable[..., PairScatter] | None = None,
+) -> Iterator[Statistics]:
+    """Yield statistics of the rows that train, with the scatter of pairs of nearest rows of different classes.
+
+    It is the scatter that `with_pairs` finds among the rows that train alone: the same neighbours, ties included.
+
+    Parameters
+    ----------
+    statistics : iterable of Statistics
+        Of the rows that train while each part in ``parts.held_out`` is held out, in that order; taken one at a time.
+    census : Census
+        Of all rows.
+    open_tables : callable
+        Opens a scratch of its own every time it is called, such as a partial `open_scratch` that is not resumable.
+    summarize : callable, optional
+        As for `with_pairs`.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite, held out or not, or parts that leave a class without a row to train on.
+
+    Notes
+    -----
+    One search serves all parts. There is a search of the rows that train for each, over a layout of their own, where
+    only one or two parts are held out, which costs less, and where the statistics are standardised, as rows that train
+    have standard deviations, and so distances, of their own. These draw their own queries with ``max_queries``; the
+    search for all draws once, so that about as many train while each part is held out.
+    """
+    check_parts(parts)
+    together: list[TrainingNeighbors] | None = None
+    options: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
+    with ExitStack() as stack:
+        for number, (part, own) in enumerate(zip(parts.held_out, statistics, strict=True)):
+            separate = own.scale is not None or len(parts.held_out) < FEWEST_TOGETHER
+            if separate or together is None:
+                stack.close()
+                together = None
+                scratch = stack.enter_context(open_tables())
+                members = (
+                    TrainingRows.of_dataset(dataset, spans, parts, part, **options) if separate else RowsInParts(parts)
+                )
+                layout = make_layout(
+                    dataset, census, spans, scratch,
+                    deviations=own.scale, members=members, on_pass=on_pass, **options,
+                )  # fmt: skip
+            if separate:
+                neighbors = find_nearest(layout, scratch, census.classes, wanted.search, on_pass=on_pass, **options)
+            else:
+                together = together or find_by_part(layout, scratch, parts, wanted.search, on_pass=on_pass, **options)
+                neighbors = together[number]
+            yield add_pairs(own, neighbors, wanted, progress=progress, on_pass=on_pass, summarize=summarize)

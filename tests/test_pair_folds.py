@@ -1,0 +1,512 @@
+"""Pairs while each part of the rows is held out in turn, from one search: those of the rows that train alone."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from functools import partial
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from row_kinds import equidistant, labelled_rows, last_bits
+from samples import counts_like_text, entangled, even_edges, labelled, write_csr
+from scipy.sparse import csr_array
+
+from mmpca_dist.datasets import open_dataset
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import make_spans, spans_of
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.splits import GivenSplits, fold_splits, given_splits, share_splits
+from mmpca_dist.neighbors import cells, nearest
+from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
+from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.pair_folds import find_by_part, with_pairs_by_part
+from mmpca_dist.neighbors.pairs import apply_pairs, pair_scatter, with_pairs
+from mmpca_dist.neighbors.parts import RowsInParts
+from mmpca_dist.neighbors.queries import queries_of
+from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
+from mmpca_dist.neighbors.search import NONE, Found, search_queries
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.reduction import Cluster, Threads
+from mmpca_dist.statistics.summary import PAIRINGS
+
+EPS = float(np.finfo(np.float64).eps)
+SINGLE = float(np.finfo(np.float32).eps)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Many cells, pieces and segments from few rows, and samples that few rows suffice for."""
+    monkeypatch.setattr(cells, "ROWS_PER_CELL", 10)
+    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
+    monkeypatch.setattr(nearest, "CALIBRATION", 150)
+
+
+def prepared(data, names, *, edges=None, scheduler=None):
+    """Return (data set, census, spans, parts) with the parts that the names say."""
+    spans = make_spans(data) if edges is None else spans_of(np.asarray(edges))
+    scheduler = scheduler or Threads(1)
+    census = take_census(data, spans, scheduler)
+    return data, census, spans, given_splits(data, census, spans, names, scheduler=scheduler)
+
+
+def find_all(data, names, *, edges=None, scheduler=None, scratch=None, **search):
+    """Return the neighbours while each part is held out in turn."""
+    scheduler, scratch = scheduler or Threads(1), scratch or MemoryScratch()
+    data, census, spans, parts = prepared(data, names, edges=edges, scheduler=scheduler)
+    layout = make_layout(data, census, spans, scratch, scheduler=scheduler, members=RowsInParts(parts))
+    return find_by_part(layout, scratch, parts, Search(**search), scheduler=scheduler)
+
+
+def assert_training(found, X, y, names, pairing="one-vs-rest"):
+    """Queries, row numbers and distances are those of the twin, to the bit, whichever part is held out."""
+    parts = np.unique(names)
+    assert len(found) == len(parts)
+    for part, neighbors in zip(parts, found, strict=True):
+        for array, expected in zip(neighbors.arrays(), naive.nearest_training(X, y, names, part, pairing), strict=True):
+            np.testing.assert_array_equal(array, expected)
+        certificate = neighbors.certificate()
+        assert certificate["proved_exact"] == 1 and certificate["queries"] == np.sum(names != part)
+        assert neighbors.fraction == 1
+
+
+def part_names(rng, y, n_parts):
+    """Return parts of unequal size that leave every class a row in at least two of them."""
+    shares = rng.dirichlet(np.ones(n_parts))
+    names = rng.choice(n_parts, len(y), p=shares)
+    names[:n_parts] = rng.permutation(n_parts)[: len(y)]
+    assume(len(np.unique(names)) > 1)
+    assume(all(len(np.unique(names[y == label])) > 1 for label in np.unique(y)))
+    return names
+
+
+@settings(max_examples=120)
+@given(
+    labelled_rows(), st.integers(2, 6), st.integers(0, 2**20), st.sampled_from(PAIRINGS), st.sampled_from([3, 100]),
+    st.sampled_from([1, 3, 10, 300]), st.sampled_from([1, 8, 512]), st.sampled_from([1, 4, 4096]),
+)  # fmt: skip
+def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing, chunk, cell, segment, piece):
+    """Ties and duplicates too, rows of every kind, classes of one row in each of two parts."""
+    X, y = data
+    names = part_names(np.random.default_rng(seed), y, n_parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "ROWS_PER_CELL", cell)
+        patch.setattr(layouts, "SMALLEST_SEGMENT", segment)
+        patch.setattr(layouts, "PIECE_ROWS", piece)
+        found = find_all(ArrayDataset(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
+        assert_training(found, X, y, names, pairing)
+        assert_training_without_room(found, X, y, names, pairing)
+
+
+def assert_training_without_room(found, X, y, names, pairing):
+    """Search again with the true distances as what is known, but of higher rows: every neighbour is then a tie."""
+    layout, scratch, name = found[0].layout, found[0].searcher.scratch.scratch, found[0].name
+    asked = queries_of(layout, scratch, 0, layout.n_segments, None)
+    tables = [scratch.get(f"{name}-{span.index}", ("squared", "parts")) for span in found[0].tasks]
+    exact, parts = (np.concatenate(arrays) for arrays in zip(*tables, strict=True))
+    nothing = np.full(exact.shape, -1)
+    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), nothing, np.full(len(X), np.inf), parts.copy())
+    again, _ = search_queries(
+        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known, apart=True
+    )  # fmt: skip
+    slots = parts.shape[1]
+    for part in np.unique(names):
+        rows, expected, distances = naive.nearest_training(X, y, names, part, pairing)
+        place = np.argsort(asked.rows)[rows]
+        held = again.parts[place] == part
+        squared = np.where(held, again.squared[place, slots:], again.squared[place, :slots])
+        nearest_rows = np.where(held, again.rows[place, slots:], again.rows[place, :slots])
+        np.testing.assert_array_equal(np.sqrt(squared), distances)
+        np.testing.assert_array_equal(np.where(np.isfinite(squared), nearest_rows, -1), expected)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("d", [3, 16, 64, 301])
+def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d, pairing, monkeypatch):
+    """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
+    monkeypatch.setattr(cells, "ROWS_PER_CELL", 1)
+    for seed, kind in enumerate((equidistant, last_bits)):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(60)
+        X, y = kind(rng, 60, d)[order], (np.arange(60) >= 6).astype(int)[order]
+        y[y == 1] += rng.integers(0, 2, 54)
+        names = rng.permutation(np.arange(60) % 4)
+        names[np.flatnonzero(y == 0)] = np.arange(6) % 4
+        found = find_all(ArrayDataset(X, y), names, pairing=pairing)
+        assert_training(found, X, y, names, pairing)
+        assert_training_without_room(found, X, y, names, pairing)
+
+
+def test_a_class_whose_nearest_rows_all_lie_in_one_part():
+    """While it is held out every one of its neighbours is replaced, by rows of several parts, or else none is."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((90, 6)), np.repeat([0, 1, 1], 30)
+    X[60:] += 20  # far away, and in the other parts
+    names = np.concatenate([np.arange(30) % 4, np.zeros(30, int), 1 + np.arange(30) % 3])
+    found = find_all(ArrayDataset(X, y), names)
+    assert_training(found, X, y, names)
+    for part, neighbors in enumerate(found):
+        queries, rows, _ = neighbors.arrays()
+        of_class = rows[queries < 30, 0]
+        assert (of_class >= 60).all() if part == 0 else ((of_class >= 30) & (of_class < 60)).all()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_names_of_parts_folds_and_one_search(stored, tmp_path):
+    """Stratified folds by hashes; one search compares fewer pairs than one for each fold."""
+    X, y = labelled(600, 12, 3, seed=2)
+    data = ArrayDataset(X, y)
+    spans = spans_of(even_edges(600, 90))
+    census = take_census(data, spans, Threads(1))
+    parts = fold_splits(data, census, spans, 5, scheduler=Threads(1))
+    (names,) = parts.codes(0, 600, y)
+    scratch = ZarrScratch(str(tmp_path)) if stored else MemoryScratch()
+    layout = make_layout(data, census, spans, scratch, scheduler=Threads(2), members=RowsInParts(parts))
+    found = find_by_part(layout, scratch, parts, Search(), scheduler=Threads(2))
+    assert_training(found, X, y, names)
+    alone = 0
+    for part in range(5):
+        alone += searched_alone(X, y, names != part, Search()).work.compared
+    assert found[0].whole.compared < 0.75 * alone
+    assert found[0].certificate()["shared_by"] == 5
+    assert found[0].certificate()["compared_per_query"] == found[0].whole.compared / 600
+
+
+def searched_alone(X, y, trains, search):
+    data = ArrayDataset(X[trains], y[trains])
+    spans, scratch = make_spans(data), MemoryScratch()
+    census = take_census(data, spans, Threads(1))
+    layout = make_layout(data, census, spans, scratch, scheduler=Threads(1))
+    return find_nearest(layout, scratch, census.classes, search, scheduler=Threads(1))
+
+
+# ------------------------------------------------------------------------------------------------- scatters
+
+
+def training_statistics(X, y, trains, options):
+    """Return the training rows as a data set with its census and spans, and their statistics."""
+    data = ArrayDataset(X[trains], y[trains])
+    spans = make_spans(data)
+    census = take_census(data, spans, Threads(1))
+    return data, census, spans, gather_statistics(data, census, spans, scheduler=Threads(1), **options)
+
+
+def difference_rows(X, y, trains, scale, pairing, mutual):
+    scaled = X[trains] if scale is None else X[trains] / scale
+    return naive.mpca2_rows(scaled, y[trains], pairing, mutual)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(12, 60), st.sampled_from([1, 3, 17, 70]), st.integers(0, 2**20), st.sampled_from([2, 3, 4]),
+    st.sampled_from([2, 3, 5]), st.sampled_from(PAIRINGS), st.sampled_from(["twice", "once"]),
+    st.sampled_from(["single", "double"]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_the_scatter_is_that_of_the_rows_that_train(
+    n, d, seed, n_classes, n_parts, pairing, mutual, precision, grid, standardize
+):
+    """Tall and wide, as they are and standardised: what a search of these rows alone gives."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 2, (n, d)).astype(float) if grid else rng.standard_normal((n, d))
+    y = rng.permutation(np.arange(n) % n_classes)
+    names = part_names(rng, y, n_parts)
+    wanted = PairSearch(Search(pairing=pairing), mutual)
+    options = {"precision": precision, "standardize": standardize}
+    training = [training_statistics(X, y, names != part, options) for part in np.unique(names)]
+    data, census, spans, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11))
+    given_statistics = (statistics for *_, statistics in training)
+    found = with_pairs_by_part(
+        given_statistics, data, census, spans, parts, wanted, partial(open_scratch, True), scheduler=Threads(2)
+    )
+    for part, own, (rows, counted, own_spans, statistics) in zip(np.unique(names), found, training, strict=True):
+        alone = with_pairs(statistics, rows, counted, own_spans, wanted, MemoryScratch(), scheduler=Threads(1)).pairs
+        pairs = own.pairs
+        assert (pairs.weight, pairs.queries, pairs.fraction) == (alone.weight, alone.queries, 1)
+        np.testing.assert_array_equal(pairs.edges, alone.edges)
+        np.testing.assert_array_equal(pairs.counts, alone.counts)
+        np.testing.assert_array_equal(in_order(pairs.sample), in_order(alone.sample))
+        differences = difference_rows(X, y, names != part, statistics.scale, pairing, mutual)
+        assert pairs.weight == len(differences)
+        unit = SINGLE if own.precision == "single" else EPS
+        expected = sum(np.outer(row, row) for row in differences)
+        error = (n + d + 8) * unit * (np.trace(expected) + EPS)
+        if own.basis is not None:
+            expected = own.basis.T @ expected @ own.basis
+        np.testing.assert_allclose(pairs.scatter, expected, rtol=0, atol=error)
+        np.testing.assert_allclose(pairs.scatter, alone.scatter, rtol=0, atol=error)
+        assert pairs.certificate["proved_exact"] == 1
+
+
+def in_order(rows):
+    return rows[np.lexsort(rows.T)]
+
+
+def test_vectors_take_the_place_of_the_scatter():
+    """As in passes over the pairs of rows with many columns."""
+    X, y = labelled(120, 20, 3, seed=4)
+    names = np.arange(120) % 4
+    vectors = np.random.default_rng(5).standard_normal((20, 3))
+    for neighbors in find_all(ArrayDataset(X, y), names):
+        whole = pair_scatter(neighbors, mutual="once", precision="double").scatter
+        found = apply_pairs(neighbors, vectors, mutual="once")
+        np.testing.assert_allclose(found, whole @ vectors, rtol=0, atol=200 * EPS * np.trace(whole) * 10)
+
+
+def test_one_part_held_out_is_searched_for_among_the_rows_that_train_alone():
+    """With the rows that they alone would draw."""
+    X, y = labelled(300, 8, 2, seed=6)
+    data = ArrayDataset(X, y)
+    spans = spans_of(even_edges(300, 37))
+    census = take_census(data, spans, Threads(1))
+    parts = share_splits(data, census, spans, n_splits=1, scheduler=Threads(1))
+    trains = parts.training(0, 300, y)[0]
+    rows, counted, own_spans, statistics = training_statistics(X, y, trains, {"precision": "double"})
+    for search in (Search(), Search(max_queries=60)):
+        wanted, opener = PairSearch(search), partial(open_scratch, True)
+        (found,) = with_pairs_by_part(
+            [statistics], data, census, spans, parts, wanted, opener, scheduler=Threads(1)
+        )  # fmt: skip
+        alone = with_pairs(statistics, rows, counted, own_spans, wanted, MemoryScratch(), scheduler=Threads(1)).pairs
+        np.testing.assert_allclose(found.pairs.scatter, alone.scatter, rtol=1e-12, atol=1e-12 * np.trace(alone.scatter))
+        assert found.pairs.queries == alone.queries and found.pairs.fraction == alone.fraction
+        assert found.pairs.certificate["queries"] == alone.certificate["queries"]
+
+
+# ------------------------------------------------------------------------------------------------- some queries, recall
+
+
+def test_drawn_queries_are_those_that_train_of_one_draw():
+    """So many more are drawn that about as many train as were asked for."""
+    X, y = labelled(400, 5, 3, seed=7)
+    names = np.random.default_rng(8).choice(4, 400, p=[0.4, 0.3, 0.2, 0.1])
+    found = find_all(ArrayDataset(X, y), names, max_queries=100)
+    least = min(np.sum(names != part) for part in range(4))
+    drawn = draw_rows(400, int(np.ceil(100 * 400 / least)))
+    for part, neighbors in enumerate(found):
+        rows, expected, distances = naive.nearest_training(X, y, names, part)
+        asked = np.isin(rows, drawn)
+        queries, nearest_rows, found_distances = neighbors.arrays()
+        np.testing.assert_array_equal(queries, rows[asked])
+        np.testing.assert_array_equal(nearest_rows, expected[asked])
+        np.testing.assert_array_equal(found_distances, distances[asked])
+        pairs = pair_scatter(neighbors, mutual="twice", precision="double")
+        assert pairs.queries == pairs.weight == asked.sum()
+        assert pairs.fraction == asked.sum() / len(rows)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_an_approximate_search_says_of_each_part_is_true(seed, pairing):
+    """Its recall reaches what was wanted whichever part is held out, and no wrong neighbour is called proved."""
+    X, y = entangled(1500, 8 + 12 * seed, seed)
+    names = np.random.default_rng(seed).choice(4, 1500, p=[0.4, 0.3, 0.2, 0.1])
+    found = find_all(ArrayDataset(X, y), names, mode="approximate", recall=0.8, pairing=pairing)
+    assert all(neighbors.recall is not None for neighbors in found), "an exact search would prove nothing here"
+    for part, neighbors in enumerate(found):
+        queries, rows, distances = neighbors.arrays()
+        expected, _, least = naive.nearest_training(X, y, names, part, pairing)
+        np.testing.assert_array_equal(queries, expected)
+        known = rows >= 0
+        np.testing.assert_array_equal(known, np.isfinite(least))
+        assert (names[rows[known]] != part).all() and (distances >= least).all()
+        for i, slot in np.argwhere(known)[::20]:
+            j = rows[i, slot]
+            assert y[j] != y[queries[i]] and (pairing == "one-vs-rest" or y[j] == slot)
+            assert distances[i, slot] == np.sqrt(naive.squared_distance(X[queries[i]].tolist(), X[j].tolist()))
+        right = distances == least
+        certificate = neighbors.certificate()
+        assert certificate["proved_exact"] * len(queries) <= right.all(axis=1).sum()
+        assert 0.8 <= certificate["recall"]["low"] <= certificate["recall"]["share"] <= certificate["recall"]["high"]
+        assert_recall_is_measured(neighbors, queries, right & known, known)
+        check_missed(neighbors, queries, distances, least)
+
+
+def assert_recall_is_measured(neighbors, queries, right, known):
+    """Count again on the queries of the sample that the effort was not chosen from."""
+    view, recall = neighbors.searcher, neighbors.recall
+    names = [name for name in view.scratch.scratch.tables if name.startswith("sample.")]
+    rows = np.sort(np.concatenate([view.scratch.get(name, ("queries",))[0] for name in names]))
+    tested = np.isin(queries, rows[~nearest._first_half(rows)])
+    assert recall.sampled == known[tested].sum()
+    assert recall.found == right[tested].sum()
+    assert recall.queries == tested.sum()
+
+
+def check_missed(neighbors, queries, distances, least):
+    """What was missed of the sample is as far off as the tables say."""
+    pairs = pair_scatter(neighbors, mutual="twice", precision="double")
+    if pairs.missed is None:
+        assert neighbors.recall.found == neighbors.recall.sampled
+        return
+    found, best = (np.linalg.norm(rows, axis=1) for rows in pairs.missed)
+    assert len(found) == neighbors.recall.sampled - neighbors.recall.found
+    assert (found > best).all()
+    for length in found:
+        assert np.isclose(distances[np.isfinite(distances)], length, rtol=1e-12).any()
+    for length in best:
+        assert np.isclose(least[np.isfinite(least)], length, rtol=1e-12).any()
+
+
+# ------------------------------------------------------------------------------------------------- wherever it runs
+
+URI = "synthetic:clusters?n=900&d=24&k=40&classes=3&seed=7"
+NAMES = np.random.default_rng(9).integers(0, 4, 900)
+NAMED = np.unique(NAMES)
+SEARCHES = (
+    PairSearch(), PairSearch(mutual="once"), PairSearch(Search("approximate", 0.8)),
+    PairSearch(Search("approximate", 0.8, 800, "one-vs-one")),
+)  # fmt: skip
+
+
+def bits(scheduler, opener, searches=SEARCHES):
+    """Return the bytes of every scatter."""
+    data, census, spans, parts = prepared(
+        open_dataset(URI), NAMES, edges=even_edges(900, 117), scheduler=Threads(1)
+    )  # fmt: skip
+    X, y, found = data.read_rows(0, 900), data.read_labels(0, 900), []
+    for wanted in searches:
+        training = [training_statistics(X, y, part != NAMES, {"precision": "single"})[-1] for part in NAMED]
+        by_part = with_pairs_by_part(
+            training, data, census, spans, parts, wanted, opener, scheduler=scheduler
+        )  # fmt: skip
+        for statistics in by_part:
+            pairs = statistics.pairs
+            found.append(pairs.scatter.tobytes() + pairs.sample.tobytes() + repr(pairs.certificate).encode())
+    assert len(set(found)) == len(found)
+    return found
+
+
+@pytest.fixture
+def reference(small, monkeypatch):
+    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 200)
+    monkeypatch.setattr(cells, "ROWS_PER_CELL", 20)
+    return bits(Threads(1), partial(open_scratch, True))
+
+
+def test_the_same_bits_for_any_number_of_threads_in_memory_and_on_disk(reference, tmp_path):
+    assert bits(Threads(4), partial(open_scratch, True)) == reference
+    assert bits(Threads(2), partial(open_scratch, False, str(tmp_path))) == reference
+    assert not list(tmp_path.iterdir()), "the scratch is gone"
+
+
+def test_the_same_bits_for_worker_processes(reference, tmp_path):
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
+    with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
+        found = bits(Cluster(client), partial(open_scratch, False, str(tmp_path)), SEARCHES[1:3])
+        assert found == reference[len(NAMED) : 3 * len(NAMED)]
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_dask_arrays(n_parts):
+    """Their labels come with the tasks; a pass over these alone numbers the rows that train."""
+    X, y = labelled(200, 6, 3, seed=10)
+    names = np.arange(200) % n_parts
+    statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
+    plain, census, spans, parts = prepared(ArrayDataset(X, y), names)
+    expected = with_pairs_by_part(
+        statistics, plain, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+    )
+    data, scheduler = dask_rows(da.from_array(X, (47, 4)), y)
+    blocks = make_spans(data)
+    found = with_pairs_by_part(
+        statistics, data, take_census(data, blocks, scheduler), blocks, parts, PairSearch(),
+        partial(open_scratch, True), scheduler=scheduler,
+    )  # fmt: skip
+    for own, other in zip(found, expected, strict=True):
+        trace = np.trace(other.pairs.scatter)
+        np.testing.assert_allclose(own.pairs.scatter, other.pairs.scatter, rtol=0, atol=300 * EPS * trace)
+        np.testing.assert_array_equal(own.pairs.counts, other.pairs.counts)
+
+
+@pytest.mark.parametrize("n_parts", [2, 4])
+def test_sparse_rows(n_parts, tmp_path):
+    (values, indices, indptr), X, y = counts_like_text(150, 30, 3, seed=11)
+    data = open_dataset(write_csr(tmp_path / "rows.zarr", (values, indices, indptr), X.shape, labels=y))
+    assert data.sparse and csr_array((values, indices, indptr), X.shape).nnz
+    names = np.arange(150) % n_parts
+    found = find_all(data, names)
+    assert_training(found, X, y, names)
+    training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
+    data, census, spans, parts = prepared(data, names)
+    by_part = with_pairs_by_part(
+        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+    )
+    for part, statistics in enumerate(by_part):
+        rows = difference_rows(X.astype(float), y, names != part, None, "one-vs-rest", "twice")
+        expected = sum(np.outer(row, row) for row in rows)
+        atol = 300 * EPS * np.trace(expected)
+        np.testing.assert_allclose(statistics.pairs.scatter, expected, rtol=0, atol=atol)
+
+
+# ------------------------------------------------------------------------------------------------- passes, refusals
+
+
+@pytest.mark.parametrize(
+    ("n_parts", "standardize", "searches"), [(5, False, 1), (3, False, 1), (2, False, 2), (4, True, 4)]
+)
+def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardize, searches):
+    X, y = labelled(150, 4, 2, seed=12)
+    names = np.arange(150) % n_parts
+    options = {"precision": "double", "standardize": standardize}
+    training = [training_statistics(X, y, names != part, options)[-1] for part in range(n_parts)]
+    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
+    passes, scratches = [], []
+
+    @contextmanager
+    def opened():
+        scratches.append(MemoryScratch())
+        yield scratches[-1]
+        scratches[-1].tables.clear()
+
+    found = with_pairs_by_part(
+        training, data, census, spans, parts, PairSearch(), opened,
+        scheduler=Threads(1), on_pass=lambda name, n_bytes: passes.append(name),
+    )  # fmt: skip
+    assert len(list(found)) == n_parts
+    assert passes.count("search") == passes.count("cells") == len(scratches) == searches
+    assert passes.count("pairs") == n_parts
+    assert not any(scratch.tables for scratch in scratches)
+
+
+def test_a_class_in_one_part_is_refused():
+    X, y = labelled(40, 3, 2, seed=13)
+    names = np.where(y == 1, 0, np.arange(40) % 3)
+    data = ArrayDataset(X, y)
+    counts = np.asarray([[np.sum((y == label) & (names == part)) for part in range(3)] for label in range(2)])
+    parts = GivenSplits(np.asarray([0, 1]), counts, (0, 1, 2), np.arange(3), data)
+    spans = make_spans(data)
+    census = take_census(data, spans, Threads(1))
+    found = with_pairs_by_part(
+        [], data, census, spans, parts, PairSearch(), lambda: nullcontext(MemoryScratch()), scheduler=Threads(1)
+    )
+    message = rf"^All {np.sum(y == 1)} rows of class 1 are in one part: while it is held out, none is left"
+    with pytest.raises(InputError, match=message):
+        next(found)
+
+
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
+    X, y = labelled(60, 3, 2, seed=14)
+    names = np.arange(60) % n_parts
+    training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
+    X = X.copy()
+    X[33, 1] = np.nan
+    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
+    found = with_pairs_by_part(
+        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+    )
+    with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):
+        list(found)
+
+
+def test_published_table(real_data):
+    X, y = real_data("ionosphere_raw")
+    names = np.random.default_rng(15).integers(0, 5, len(X))
+    assert_training(find_all(ArrayDataset(X, y), names), X, y, names)
