@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import time
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from dask.utils import format_bytes
 from prefect.artifacts import (
     create_image_artifact,
     create_link_artifact,
@@ -31,6 +33,7 @@ class ArtifactCallback(Callback):
     def __init__(self) -> None:
         self._bars: dict[str, UUID] = {}
         self._told: dict[str, float] = {}
+        self._stages: list[dict[str, str]] = []
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
@@ -62,9 +65,26 @@ class ArtifactCallback(Callback):
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
         get_run_logger().info("Stage %s: %s", stage, note)
+        self._stages.append(_stage_row(stage, manifest, reused))
+        create_table_artifact(self._stages, key="stages", description="The stages so far, and what they took")
 
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
+
+
+def _stage_row(stage: str, manifest: dict[str, Any], reused: bool) -> dict[str, str]:
+    """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
+    found = {} if stage == "plan" else manifest  # whose numbers are of what is to come
+    measured = {name: format_bytes(found[name]) for name in ("bytes", "memory", "written") if name in found}
+    return {
+        "stage": stage,
+        "state": "already done, reused" if reused else "done",
+        "seconds": f"{manifest.get('seconds', 0):.2f}",
+        "passes over the rows": ", ".join(found.get("passes", [])),
+        "bytes": measured.get("bytes", ""),
+        "peak memory a worker": measured.get("memory", ""),
+        "written": measured.get("written", ""),
+    }
 
 
 def publish_report(
@@ -100,4 +120,11 @@ def publish_report(
         f"# Run finished\n\nReport: `{report['html']}`\n\n## Notes\n\n{notes}\n",
         key="report",
         description="Report",
+    )
+    page = report["html"]
+    create_link_artifact(
+        Path(page).as_uri() if storage.is_local(page) else page,
+        key="report-page",
+        link_text="Report",
+        description="The report, one HTML page, on the disk or store where the run wrote it",
     )
