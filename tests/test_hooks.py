@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 
 from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.storage import exists, names_in
 from mmpca_dist.datasets.writing import ZarrWriter
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.lease import held
@@ -22,7 +22,7 @@ HOOKS = (hooks.on_cancellation, hooks.on_crashed)
 @pytest.fixture
 def told(monkeypatch):
     """What hooks log; no server is asked for other runs."""
-    logger, found = logging.Logger("hooks"), []  # noqa: LOG001  (not Prefect's)
+    logger, found = logging.Logger("hooks"), []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())
     logger.addHandler(handler)
@@ -58,20 +58,21 @@ def test_of_half_written_tables_only_its_own_is_removed(hook, told, dying, tmp_p
     """Another may be that of a live ingest onto the same place, of which this server knows nothing."""
     with pytest.raises(InputError, match="killed"):
         ingest(**dying)
-    kept = sorted([*os.listdir(tmp_path), "a.zarr", "a.zarr.notes.txt", f"a.zarr.{uuid4().hex}.partial"])
+    kept = sorted([*names_in(str(tmp_path)), "a.zarr", "a.zarr.notes.txt", f"a.zarr.{uuid4().hex}.partial"])
     assert len(kept) == 5
     for name in kept:
         if name != "a.csv":
             (tmp_path / name).mkdir(exist_ok=True)
     run = flow_run(destination=str(tmp_path / "a.zarr"))
-    (tmp_path / f"a.zarr.{run.id.hex}.partial").mkdir()
+    removed = tmp_path / f"a.zarr.{run.id.hex}.partial"
+    removed.mkdir()
     hook(SimpleNamespace(name="ingest"), run, None)
-    assert sorted(os.listdir(tmp_path)) == kept
-    assert told == [f"Removed {tmp_path}/a.zarr.{run.id.hex}.partial, which this run had half-written; nothing else was "
-                    "touched."]  # fmt: skip
+    assert names_in(str(tmp_path)) == kept
+    (line,) = told
+    assert line == f"Removed {removed}, which this run had half-written; nothing else was touched."
     hook(SimpleNamespace(name="ingest"), run, None)
     hook(SimpleNamespace(name="ingest"), flow_run(destination="memory://bucket/a.zarr"), None)
-    assert sorted(os.listdir(tmp_path)) == kept and len(told) == 1
+    assert names_in(str(tmp_path)) == kept and len(told) == 1
 
 
 def test_the_hook_finds_what_the_flow_has_written(prefect_server, dying, tmp_path):
@@ -79,18 +80,18 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, dying, tmp_pat
     assert (state.name, state.message) == ("Refused", "killed")
     run = state.state_details.flow_run_id
     partial = f"{tmp_path}/a.zarr.{run.hex}.partial"
-    assert os.path.exists(partial)
+    assert exists(partial)
     assert hooks.remove_partial(dying["destination"], run) == partial
-    assert os.listdir(tmp_path) == ["a.csv"]
+    assert names_in(str(tmp_path)) == ["a.csv"]
 
 
 def test_another_attempt_of_the_same_flow_run_begins_anew(dying, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="killed"):
         ingest(**dying, token="0123")  # noqa: S106  (no password)
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(names_in(str(tmp_path))) == 2
     monkeypatch.setattr("mmpca_dist.datasets.ingest.ZarrWriter", ZarrWriter)
     ingest(**dying, token="0123")  # noqa: S106  (no password)
-    assert sorted(os.listdir(tmp_path)) == ["a.csv", "a.zarr"]
+    assert names_in(str(tmp_path)) == ["a.csv", "a.zarr"]
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -101,7 +102,7 @@ def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, tol
     hook(SimpleNamespace(name="transform"), run, None)  # no lease: it is no half of a transform
     with held(str(tmp_path)):
         hook(SimpleNamespace(name="transform"), run, None)
-    assert sorted(os.listdir(tmp_path)) == names and told == []
+    assert names_in(str(tmp_path)) == names and told == []
     (tmp_path / "lease-000001.json").write_text('{"dead": 1}')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mmpca_dist.runs.lease.EXPIRY_SECONDS", 0.1)

@@ -1,10 +1,10 @@
 """New rows through a run, killed half-way: nobody takes the half for the whole, and the same call begins anew."""
 
-import os
 import signal
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -74,8 +74,8 @@ def killed(config, when):
 
 def test_kill_9_at_half(config):
     killed(config, "half")
-    parts = os.listdir(f"{config.destination}/pca.parquet")
-    assert os.path.exists(f"{config.destination}/pca.zarr/X/zarr.json") and len(parts) > 1
+    parts = storage.names_in(f"{config.destination}/pca.parquet")
+    assert storage.exists(f"{config.destination}/pca.zarr/X/zarr.json") and len(parts) > 1
     with pytest.raises(InputError, match="no Zarr group"):
         open_dataset(f"{config.destination}/pca.zarr")
     with pytest.raises(InputError, match=f"{UNFINISHED} is not a readable Parquet file"):
@@ -95,7 +95,7 @@ def test_the_same_call_again_finishes(when, config):
     np.testing.assert_allclose(rows, ROWS @ load_model(config.output, "pca").components_.T, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(labels, np.tile(Y, 40))
     assert pq.read_table(f"{config.destination}/pca.parquet").num_rows == len(ROWS)
-    assert sorted(os.listdir(config.destination)) == [
+    assert storage.names_in(config.destination) == [
         "m-pca0.parquet", "m-pca0.zarr", "pca.parquet", "pca.zarr", "transform.json",
     ]  # fmt: skip
 
@@ -119,13 +119,13 @@ def test_what_is_finished_is_not_written_again(config, tmp_path):
 
 def test_one_that_lives_is_not_disturbed(config):
     with held(config.destination):
-        (owner,) = os.listdir(config.destination)
-        os.mkdir(f"{config.destination}/pca.zarr")
+        (owner,) = storage.names_in(config.destination)
+        Path(f"{config.destination}/pca.zarr").mkdir()
         with pytest.raises(OutputError, match="in use by process"):
             transform(config)
         assert discard_unfinished(config.destination) == []
-        assert sorted(os.listdir(config.destination)) == [owner, "pca.zarr"]
-        os.rmdir(f"{config.destination}/pca.zarr")
+        assert storage.names_in(config.destination) == [owner, "pca.zarr"]
+        Path(f"{config.destination}/pca.zarr").rmdir()
 
 
 def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
@@ -138,15 +138,15 @@ def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
     late_beats(monkeypatch)
     with pytest.raises(OutputError, match="has taken it over"):
         transform(config, TakenOver())
-    assert os.path.exists(f"{config.destination}/pca.zarr/X")
-    assert not os.path.exists(f"{config.destination}/transform.json")
+    assert storage.exists(f"{config.destination}/pca.zarr/X")
+    assert not storage.exists(f"{config.destination}/transform.json")
 
 
 def test_what_a_dead_one_left_can_be_discarded(config):
     owner = asdict(Owner.here()) | {"pid": 2**22 - 1}
     storage.write_json(f"{config.destination}/lease-000001.json", owner)
     for name in ("pca.zarr", "pca.parquet", "mine"):
-        os.mkdir(f"{config.destination}/{name}")
+        Path(f"{config.destination}/{name}").mkdir()
     assert discard_unfinished(config.destination) == ["pca.parquet", "pca.zarr"]
-    assert os.listdir(config.destination) == ["mine"]
+    assert storage.names_in(config.destination) == ["mine"]
     assert discard_unfinished(config.destination) == []

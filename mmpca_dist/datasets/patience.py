@@ -107,9 +107,9 @@ class _Disagreement:
         seconds = time.monotonic() - self._begin
         if self._made >= READINGS and seconds >= patience():
             raise AccessError(
-                f"Cannot {self._what}: in {seconds:.0f} s no two answers in a row were alike. Something goes on writing "
-                "there, or the connection, which is not encrypted, damages what it carries. Try again later, or reach "
-                "the store by https."
+                f"Cannot {self._what}: in {seconds:.0f} s no two answers in a row were alike. Something goes on "
+                "writing there, or the connection, which is not encrypted, damages what it carries. Try again later, "
+                "or reach the store by https."
             )
 
 

@@ -104,7 +104,7 @@ def _started(pid: int) -> float:
 
 
 def _clock() -> float:
-    """Return seconds of a clock that nobody sets, and that goes on while the machine sleeps where there is such a one."""
+    """Return seconds of a clock that nobody sets; where there is such a one, it goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

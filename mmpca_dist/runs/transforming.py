@@ -171,7 +171,7 @@ def _record(destination: str) -> dict[str, Any] | None:
 
 
 def _refuse_what_is_there(destination: str) -> None:
-    """Refuse a destination that holds anything but what a transform leaves that was killed: outputs beside its lease."""
+    """Refuse a destination that holds anything but what a killed transform leaves: outputs beside its lease."""
     done, names = _record(destination), storage.names_in(destination)
     if done is not None:
         raise OutputError(
