@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+from operations import artifacts_of
 from test_runs import make_config
 
 from mmpca_dist.runs.transforming import TransformConfig
@@ -14,16 +15,10 @@ from pipelines.artifacts import ArtifactCallback
 
 
 def published(flow, config):
-    """Run a flow, and return its artifacts by key, the newest of each."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
-
+    """Run a flow, and return its artifacts."""
     state = flow(config, return_state=True)
     assert state.is_completed(), state.message
-    with get_client(sync_client=True) as client:
-        own = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
-        found = client.read_artifacts(artifact_filter=own, limit=200)
-    return {one.key: one.data for one in sorted(found, key=lambda one: one.created)}
+    return artifacts_of(state)
 
 
 def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zarr
 from naive import exact_class_moments, mpca0_rows
+from operations import artifacts_of
 from refreshing import (
     FOLLOW,
     NAMES,
@@ -275,9 +276,6 @@ def test_in_memory_storage(tmp_path):
 
 
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-
     from pipelines.flows import REFUSED as NAME
     from pipelines.refresh import refresh_flow
 
@@ -286,9 +284,7 @@ def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, b
     state = refresh_flow(config, return_state=True)  # as a deployment gives it
     assert state.is_completed()
     assert state.message.startswith("170 rows taken up from a.npz, b.npz: 3 data sets with 330 rows are in. Report: ")
-    with get_client(sync_client=True) as client:
-        keys = ArtifactFilter(key=ArtifactFilterKey(any_=["taken-up", "components"]))
-        found = {artifact.key: artifact.data for artifact in client.read_artifacts(artifact_filter=keys)}
+    found = artifacts_of(state)
     assert '"data set": "b.npz"' in found["taken-up"] and '"rows": 70' in found["taken-up"]
     assert all(method in found["components"] for method in FOLLOW)
     again = refresh_flow(config, return_state=True)
