@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import time
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from dask.utils import format_bytes
 from prefect.artifacts import (
     create_image_artifact,
     create_link_artifact,
@@ -20,7 +22,6 @@ from prefect.logging import get_run_logger
 from mmpca_dist.datasets import storage
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.summary import LEGEND
-from mmpca_dist.runs.tabulating import error_rows
 
 UPDATE_SECONDS = 1.0
 """Progress is told no more often: every update is a request to the server."""
@@ -32,6 +33,7 @@ class ArtifactCallback(Callback):
     def __init__(self) -> None:
         self._bars: dict[str, UUID] = {}
         self._told: dict[str, float] = {}
+        self._stages: list[dict[str, str]] = []
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
@@ -63,9 +65,26 @@ class ArtifactCallback(Callback):
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
         get_run_logger().info("Stage %s: %s", stage, note)
+        self._stages.append(_stage_row(stage, manifest, reused))
+        create_table_artifact(self._stages, key="stages", description="The stages so far, and what they took")
 
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
+
+
+def _stage_row(stage: str, manifest: dict[str, Any], reused: bool) -> dict[str, str]:
+    """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
+    found = {} if stage == "plan" else manifest  # whose numbers are of what is to come
+    measured = {name: format_bytes(found[name]) for name in ("bytes", "memory", "written") if name in found}
+    return {
+        "stage": stage,
+        "state": "already done, reused" if reused else "done",
+        "seconds": f"{manifest.get('seconds', 0):.2f}",
+        "passes over the rows": ", ".join(found.get("passes", [])),
+        "bytes": measured.get("bytes", ""),
+        "peak memory a worker": measured.get("memory", ""),
+        "written": measured.get("written", ""),
+    }
 
 
 def publish_report(
@@ -95,16 +114,19 @@ def publish_report(
         key="report",
         description="Report",
     )
+    _publish_page(report["html"])
 
 
-def publish_evaluation(output: str, found: dict[str, Any]) -> None:
-    """Publish the errors, the verdict and the pictures of a finished evaluation."""
-    create_table_artifact(
-        error_rows(output), key="errors", description="Errors in percent: mean (standard deviation) over splits"
-    )
+def publish_evaluation(found: dict[str, Any]) -> None:
+    """Publish the verdict, the tables and the pictures of a finished evaluation."""
+    for key, (description, rows) in found["tables"].items():
+        create_table_artifact(rows, key=key, description=description)
     _publish_figures(found)
-    places = "\n".join(f"- `{place}`" for place in [found["html"], *found["tables"]])
-    create_markdown_artifact(f"# {found['verdict']}\n\n{places}\n", key="evaluation", description="What serves best")
+    create_markdown_artifact(
+        f"# Evaluation finished\n\n{found['verdict']}\n\nReport: `{found['html']}`\n",
+        key="evaluation",
+        description="What serves best",
+    )
 
 
 def _publish_figures(report: dict[str, Any]) -> None:
@@ -116,3 +138,12 @@ def _publish_figures(report: dict[str, Any]) -> None:
             key=f"figure-{figure['name']}".lower(),
             description=figure["title"],
         )
+
+
+def _publish_page(page: str) -> None:
+    create_link_artifact(
+        Path(page).as_uri() if storage.is_local(page) else page,
+        key="report-page",
+        link_text="Report",
+        description="The report, one HTML page, on the disk or store where the run wrote it",
+    )

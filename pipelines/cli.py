@@ -227,14 +227,10 @@ def clean(folder: str) -> None:
 
     Results stay. A run that has stopped then begins its unfinished stage anew.
     """
-    from dask.utils import format_bytes
-
     from mmpca_dist.runs.listing import clean as clear
 
-    for uri, n_bytes in clear(folder):
-        console.print(
-            f"{uri}: {format_bytes(n_bytes)} of scratch removed", highlight=False, markup=False, soft_wrap=True
-        )
+    for cleaned in clear(folder):
+        console.print(str(cleaned), highlight=False, markup=False, soft_wrap=True)
 
 
 @cli.command(short_help="Project new rows with the model of a run.")

@@ -31,7 +31,7 @@ def evaluate_flow(config: RunConfig) -> State:
             for stage in EVALUATION_STAGES:
                 execute(job, stage)
             found = job.results["compare"]
-            publish_evaluation(job.run.uri, found)
+            publish_evaluation(found)
             return Completed(message=f"{found['verdict']} Report: {found['html']}")
     except MmpcaError as error:
         return refused(error)

@@ -2,22 +2,25 @@
 
 A worker runs these hooks once the process of the flow is gone. A fit that was cancelled gives back its scratch, which
 may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are what
-the next run with the same parameters goes on from. Half an ingested table is of no use in either case. Dask frees the
-work of a client that has gone by itself.
+the next run with the same parameters goes on from. Half an ingested or projected table is of no use in either case.
+Others may work at the same place by now, from elsewhere: a hook removes what bears the name of its own flow run, or
+what it holds the lease of. Dask frees the work of a client that has gone by itself.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.writing import partial_place
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.listing import clear_idle
+from mmpca_dist.runs.listing import Cleaned, clear_idle
+from mmpca_dist.runs.transforming import discard_unfinished
 
 WRITTEN = {"fit": "output", "refresh": "output", "ingest": "destination", "transform": "destination"}
 """The parameter of each flow that says where it writes."""
@@ -37,24 +40,27 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
     logger, place = flow_run_logger(flow_run, flow), _place(flow.name, flow_run)
     if place is None:
         return
-    if _is_used(flow.name, place, flow_run):
+    if flow.name == "ingest":
+        removed = remove_partial(place, flow_run.id)
+        if removed is not None:
+            logger.info("Removed %s, which this run had half-written; nothing else was touched.", removed)
+    elif _is_used(flow.name, place, flow_run):
         logger.info("Another run writes to %s; everything stays.", place)
-    elif flow.name == "ingest":
-        for partial in remove_partial(place):
-            logger.info("Removed %s, which was half-written.", partial)
     elif flow.name == "transform":
-        if storage.exists(place):
-            logger.warning("%s may hold half of the rows: delete it before the same run starts again.", place)
+        names = discard_unfinished(place)
+        if names:
+            logger.info("Removed %s from %s, half-written; the same parameters begin anew.", ", ".join(names), place)
     elif crashed:
         logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", place)
     else:
-        if release(place):
-            logger.info("Removed the scratch of the cancelled run in %s.", place)
+        cleaned = release(place)
+        if cleaned is not None:
+            logger.info("The run was cancelled. %s", cleaned)
         logger.info("Finished stages in %s are kept; the same parameters go on from there.", place)
 
 
-def release(output: str) -> bool:
-    """Remove the scratch of a run that nobody works on; whether there was any. Safe to repeat.
+def release(output: str) -> Cleaned | None:
+    """Remove the scratch of a run, unless somebody works on it; None where there is no run. Safe to repeat.
 
     Parameters
     ----------
@@ -62,22 +68,16 @@ def release(output: str) -> bool:
         Folder of the run, which keeps its records, model and report.
     """
     run = RunDirectory(storage.normalize(output))
-    return run.exists and clear_idle(run.uri) > 0
+    return clear_idle(run.uri) if run.exists else None
 
 
-def remove_partial(destination: str) -> list[str]:
-    """Remove the half-written groups of an ingest that nobody works on, on a local disk, and return their names."""
-    target = Path(storage.normalize(destination))
-    if not storage.is_local(str(destination)) or not target.parent.is_dir():
-        return []
-    names = [path.name for path in target.parent.iterdir() if _is_partial(path.name, target.name)]
-    storage.remove_children(str(target.parent), names)
-    return names
-
-
-def _is_partial(name: str, destination: str) -> bool:
-    token = name.removeprefix(f"{destination}.").removesuffix(".partial")
-    return name == f"{destination}.{token}.partial" and token.isalnum()
+def remove_partial(destination: str, flow_run_id: UUID) -> str | None:
+    """Remove the half-written group of one flow run of ingest, on a local disk, and return where it was."""
+    place = partial_place(storage.normalize(destination), flow_run_id.hex)
+    if not storage.is_local(place) or not storage.exists(place):
+        return None
+    storage.remove(place)
+    return place
 
 
 def _place(flow: str, flow_run: Any) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Literal
+from uuid import UUID
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
+from prefect.runtime import flow_run
 from prefect.states import Completed, State
 
 from mmpca_dist.datasets.ingest import ingest
@@ -71,6 +73,7 @@ def ingest_flow(config: IngestConfig) -> State:
             dtype=config.dtype,
             image_shape=config.image_shape,
             overwrite=config.overwrite,
+            token=flow_run.id and UUID(flow_run.id).hex,
             sparse=None if config.layout == "auto" else config.layout == "sparse",
             progress=lambda done, total: callback.on_progress("ingest", done, total),
             note=callback.on_note,

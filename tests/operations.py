@@ -61,6 +61,17 @@ def background(command, log, **options):
                     child.kill()
 
 
+def artifacts_of(state):
+    """Return the artifacts of the flow run that ended in a state, by key, the newest of each."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+
+    with get_client(sync_client=True) as client:
+        own = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+        found = client.read_artifacts(artifact_filter=own, limit=200)
+    return {one.key: one.data for one in sorted(found, key=lambda one: one.created)}
+
+
 class Operations:
     """The commands and the API of a server at work; ``home`` is its PREFECT_HOME, ``folder`` where runs go.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 import zarr
 
 import mmpca_dist.datasets.base as base_module
@@ -63,11 +65,27 @@ def results_hash(output):
     return digest.hexdigest()
 
 
+KILLS = ("before", "half-way", "after")
+
+
+def die_half_way(write, *arguments):
+    """Write a file, and die when all of it is there but its name."""
+
+    def die(*_args):
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in ((os, "link"), (Path, "replace")):
+            patch.setattr(place, name, die)
+        patch.setattr(Path, "unlink", lambda *_args, **_options: None)
+        write(*arguments)
+
+
 class Writes:
-    """Counts the objects that are written whole, and kills at one of them: before it is there, or just after."""
+    """Counts the objects that are written whole, and kills at one of them: before, half-way, or just after."""
 
     def __init__(self, monkeypatch):
-        self.count, self.kill_at, self.after, self.within = 0, None, False, ""
+        self.count, self.kill_at, self.when, self.within = 0, None, "before", ""
         self._watch(monkeypatch, creating, "create_bytes")
         self._watch(monkeypatch, storage, "write_bytes")
 
@@ -77,7 +95,9 @@ class Writes:
         def watched(uri, data):
             self.count += self.within in uri
             dying = self.count == self.kill_at and self.within in uri
-            if dying and not self.after:
+            if dying and self.when == "half-way":
+                die_half_way(write, uri, data)
+            if dying and self.when == "before":
                 raise Killed(uri)
             found = write(uri, data)
             if dying:
@@ -86,5 +106,5 @@ class Writes:
 
         monkeypatch.setattr(module, name, watched)
 
-    def from_now(self, kill_at, *, after=False, within=""):
-        self.count, self.kill_at, self.after, self.within = 0, kill_at, after, within
+    def from_now(self, kill_at, *, when="before", within=""):
+        self.count, self.kill_at, self.when, self.within = 0, kill_at, when, within

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import io
 import multiprocessing
 import os
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from resuming import Killed, die_half_way
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.creating import create_bytes
@@ -80,6 +84,31 @@ def test_one_of_eight_processes_wins(place):
         process.join()
     assert list(won.values()).count(True) == 1
     assert at(f"{place}/lock") == content(next(writer for writer, first in won.items() if first))
+
+
+@pytest.mark.parametrize("write", [create_bytes, storage.write_bytes])
+def test_what_was_killed_half_way_is_nothing_to_readers(write, tmp_path):
+    """Not even to those who take all that is in a folder, as readers of Parquet do."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2, 3]}), sink)
+    storage.write_bytes(str(tmp_path / "rows" / "part-0.parquet"), sink.getvalue())
+    with pytest.raises(Killed):
+        die_half_way(write, str(tmp_path / "rows" / "part-1.parquet"), sink.getvalue())
+    assert len(list(tmp_path.rglob("*.partial"))) == 1
+    assert pq.read_table(tmp_path / "rows").num_rows == 3
+    assert not storage.exists(str(tmp_path / "rows" / "part-1.parquet"))
+    assert storage.remove_partials(str(tmp_path)) == len(sink.getvalue())
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["part-0.parquet"]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(AccessError, match="no space"):
+        storage.write_bytes(str(tmp_path / "lock"), b"mine")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_else_is_left(tmp_path):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import re
 import subprocess
 import sys
-import zipfile
 
 import fsspec
 import numpy as np
@@ -16,83 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from sklearn.datasets import dump_svmlight_file
+from ingested import FORMATS, NAMES, memory_address, read_back, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import writing
 from mmpca_dist.datasets.ingest import ingest
 from mmpca_dist.errors import InputError, OutputError, PlanError
-
-NAMES = ["red", "green", "blue", "infra red"]
 
 
 @pytest.fixture
 def table():
-    rng = np.random.default_rng(7)
-    return rng.standard_normal((257, 4)).astype(np.float32), rng.integers(-1, 3, 257)
+    return small_table()
 
 
 @pytest.fixture
 def memory():
-    """Yield an address in memory, which has no renaming, as object stores have none."""
-    fs = fsspec.filesystem("memory")
-    yield "memory://ingest/made.zarr"
-    if fs.exists("/ingest"):
-        fs.rm("/ingest", recursive=True)
-
-
-def write_csv(path, X, y, *, names=NAMES, delimiter=",", label="label", opener=open, label_at=-1):
-    at = label_at % (X.shape[1] + 1)
-    with opener(path, "wt", encoding="utf-8") as file:
-        if names is not None:
-            file.write(delimiter.join([*names[:at], label, *names[at:]]) + "\n")
-        for row, value in zip(X, y, strict=True):
-            cells = [f"{cell:.9g}" for cell in row]
-            file.write(delimiter.join([*cells[:at], str(value), *cells[at:]]) + "\n")
-    return path
-
-
-def write_all(folder, X, y):
-    """Write the table in every format; return (source, options of ingest) by name."""
-    found = {
-        "csv": (write_csv(folder / "a.csv", X, y), {}),
-        "csv without names": (write_csv(folder / "b.csv", X, y, names=None), {}),
-        "csv.gz": (write_csv(folder / "c.csv.gz", X, y, opener=gzip.open), {}),
-        "csv, label first": (write_csv(folder / "d.csv", X, y, label="kind", label_at=0), {"label": "kind"}),
-        "csv, label by number": (write_csv(folder / "e.csv", X, y, names=None, label_at=1), {"label": "1"}),
-        "tsv": (write_csv(folder / "f.tsv", X, y, delimiter="\t"), {}),
-        "semicolons": (write_csv(folder / "g.csv", X, y, delimiter=";"), {}),
-    }
-    for name, opener in (("h.libsvm", open), ("i.svm.bz2", bz2.open)):
-        with opener(folder / name, "wb") as file:
-            dump_svmlight_file(X, y, file, zero_based=False)
-        found[name.split(".", 1)[1]] = (folder / name, {})
-    np.save(folder / "rows.npy", X)
-    np.save(folder / "labels.npy", y)
-    found["npy"] = (folder / "rows.npy", {"label": str(folder / "labels.npy")})
-    np.savez(folder / "a.npz", X=X, y=y)
-    np.savez_compressed(folder / "b.npz", rows=X, kind=y)
-    found["npz"] = (folder / "a.npz", {})
-    found["npz, compressed"] = (folder / "b.npz", {"features": "rows", "label": "kind"})
-    columns = {name: X[:, j] for j, name in enumerate(NAMES)} | {"label": y}
-    pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=100)
-    found["parquet"] = (folder / "a.parquet", {})
-    group = zarr.create_group(folder / "a.zarr")
-    group.create_array("X", data=X, chunks=(50, 2))
-    group.create_array("y", data=y)
-    found["zarr"] = (folder / "a.zarr", {})
-    return found
-
-
-FORMATS = [
-    "csv", "csv without names", "csv.gz", "csv, label first", "csv, label by number", "tsv", "semicolons",
-    "libsvm", "svm.bz2", "npy", "npz", "npz, compressed", "parquet", "zarr",
-]  # fmt: skip
-
-
-def read_back(uri):
-    dataset = open_dataset(uri)
-    return dataset.read_rows(0, dataset.n_rows), dataset.read_labels(0, dataset.n_rows)
+    yield from memory_address()
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -214,147 +148,6 @@ def test_header_of_csv_is_recognised(tmp_path, text, names, first_row):
     ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
     assert open_dataset(tmp_path / "a.zarr").feature_names == names
     assert read_back(tmp_path / "a.zarr")[0][0].tolist() == first_row
-
-
-CSV = "a,b,label\n1,2,x\n\n3,4,y\n"
-BAD = {
-    "word": (
-        "a.csv",
-        CSV + "5,six,x\n",
-        r"Column 1 \('b'\) of .*a.csv has 'six' where a number belongs, in row 2 \(line 5\)",
-    ),
-    "word past row numbers": ("a.csv", ",a,b,y\n0,5,6,x\n1,7,oh,z\n", r"Column 2 \('b'\) .* 'oh' .* row 1 \(line 3\)"),
-    "column of words": ("a.csv", "a,b,label\n1,red,x\n", r"Column 1 \('b'\) .* has 'red' where a number belongs"),
-    "ragged": ("a.csv", CSV + "5,6\n", r"Row 2 \(line 5\) of .*a.csv has 2 cells where 3 belong"),
-    "empty cell": ("a.csv", CSV + "5,,x\n", r"Feature 1 \('b'\) .* an empty cell or NaN in row 2 \(line 5\)"),
-    "NaN": ("a.csv", CSV + "nan,4,x\n", r"Feature 0 \('a'\) .* an empty cell or NaN in row 2"),
-    "infinite": ("a.csv", CSV + "5,1e39,x\n", r"inf, too large a number for float32 or infinite, in row 2"),
-    "no label": ("a.csv", CSV + "5,6,\n", r"The label \(column 2\) in row 2 \(line 5\) of .* is empty"),
-    "measurement": ("a.csv", "a,b\n1,2.5\n2,3.5\n", r"row 0 \(line 2\) of .* is 2.5, which is not a whole number"),
-    "empty": ("a.csv", "", "is empty"),
-    "names only": ("a.csv", "a,b,label\n", "no rows"),
-    "one column": ("a.csv", "a\n1\n", "one column"),
-    "not gzip": ("a.csv.gz", CSV, "cannot be decompressed"),
-    "not UTF-8": ("a.csv", b"a,b,label\n1,2,caf\xe9\n", "UTF-?8"),
-    "svm: words": ("a.libsvm", "1 1:2\n# note\n0 1:2 x:3\n", r"'x:3' in line 3 of .* is not 'index:value'"),
-    "svm: no value": ("a.libsvm", "1 1:2\n0 1: 2:3\n", r"'1:' in line 2 of .* is not 'index:value'"),
-    "svm: label": ("a.libsvm", "1 1:2\nred 1:2\n", r"label 'red' in line 2 .* is not a number"),
-    "svm: zero": ("a.libsvm", "1 1:2\n0 0:2 3:1\n", r"'0:2' in line 2 .* indices start at 1"),
-    "svm: order": ("a.libsvm", "1 1:2\n0 3:2 2:1\n", r"'2:1' in line 2 .* it follows 3"),
-    "svm: NaN": ("a.libsvm", "1 1:2\n\n0 1:nan 2:3\n", r"Feature 0 .* NaN in row 1 \(line 3\)"),
-    "svm: CSV": ("a.txt", "1,2,3\n4,5,6\n", "no 'index:value'"),
-}
-
-
-@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "over a good one"])
-@pytest.mark.parametrize("name", BAD)
-def test_bad_text_is_explained_and_leaves_nothing(tmp_path, name, overwrite):
-    file, text, message = BAD[name]
-    (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
-    if overwrite:
-        ingest("bundled:iris", tmp_path / "made.zarr")
-    with pytest.raises(InputError, match=message):
-        ingest(tmp_path / file, tmp_path / "made.zarr", overwrite=overwrite, chunk_bytes=1)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [file] + ["made.zarr"] * overwrite
-    if overwrite:
-        assert open_dataset(tmp_path / "made.zarr").n_rows == 150
-
-
-def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, table, memory):
-    X, y = table
-    X = np.tile(X, (2000, 1))
-    X[-1, 2] = np.nan
-    path = write_csv(tmp_path / "a.csv", X, np.tile(y, 2000))
-    for destination in (tmp_path / "made.zarr", memory):
-        blocks = []
-        with pytest.raises(InputError, match=r"Feature 2 \('blue'\) .* NaN in row 513999 \(line 514001\)"):
-            ingest(path, destination, chunk_bytes=10_000, progress=lambda *a: blocks.append(a))  # noqa: B023
-        assert len(blocks) > 2
-    assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
-    assert not fsspec.filesystem("memory").find("/ingest")
-
-
-def test_bad_numpy_files_are_explained(tmp_path):
-    X, y = np.ones((10, 3)), np.arange(10) % 2
-    cases = {
-        "one": ({"X": X, "y": y[:9]}, "10 rows and 9 labels"),
-        "objects": ({"X": X, "y": y.astype(object)}, "pickled Python objects, which are never loaded"),
-        "names": ({"x": X, "y": y}, r"no array 'X'; it holds x, y"),
-        "words": ({"X": X.astype(str), "y": y}, "features must be numbers"),
-        "halves": ({"X": X, "y": y / 2}, "not a whole number"),
-        "cube": ({"X": X[None], "y": y[:1]}, r"must have shape \(n, d\)"),
-        "hole": ({"X": np.where(np.arange(30).reshape(10, 3) == 16, np.nan, X), "y": y}, "Feature 1 .* NaN in row 5"),
-        "none": ({"X": X[:0], "y": y[:0]}, "no rows"),
-        "wide": ({"X": X.astype(np.longdouble), "y": y}, "float128|longdouble"),
-    }
-    for name, (arrays, message) in cases.items():
-        np.savez(tmp_path / f"{name}.npz", **arrays)
-        with pytest.raises(InputError, match=message):
-            ingest(tmp_path / f"{name}.npz", tmp_path / "made.zarr")
-    np.savez(tmp_path / "good.npz", X=X, y=y)
-    damaged = bytearray((tmp_path / "good.npz").read_bytes())
-    damaged[200] ^= 1
-    (tmp_path / "bad.npz").write_bytes(damaged)
-    with pytest.raises(InputError, match=r"Bad CRC-32|damaged or cut short"):
-        ingest(tmp_path / "bad.npz", tmp_path / "made.zarr")
-    (tmp_path / "worse.npz").write_bytes(damaged[:100])
-    with pytest.raises(InputError, match=r"not a readable \.npz"):
-        ingest(tmp_path / "worse.npz", tmp_path / "made.zarr")
-    with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
-        archive.writestr("X.npy", zipfile.ZipFile(tmp_path / "good.npz").read("X.npy")[:-8])
-        archive.writestr("y.npy", zipfile.ZipFile(tmp_path / "good.npz").read("y.npy"))
-    with pytest.raises(InputError, match="ends early"):
-        ingest(tmp_path / "short.npz", tmp_path / "made.zarr")
-    with pytest.raises(InputError, match="labels"):
-        ingest(tmp_path / "rows.npy", tmp_path / "made.zarr")
-    assert not list(tmp_path.glob("made.zarr*"))
-
-
-@pytest.mark.parametrize("band_rows", [1, 7, 1000])
-def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, monkeypatch, band_rows):
-    """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
-    X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
-    monkeypatch.setattr("mmpca_dist.datasets.sources.BAND_BYTES", band_rows * X.strides[0])
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.CHUNK_BYTES", 11 * X.strides[0])
-    np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
-    ingest(tmp_path / "f.npz", tmp_path / "f.zarr")
-    dataset = open_dataset(tmp_path / "f.zarr")
-    np.testing.assert_array_equal(dataset.read_rows(0, 50), X)
-
-
-def test_a_truncated_gzip_is_explained(tmp_path, table):
-    X, y = np.tile(table[0], (300, 1)), np.tile(table[1], 300)
-    whole = write_csv(tmp_path / "a.csv.gz", X, y, opener=gzip.open).read_bytes()
-    for name, data in {"cut": whole[: len(whole) // 2], "flipped": whole[:5000] + b"\0" * 9 + whole[5009:]}.items():
-        (tmp_path / f"{name}.csv.gz").write_bytes(data)
-        with pytest.raises(InputError, match=r"cannot be decompressed|is not readable|where a number|cells where"):
-            ingest(tmp_path / f"{name}.csv.gz", tmp_path / "made.zarr")
-    assert not list(tmp_path.glob("made.zarr*"))
-
-
-def test_too_many_labels_are_measurements(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "MAX_CLASSES", 50)
-    np.savez(tmp_path / "a.npz", X=np.ones((100, 2)), y=np.arange(100))
-    with pytest.raises(InputError, match=r"100 different labels.*measurements, not classes"):
-        ingest(tmp_path / "a.npz", tmp_path / "a.zarr")
-
-
-def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
-    files = write_all(tmp_path, *table)
-    csv, svm = files["csv"][0], files["libsvm"][0]
-    for source, options, message in (
-        (tmp_path / "no.csv", {}, "does not exist"),
-        (tmp_path / "no.npz", {}, "does not exist"),
-        (csv, {"label": "lable"}, "no label column 'lable'.*Did you mean 'label'"),
-        (csv, {"label": 9}, "no column 9"),
-        (csv, {"features": "red"}, "cannot be honoured"),
-        (svm, {"label": "y"}, "cannot be honoured"),
-        (csv, {"dtype": "int8"}, "'float32' or 'float64'"),
-        (csv, {"chunk_bytes": 0}, "must be positive"),
-    ):
-        with pytest.raises(InputError, match=message):
-            ingest(source, tmp_path / "made.zarr", **options)
-    assert not list(tmp_path.glob("made.zarr*"))
 
 
 @pytest.mark.parametrize(
@@ -481,13 +274,3 @@ def test_memory_does_not_grow_with_the_source(tmp_path, kind):
     dataset = open_dataset(tmp_path / "a.zarr")
     assert dataset.n_rows == n and dataset.sparse == kind.startswith("sparse")
     assert np.all(dataset.read_rows(n - 10, n)[:, [0, -1]] == 0.5)
-
-
-def test_messages_are_sentences(tmp_path):
-    for name, (file, text, _) in BAD.items():
-        (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
-        with pytest.raises(InputError) as error:
-            ingest(tmp_path / file, tmp_path / "made.zarr")
-        message = str(error.value)
-        assert re.fullmatch(r"[A-Z/'].*\.", message, re.DOTALL), (name, message)
-        assert str(tmp_path) in message, (name, message)

@@ -1,5 +1,6 @@
 """One live run a folder: a second is refused, a dead one is taken over, at once or when it has not been heard of."""
 
+import itertools
 import json
 import logging
 import multiprocessing
@@ -12,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+import psutil
 import pytest
 from test_runs import make_config
 
@@ -37,6 +39,11 @@ def soon(monkeypatch):
     """Beats and expiry within the patience of a test."""
     monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.1)
     monkeypatch.setattr(lease_module, "EXPIRY_SECONDS", 0.5)
+
+
+def late_beats(monkeypatch):
+    """Let a hundred seconds pass from one look at the clock to the next, and no thread renew."""
+    monkeypatch.setattr(lease_module, "_clock", itertools.count(time.monotonic() + 1e9, 100.0).__next__)
 
 
 def write_owner(folder, number=1, **changes):
@@ -115,6 +122,70 @@ def test_elsewhere_a_wrong_clock_is_no_death(soon, tmp_path):
         patch.setattr(lease_module.time, "sleep", beat)
         with pytest.raises(OutputError, match=r"in use by process .* on far"):
             held(str(tmp_path)).__enter__()
+
+
+@pytest.mark.parametrize("clock", ["set", "steady"])
+def test_a_clock_that_is_set_is_no_death(clock, tmp_path, monkeypatch):
+    """Nor does it make the dead live: what psutil says of the begin of a process moves with the clock."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"held\n"
+    if clock == "set":
+        began = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) + 3600)
+    try:
+        with pytest.raises(OutputError, match=f"process {process.pid}"):
+            held(str(tmp_path)).__enter__()
+    finally:
+        process.kill()
+        process.wait()
+    with held(str(tmp_path)):
+        pass
+
+
+def test_elsewhere_a_beat_from_the_future_locks_nobody_out(soon, tmp_path):
+    write_owner(tmp_path, beat=time.time() + 86400)
+    with held(str(tmp_path)):
+        assert storage.names_in(str(tmp_path)) == ["lease-000002.json"]
+
+
+HALVES = {"empty": b"", "half": b'{"token": "ab', "no object": b"[]", "another version": b'{"token": "ab", "new": 1}'}
+
+
+@pytest.mark.parametrize("content", HALVES.values(), ids=HALVES)
+def test_a_lease_that_cannot_be_read_ends(content, soon, tmp_path):
+    """Its owner died as it wrote it, on a file system where that can be seen, or when the power went."""
+    (tmp_path / "lease-000001.json").write_bytes(content)
+    notes = []
+    assert holder(str(tmp_path)) is None
+    with held(str(tmp_path), notes.append):
+        assert storage.names_in(str(tmp_path)) == ["lease-000002.json"]
+    assert "was in use by a process whose lease is half-written" in notes[0] and len(notes) == 2
+
+
+@pytest.mark.parametrize("after", ["whole", "changed"])
+def test_a_lease_that_could_not_be_read_and_is_renewed_holds(after, soon, tmp_path, monkeypatch):
+    (tmp_path / "lease-000001.json").write_bytes(HALVES["half"])
+
+    def renew(_seconds):
+        if after == "whole":
+            write_owner(tmp_path)
+        else:
+            (tmp_path / "lease-000001.json").write_bytes(HALVES["another version"])
+
+    monkeypatch.setattr(lease_module.time, "sleep", renew)
+    with pytest.raises(OutputError, match="is in use by"):
+        held(str(tmp_path)).__enter__()
+
+
+def test_a_late_owner_looks_before_it_goes_on_whatever_the_clock_says(tmp_path, monkeypatch):
+    with held(str(tmp_path)) as lease:
+        write_owner(tmp_path, number=2)
+        lease.check()  # it has just said that it lives: nobody takes over so soon
+        late_beats(monkeypatch)
+        now = time.time()
+        monkeypatch.setattr(lease_module.time, "time", lambda: now - 3600)
+        with pytest.raises(OutputError, match="has taken it over"):
+            lease.check()
 
 
 def test_elsewhere_what_was_just_heard_of_is_refused(tmp_path):
@@ -206,7 +277,7 @@ def test_a_fresh_run_whose_folder_was_taken_over_leaves_it_alone(error, tmp_path
 
 def test_what_died_while_it_claimed_the_folder_is_cleared_away(tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "run.json.0123abcd.partial").write_text("{")
+    (tmp_path / "out" / ".run.json.0123abcd.partial").write_text("{")
     config = make_config(tmp_path / "out", "bundled:iris", methods=["pca"], n_components=2)
     with open_job(config, Callback()) as job:
         assert job.run.exists

@@ -56,9 +56,10 @@ def test_a_run_that_is_worked_on_is_told_and_left_alone(stopped):
 
 
 def test_what_is_cleaned_is_begun_anew(stopped, tmp_path):
-    ((uri, n_bytes),) = clean(str(tmp_path / "runs"))
-    assert uri == stopped.output and n_bytes > 1000
-    assert clean(uri) == [(uri, 0)]
+    (cleaned,) = clean(str(tmp_path / "runs"))
+    assert cleaned.uri == stopped.output and cleaned.n_bytes > 1000
+    assert str(cleaned).endswith("kiB of scratch removed; what is finished stays")
+    assert [str(again) for again in clean(stopped.output)] == [f"{stopped.output}: no scratch, nothing removed"]
     run(stopped)
     whole = stopped.model_copy(update={"output": str(tmp_path / "whole")})
     run(whole)
@@ -95,7 +96,13 @@ def test_folders_of_other_programs_are_left_alone(stopped, tmp_path):
     (other / "scratch").mkdir(parents=True)
     (other / "run.json").write_text("{}")
     (other / "scratch" / "precious.txt").write_text("precious")
-    assert [uri for uri, _ in clean(str(tmp_path / "runs"))] == [stopped.output]
+    second = stopped.model_copy(update={"output": str(tmp_path / "runs" / "second")})
+    run(second)
+    with held(second.output):
+        cleaned = {Path(found.uri).name: str(found) for found in clean(str(tmp_path / "runs"))}
+    assert "of scratch removed; what is finished stays" in cleaned["deep"]
+    assert cleaned["other"].endswith("left alone, as its run.json is not of this version, or another program's")
+    assert ": left alone, as it is in use by process " in cleaned["second"] and len(cleaned) == 3
     assert (other / "scratch" / "precious.txt").exists()
     with pytest.raises(InputError, match="no run"):
         clean(str(other))

@@ -231,6 +231,8 @@ SECRETS = [
     "https://host/a.npy?access_token={secret}",
     "https://account.blob.core.windows.net/c/a.npy?sp=r&SIG={secret}",
     "gs://{secret}@bucket/a.zarr",
+    "az://{secret}@container/a.zarr",
+    "abfs://container:{secret}@account.dfs.core.windows.net/a.zarr",
     "simplecache::s3://AKIA:{secret}@bucket/a.zarr",
     "sftp://me:{secret}@host/a.npy",
 ]
@@ -270,6 +272,7 @@ def test_addresses_with_credentials_are_refused(address, tmp_path, monkeypatch, 
     [
         "s3://bucket/a:b@c.zarr",
         "abfs://container@account.dfs.core.windows.net/a.zarr",
+        "az://container@account.dfs.core.windows.net/a.zarr",
         "http://127.0.0.1:9000/a.npy",
         "http://[::1]:9000/a.npy",
         "https://host/a.npy?version=3",

@@ -83,7 +83,7 @@ def test_a_cancelled_run_gives_back_its_scratch(operations):
     (output / "scratch" / "search").mkdir(parents=True)
     operations.prefect("flow-run", "cancel", identifier)
     assert operations.ended(identifier)["state_type"] == "CANCELLED"
-    operations.tells(identifier, "Removed the scratch of the cancelled run")
+    operations.tells(identifier, "of scratch removed; what is finished stays")
     assert "An error was encountered while running hook" not in operations.log_of(identifier)
     assert not (output / "scratch").exists()
     assert (output / "records" / "plan.json").exists()

@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 import zarr
-from test_refreshing import X, Y, bits, fill, fit, refreshed, write
+from refreshing import X, Y, bits, fill, fit, no_pictures, refreshed, write
+from test_lease import late_beats, write_owner
 from test_transforming import write_npz
 
 from mmpca_dist import load_model
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import InputError
-from mmpca_dist.runs import reporting
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.events import Callback
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """What is written, and when, stays as it is."""
-    monkeypatch.setattr(reporting, "figures", lambda _: [])
-    monkeypatch.setattr(reporting, "render", lambda *_: "a page")
+def plain_reports(monkeypatch):
+    no_pictures(monkeypatch)
 
 
 class KilledError(Exception):
@@ -70,8 +69,7 @@ def small(tmp_path_factory):
     """A run, an inbox, and what comes of both undisturbed."""
     folder = tmp_path_factory.mktemp("small")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reporting, "figures", lambda _: [])
-        patch.setattr(reporting, "render", lambda *_: "a page")
+        no_pictures(patch)
         base = fit(folder / "base", write("npz", folder / "first", X[:160], Y[:160]), methods=["fisher"])
         inbox = Path(fill(folder / "inbox", names=["a"]))
         refreshed(base, inbox, folder / "live")  # there are models already
@@ -173,3 +171,23 @@ def test_an_inbox_that_changes_after_a_kill(small, tmp_path):
             continue
         refreshed(base, other, live)
         assert bits(live) == bits(tmp_path / "undisturbed"), at
+
+
+@pytest.mark.parametrize("last", ["reduce", "report"])
+def test_one_that_was_taken_over_records_nothing_more(last, small, tmp_path, monkeypatch):
+    """Not even where that happens after a stage was recorded, and before what the stage belongs to."""
+    base, inbox, before, _, _ = small
+    live = shutil.copytree(before, tmp_path / "live")
+    records = {path.name: path.read_bytes() for path in (live / "records").iterdir()}
+
+    class TakenOver(Callback):
+        def on_stage_end(self, stage, manifest, reused):
+            if stage == last:
+                write_owner(live, number=99)
+
+    late_beats(monkeypatch)
+    with pytest.raises(OutputError, match="has taken it over"):
+        refreshed(base, inbox, live, TakenOver())
+    found = {path.name: path.read_bytes() for path in (live / "records").iterdir()}
+    assert found["refresh.json"] == records["refresh.json"]
+    assert (found["take.json"] == records["take.json"]) == (last == "reduce")

@@ -1,8 +1,10 @@
 """A run that was killed goes on where it was, and leaves what an undisturbed one leaves, bit by bit."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
+from resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
 from samples import labelled
 from test_runs import make_config
 
@@ -11,6 +13,7 @@ from mmpca_dist import run
 from mmpca_dist.datasets import creating
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.listing import clean
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher"]
 
@@ -46,7 +49,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("points", [6, pytest.param(None, marks=pytest.mark.chaos)], ids=["some", "all"])
 def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, monkeypatch):
-    """Every record, and every group of spans: before it is written, or just after."""
+    """Every record, and every group of spans: before it is written, half-way, or just after."""
     if kind == "on disk":
         monkeypatch.setattr(stages_module, "search_in_memory", lambda *_: False)
     settings = {"methods": METHODS, "n_components": 3, "compute": {"workers": 1}, **KINDS[kind]}
@@ -57,13 +60,15 @@ def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, mon
     kill_points = range(1, total + 1) if points is None else np.linspace(1, total, points).astype(int)
     for number, kill_at in enumerate(kill_points):
         config = make_config(tmp_path / f"killed-{kill_at}", rows, **settings)
-        writes.from_now(kill_at, after=number % 2 == 1)
+        writes.from_now(kill_at, when=KILLS[number % len(KILLS)])
         with pytest.raises(Killed):
             run(config)
         writes.from_now(None)
         run(config)
         assert results_hash(config.output) == expected, kill_at
         assert not RunDirectory(config.output).has_checkpoints
+        clean(config.output)
+        assert not list(Path(config.output).rglob("*.partial"))
 
 
 def test_a_killed_pass_is_not_begun_anew(rows, tmp_path, monkeypatch):

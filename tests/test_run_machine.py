@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
+from resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
 from samples import labelled
 from test_runs import make_config
 
@@ -84,12 +84,12 @@ class RunFolder(RuleBasedStateMachine):
         assert state_of(RunDirectory(self._config().output)).state == "finished"
         assert not (self.folder / "out" / "scratch").exists()
 
-    @rule(kill_at=st.integers(1, 60), after=st.booleans())
-    def go_and_die(self, kill_at, after):
+    @rule(kill_at=st.integers(1, 60), when=st.sampled_from(KILLS))
+    def go_and_die(self, kill_at, when):
         if self.held not in (None, self.wanted):
             self._refused()
             return
-        self.writes.from_now(kill_at, after=after)
+        self.writes.from_now(kill_at, when=when)
         try:
             run(self._config())
             died = False
@@ -136,8 +136,8 @@ class RunFolder(RuleBasedStateMachine):
     def leave_a_half_written_file(self):
         """As a process leaves it that dies while it writes."""
         if self.held is not None:
-            (self.folder / "out" / "records" / "solve.json.123.partial").parent.mkdir(exist_ok=True)
-            (self.folder / "out" / "records" / "solve.json.123.partial").write_bytes(b'{"key"')
+            (self.folder / "out" / "records" / ".solve.json.123.partial").parent.mkdir(exist_ok=True)
+            (self.folder / "out" / "records" / ".solve.json.123.partial").write_bytes(b'{"key"')
 
 
 TestRunFolder = RunFolder.TestCase

@@ -154,6 +154,25 @@ def test_a_run_broken_off_goes_on_where_it_was(tmp_path, monkeypatch):
     assert model_hash(tmp_path / "broken", METHODS) == model_hash(tmp_path / "whole", METHODS)
 
 
+class Notes(Callback):
+    def __init__(self):
+        self.told = []
+
+    def on_note(self, message):
+        self.told.append(message)
+
+
+def test_what_is_removed_of_a_refused_run_is_told(tmp_path):
+    rows = np.arange(40.0).reshape(20, 2)
+    rows[7, 1] = np.nan
+    np.savez(tmp_path / "rows.npz", X=rows, y=np.arange(20) % 2)
+    config, notes = make_config(tmp_path / "out", str(tmp_path / "rows.npz"), methods=["pca"], n_components=1), Notes()
+    with pytest.raises(InputError, match="nan in row 7"):
+        run(config, [notes])
+    assert notes.told == [f"Removed what this run had begun in {config.output}, as it cannot go on."]
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     """It is one sentence, as a refusal is; but what was refused is discarded, and this run goes on."""
     from mmpca_dist.runs import projection
@@ -166,7 +185,10 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(projection.pq, "write_table", fail)
         with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
-            run(config)
+            run(config, [stopped := Notes()])
+    assert stopped.told == [
+        f"What is done is kept in {config.output}, as the run may go on: give the same command again."
+    ]
     recorder = Recorder()
     run(config, [recorder])
     assert recorder.ended["reduce"] and not recorder.ended["project"]

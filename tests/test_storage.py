@@ -45,6 +45,8 @@ FAILURES = [
     ("read", of("botocore", "ParamValidationError"), "some words"),
     ("read", of("gcsfs", "HttpError", code="401"), "permission denied"),
     ("read", of("azure", "ResourceNotFoundError", status_code=404), "does not exist"),
+    ("write", of("azure", "ResourceNotFoundError", status_code=404), "bucket or container does not exist"),
+    ("read", of("azure", "ServiceRequestError"), "cannot be reached"),
     ("read", of("google", "DefaultCredentialsError"), "no valid credentials"),
     ("read", IsADirectoryError(errno.EISDIR, "x"), "folder where a file belongs"),
     ("write", NotADirectoryError(errno.ENOTDIR, "x"), "file where a folder belongs"),

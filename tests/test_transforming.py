@@ -133,7 +133,8 @@ def test_some_of_the_methods_each_once(fitted, tmp_path):
         methods=["m-pca0", "m-pca0"],
     )
     assert transform(config)["methods"] == ["m-pca0"]
-    assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["m-pca0.parquet", "m-pca0.zarr"]
+    found = sorted(path.name for path in (tmp_path / "dest").iterdir())
+    assert found == ["m-pca0.parquet", "m-pca0.zarr", "transform.json"]
 
 
 def test_columns_of_parquet_are_taken_by_name(fitted, tmp_path):
@@ -219,12 +220,12 @@ def test_rows_without_names_go_by_position(nameless, tmp_path):
 
 
 def test_a_destination_that_exists_is_left_alone(fitted, tmp_path):
-    (tmp_path / "dest").mkdir()
-    with pytest.raises(OutputError, match="exists already"):
+    (tmp_path / "dest" / "pca.zarr").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"exists already, with 'pca.zarr'"):
         transform(
             TransformConfig(output=fitted, dataset=write_npz(tmp_path / "a.npz", X), destination=str(tmp_path / "dest"))
         )
-    assert list((tmp_path / "dest").iterdir()) == []
+    assert [path.name for path in (tmp_path / "dest").iterdir()] == ["pca.zarr"]
 
 
 def test_too_little_memory_is_told_before_the_pass(tmp_path):
@@ -263,7 +264,7 @@ def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, m
 
     class Stop(Callback):
         def on_progress(self, stage, done, total):
-            assert (tmp_path / "dest" / "pca.zarr").exists(), "nothing to remove: the test says nothing"
+            assert (tmp_path / "dest" / "pca.zarr" / "X").exists(), "nothing to remove: the test says nothing"
             (tmp_path / "dest" / "mine.txt").write_text("of someone else")
             raise error
 
@@ -288,8 +289,9 @@ def test_projected_rows_in_object_storage(fitted, tmp_path):
     transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
     stored = open_dataset("memory://tests-transforming/new/pca.zarr")
     np.testing.assert_array_equal(stored.read_labels(0, N), Y)
-    with pytest.raises(OutputError, match="exists already"):
-        transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/new"))
+    other = write_npz(tmp_path / "other.npz", X)
+    with pytest.raises(OutputError, match=r"exists already: it holds 60 rows of .*rows.npz"):
+        transform(TransformConfig(output=fitted, dataset=other, destination="memory://tests-transforming/new"))
 
 
 def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):

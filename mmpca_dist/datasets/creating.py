@@ -59,8 +59,7 @@ def create_bytes(uri: str, data: bytes | memoryview) -> bool:
 
 def _create_file(path: Path, data: bytes | memoryview) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
+    with storage.beside(path) as partial:
         partial.write_bytes(data)
         try:
             os.link(partial, path)
@@ -71,8 +70,6 @@ def _create_file(path: Path, data: bytes | memoryview) -> bool:
             if error.errno not in NO_HARD_LINKS:
                 raise
             return _create_without_links(path, data)
-    finally:
-        partial.unlink(missing_ok=True)
     return True
 
 

@@ -12,9 +12,10 @@ SECRET_PARAMETERS = re.compile(
     r"api_?key|account_?key|credentials?|authorization)=",
     re.IGNORECASE,
 )
-NO_PORT = ("s3", "s3a", "gs", "gcs", "az")
+NO_PORT = ("s3", "s3a", "gs", "gcs")
 """Before the path these have the name of a bucket and nothing else."""
-CONTAINER_AT_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
+CONTAINER_AT_ACCOUNT = ("az", "abfs", "abfss", "wasb", "wasbs")
+"""These may have a container and the host of an account, ``container@account.dfs.core.windows.net``."""
 
 
 def refuse_secrets(uri: str) -> None:
@@ -36,8 +37,10 @@ def refuse_secrets(uri: str) -> None:
 
 def _has_secret(protocol: str, rest: str) -> bool:
     place = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    user, at, _ = place.rpartition("@")
+    user, at, host = place.rpartition("@")
     if at and (":" in user or protocol in (*NO_PORT, "http", "https")):
+        return True
+    if at and protocol in CONTAINER_AT_ACCOUNT and "." not in host:
         return True
     if not at and ":" in place:
         # A secret may hold a slash, so that its "@" is further on.

@@ -84,7 +84,7 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
     """
     packages = {cls.__module__.partition(".")[0] for cls in type(error).__mro__}
     if packages & REMOTE_PACKAGES:
-        return _remote(error)
+        return _remote(error, writing)
     if isinstance(error, FileNotFoundError):
         # File systems hide what a server answered behind "not found".
         hidden = error.__cause__ and reason(error.__cause__, path, writing)
@@ -108,7 +108,7 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
     return None
 
 
-def _remote(error: BaseException) -> str:
+def _remote(error: BaseException, writing: bool) -> str:
     """Return the reason behind an error of a network package or an object store."""
     names = " ".join(cls.__name__ for cls in type(error).__mro__)
     status = _status(error)
@@ -117,12 +117,12 @@ def _remote(error: BaseException) -> str:
     if status in (401, 403):
         return DENIED
     if status == 404:
-        return ABSENT
+        return _no_place(None) if writing else ABSENT
     if "DNSError" in names:
         return UNKNOWN_HOST
     if "Timeout" in names:
         return TIMED_OUT
-    if status is None and any(word in names for word in ("Connect", "Disconnected", "Endpoint")):
+    if status is None and any(word in names for word in ("Connect", "Disconnected", "Endpoint", "ServiceRequest")):
         return UNREACHABLE
     return f"the store answers {status} ({_words(error)})" if status else _words(error)
 

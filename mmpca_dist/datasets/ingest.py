@@ -66,6 +66,7 @@ def ingest(
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: bool = False,
+    token: str | None = None,
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
@@ -99,6 +100,8 @@ def ingest(
         Called with what the user should know: which column is taken for the labels where none was named.
     overwrite : bool
         Replace the Zarr group that is at the destination.
+    token : str, optional
+        Letters and digits that nobody else has, by which the half-written group is known, should this process die.
 
     Returns
     -------
@@ -130,7 +133,7 @@ def ingest(
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    with ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes) as writer, ExitStack() as stack:
+    with ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token) as writer, ExitStack() as stack:
         rows = _open(origin, features, label, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -45,9 +46,10 @@ class PatientFileSystem:
             self._fs.invalidate_cache()
             return method(*args, **options)
 
+        what = self._what("list" if name in LISTINGS else name, args)
         if name in LISTINGS:
-            return patience.patiently(self._what(name, args), lambda: patience.agreed(attempt, lambda: self.is_plain))
-        return patience.patiently(self._what(name, args), attempt)
+            return patience.patiently(what, lambda: patience.agreed(what, attempt, lambda: self.is_plain))
+        return patience.patiently(what, attempt)
 
     def rm(self, path: str, recursive: bool = False) -> None:
         """Remove files; also where a first attempt did it and its answer was lost."""
@@ -136,8 +138,8 @@ class AbsentError(FileNotFoundError):
 class FastReader:
     """Reads objects of a bucket by obstore; None stands for what it cannot read, and fsspec then tells why."""
 
-    def __init__(self, store: Any) -> None:
-        self._store, self._failures = store, 0
+    def __init__(self, store: Any, absence_counts: bool = False) -> None:
+        self._store, self._absence_counts, self._failures = store, absence_counts, 0
 
     def read(self, path: str, start: int, end: int) -> bytes | None:
         """Return bytes ``start`` to ``end`` of ``path``, which begins with the bucket."""
@@ -154,7 +156,7 @@ class FastReader:
         return found
 
     async def read_async(self, path: str, byte_range: tuple[int, int] | None) -> Any:
-        """Return an object, or bytes of it, as a buffer; raise an ``AbsentError`` where there is none."""
+        """Return an object, or bytes of it, as a buffer; raise an ``AbsentError`` where there is certainly none."""
         import obstore
         from obstore.exceptions import NotFoundError
 
@@ -168,7 +170,9 @@ class FastReader:
             else:
                 found = await (await obstore.get_async(self._store, _key(path))).bytes_async()
         except (NotFoundError, FileNotFoundError) as error:
-            raise AbsentError(path) from error
+            if self._absence_counts:
+                raise AbsentError(path) from error
+            return None
         except Exception as error:
             self._failed(path, error)
             return None
@@ -185,20 +189,27 @@ def _key(path: str) -> str:
 
 
 def fast_reader(fs: Any, protocol: str, path: str) -> FastReader | None:
-    """Return what reads the objects of a bucket by obstore, if it is installed and knows the store."""
-    if protocol not in OBJECT_STORES:
-        return None
-    endpoint = region = None
+    """Return what reads the objects of a bucket by obstore, if it is installed and is sure to ask the same store."""
+    bucket = path.partition("/")[0]
     if protocol in S3:
         client = getattr(fs, "_s3", None)
         if client is None:
             client = fs.connect()  # no network yet
-        endpoint, region = client.meta.endpoint_url, client.meta.region_name
-    return _fast_reader(protocol, path.partition("/")[0], endpoint, region)
+        return _fast_reader(protocol, bucket, client.meta.endpoint_url, client.meta.region_name, None)
+    if protocol in AZURE:
+        account = getattr(fs, "account_name", None)
+        if account is None or getattr(fs, "connection_string", None):  # which may name another account, or server
+            return None
+        return _fast_reader(protocol, bucket, None, None, account)
+    if protocol in GCS and "STORAGE_EMULATOR_HOST" not in os.environ:  # which obstore does not know
+        return _fast_reader(protocol, bucket, None, None, None)
+    return None
 
 
 @functools.lru_cache(maxsize=64)
-def _fast_reader(protocol: str, bucket: str, endpoint: str | None, region: str | None) -> FastReader | None:
+def _fast_reader(
+    protocol: str, bucket: str, endpoint: str | None, region: str | None, account: str | None
+) -> FastReader | None:
     try:
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError:
@@ -217,10 +228,11 @@ def _fast_reader(protocol: str, bucket: str, endpoint: str | None, region: str |
         if protocol in GCS:
             return FastReader(GCSStore(bucket, **options))
         if protocol in AZURE:
-            return FastReader(AzureStore(bucket, **options))
+            return FastReader(AzureStore(bucket, account_name=account, **options))
         own = None if endpoint is None or endpoint.endswith(".amazonaws.com") else endpoint
         return FastReader(
-            S3Store(bucket, endpoint=own, region=region or "us-east-1", credential_provider=_credentials, **options)
+            S3Store(bucket, endpoint=own, region=region or "us-east-1", credential_provider=_credentials, **options),
+            absence_counts=True,  # tried against a server; of others fsspec has to say so
         )
     except Exception:  # settings that obstore does not know: fsspec does it
         return None

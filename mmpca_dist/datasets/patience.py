@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from mmpca_dist.datasets import faults
-from mmpca_dist.errors import ConfigError
+from mmpca_dist.errors import AccessError, ConfigError
 
 T = TypeVar("T")
 log = logging.getLogger("mmpca_dist.storage")
@@ -96,21 +96,45 @@ async def patiently_async(what: str, operation: Callable[[], Awaitable[T]]) -> T
         await asyncio.sleep(pause)
 
 
-def agreed(read: Callable[[], T], needed: Callable[[], bool]) -> T:
+class _Disagreement:
+    """Readings of one thing that differ, which may not go on for ever: another process may be changing it."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._made, self._begin = what, 0, time.monotonic()
+
+    def refuse_if_lasting(self) -> None:
+        self._made += 1
+        seconds = time.monotonic() - self._begin
+        if self._made >= READINGS and seconds >= patience():
+            raise AccessError(
+                f"Cannot {self._what}: in {seconds:.0f} s no two answers in a row were alike. Something goes on "
+                "writing there, or the connection, which is not encrypted, damages what it carries. Try again later, "
+                "or reach the store by https."
+            )
+
+
+def agreed(what: str, read: Callable[[], T], needed: Callable[[], bool]) -> T:
     """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection.
 
     ``needed`` tells, when something has been read, whether the connection is such a one.
+
+    Raises
+    ------
+    AccessError
+        Where readings differ for longer than the patience lasts.
     """
-    found = read()
+    disagreement, found = _Disagreement(what), read()
     while needed() and (again := read()) != found:
+        disagreement.refuse_if_lasting()
         found = again
     return found
 
 
-async def agreed_async(read: Callable[[], Awaitable[T]], needed: Callable[[], bool]) -> T:
+async def agreed_async(what: str, read: Callable[[], Awaitable[T]], needed: Callable[[], bool]) -> T:
     """Do as ``agreed`` does, in an event loop."""
-    found = await read()
+    disagreement, found = _Disagreement(what), await read()
     while needed() and (again := await read()) != found:
+        disagreement.refuse_if_lasting()
         found = again
     return found
 

@@ -20,13 +20,15 @@ from zarr.storage import FsspecStore
 
 from mmpca_dist.datasets import faults, patience
 from mmpca_dist.datasets.credentials import refuse_secrets
-from mmpca_dist.datasets.object_stores import OBJECT_STORES, S3, PatientFileSystem
+from mmpca_dist.datasets.object_stores import AZURE, OBJECT_STORES, S3, PatientFileSystem
 from mmpca_dist.datasets.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, did_you_mean
 
 T = TypeVar("T")
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
+PARTIAL = ".partial"
+"""So end the names of what is not whole yet."""
 
 
 def is_local(uri: str) -> bool:
@@ -80,8 +82,14 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
         ) from error
     except Exception as error:
         reason = faults.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
+        protocol = uri.split("://")[0]
+        if reason is None and isinstance(error, ValueError) and protocol in AZURE and "account" in str(error):
+            raise InputError(
+                f"Cannot {doing} {uri}: its storage account is not known, or does not take the credentials in the "
+                "environment. Name it in AZURE_STORAGE_ACCOUNT_NAME, or in the address: "
+                "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH."
+            ) from error
         if reason is None and isinstance(error, ValueError) and "rotocol" in str(error):
-            protocol = uri.split("://")[0]
             known = ["s3", "gs", "az", "file", "memory", "http", "https"]
             raise InputError(
                 f"Cannot {doing} {uri}: unknown protocol {protocol!r}.{did_you_mean(protocol, known)}"
@@ -111,7 +119,7 @@ def _options(protocol: str) -> dict[str, Any]:
 def agreed(uri: str, read: Callable[[], T]) -> T:
     """Return what ``read`` gives, twice alike where ``uri`` is reached without encryption: nothing else checks it."""
     fs, _ = filesystem(uri)
-    return patience.agreed(read, lambda: isinstance(fs, PatientFileSystem) and fs.is_plain)
+    return patience.agreed(f"read {uri}", read, lambda: isinstance(fs, PatientFileSystem) and fs.is_plain)
 
 
 def zarr_place(uri: str, read_only: bool = False) -> Any:
@@ -165,6 +173,8 @@ def read_json(uri: str) -> Any:
     with explained(uri):
         try:
             return undamaged(uri, lambda: json.loads(agreed(uri, lambda: fs.cat_file(path))))
+        except MmpcaError:
+            raise
         except ValueError as error:
             raise AccessError(
                 f"Cannot read {uri}: it is damaged, or half written. Remove it, or restore it."
@@ -180,9 +190,37 @@ def write_bytes(uri: str, data: bytes) -> None:
         if not is_local(uri):
             fs.pipe_file(path, data)
             return
-        partial = Path(f"{path}.{uuid.uuid4().hex[:8]}.partial")
-        partial.write_bytes(data)
-        partial.replace(path)
+        with beside(Path(path)) as partial:
+            partial.write_bytes(data)
+            partial.replace(path)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a hidden name beside a file, for what gets the name of the file once it is whole.
+
+    Nothing stays at the hidden name, unless the process is killed meanwhile: readers of folders pass over it then.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def is_partial(name: str, whole: str = "") -> bool:
+    """Tell whether a name is one that ``beside`` gave out, for a file whose name begins with ``whole``."""
+    return name.startswith(f".{whole}") and name.endswith(PARTIAL)
+
+
+def remove_partials(uri: str) -> int:
+    """Remove what processes left below a folder that were killed as they wrote a file, and return the bytes freed."""
+    if not is_local(uri):
+        return 0  # stores write an object whole, or not at all
+    found = [(name, size) for name, size, _ in list_objects(uri) if is_partial(name.rpartition("/")[2])]
+    for name, _ in found:
+        Path(uri, name).unlink(missing_ok=True)
+    return sum(size for _, size in found)
 
 
 def read_bytes(uri: str) -> bytes:

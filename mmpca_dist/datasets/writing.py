@@ -54,6 +54,8 @@ class ZarrWriter:
         Replace a Zarr group that is there: on a local disk when the new one is complete, elsewhere at once.
     chunk_bytes : int
         Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
+    token : str, optional
+        What names the half-written group beside the destination, see ``partial_place``; random by default.
 
     Raises
     ------
@@ -61,14 +63,16 @@ class ZarrWriter:
         When something is at the destination, or with ``overwrite`` something that is not a Zarr group.
     """
 
-    def __init__(self, destination: str, *, overwrite: bool = False, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self, destination: str, *, overwrite: bool = False, chunk_bytes: int = CHUNK_BYTES, token: str | None = None
+    ) -> None:
         self.destination, self.chunk_bytes = storage.normalize(destination), chunk_bytes
         self.n_rows = 0
-        self._token = uuid.uuid4().hex[:8]
+        self._token = token or uuid.uuid4().hex[:8]
         self._overwrite, self._finished = overwrite, False
         self._local = storage.is_local(self.destination)
         self._refuse_what_is_there()
-        self._place = f"{self.destination}.{self._token}.partial" if self._local else self.destination
+        self._place = partial_place(self.destination, self._token) if self._local else self.destination
         self._labels = _LabelSpool(self.destination)
         self._body: Body | None = None
 
@@ -110,8 +114,7 @@ class ZarrWriter:
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
-        if not self._local:
-            storage.remove(self._place)
+        storage.remove(self._place)
         body = CsrBody if sparse else DenseBody
         self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
 
@@ -255,6 +258,11 @@ class _LabelSpool:
 
     def close(self) -> None:
         self._file.close()
+
+
+def partial_place(destination: str, token: str) -> str:
+    """Return where on a local disk a group is built that is to be at ``destination``."""
+    return f"{destination}.{token}{storage.PARTIAL}"
 
 
 def encode_block(labels: NDArray, where: str) -> tuple[list[Any], NDArray]:

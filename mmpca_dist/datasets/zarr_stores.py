@@ -61,12 +61,13 @@ class PatientStore(WrapperStore[FsspecStore]):
         return type(self)(store, self._protocol)
 
     async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]], agree: bool = False) -> Any:
+        what = f"{name} {self._protocol}://{self._store.path}/{key}".rstrip("/")
+
         async def attempt() -> Any:
             self._store.fs.invalidate_cache()
             needed = partial(is_plain, self._store.fs, self._protocol)
-            return await (patience.agreed_async(call, needed) if agree else call())
+            return await (patience.agreed_async(what, call, needed) if agree else call())
 
-        what = f"{name} {self._protocol}://{self._store.path}/{key}".rstrip("/")
         return await patience.patiently_async(what, attempt)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:

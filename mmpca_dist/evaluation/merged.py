@@ -203,8 +203,8 @@ def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[Reduction
         if 8 * n_rows * item.used > GATHERED_BYTES:
             raise InputError(
                 f"{n_rows:,} rows of {item.used} components are more than the {GATHERED_BYTES >> 20:,} MiB of reduced "
-                "rows that a classifier may be fitted to. Use classifiers from moments (fisher, lda, qda, naive-bayes), "
-                "or fewer components."
+                "rows that a classifier may be fitted to. Use classifiers from moments (fisher, lda, qda, "
+                "naive-bayes), or fewer components."
             )
         together = [*batch, item]
         if 8 * n_rows * len(np.unique(np.concatenate([one.columns for one in together]))) > GATHERED_BYTES:

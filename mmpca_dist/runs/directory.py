@@ -102,7 +102,7 @@ class RunDirectory:
 
     def _partials(self) -> list[str]:
         """Return what processes have left that died as they wrote ``run.json``."""
-        return [name for name in storage.names_in(self.uri) if _is_partial(name)]
+        return [name for name in storage.names_in(self.uri) if storage.is_partial(name, "run.json.")]
 
     def begin_scratch(self, key: str) -> None:
         """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
@@ -121,7 +121,7 @@ class RunDirectory:
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             found = fs.ls(path, detail=False)
         names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
-        name = next((name for name in names if not name.startswith(PREFIX) and not _is_partial(name)), None)
+        name = next((name for name in names if not is_claim(name)), None)
         if name is not None:
             raise OutputError(
                 f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
@@ -170,8 +170,9 @@ class RunDirectory:
             storage.write_bytes(place, record)
 
 
-def _is_partial(name: str) -> bool:
-    return name.startswith("run.json.") and name.endswith(".partial")
+def is_claim(name: str) -> bool:
+    """Tell whether a file is what a process leaves that dies as it claims a folder: a lease, or a part of a claim."""
+    return name.startswith(PREFIX) or storage.is_partial(name, PREFIX) or storage.is_partial(name, "run.json.")
 
 
 def _difference(stored: dict[str, Any], config: RunConfig, purpose: Purpose) -> str:

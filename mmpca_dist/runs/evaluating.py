@@ -27,8 +27,8 @@ from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.reduction import Threads, reduce_spans
 
 DIRECT_BYTES = 512 << 20
-"""Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend on
-the memory at hand, for the bits must not."""
+"""Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend
+on the memory at hand, for the bits must not."""
 
 
 def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:

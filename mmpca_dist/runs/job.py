@@ -153,15 +153,18 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
         except MmpcaError as error:
             # A run that was taken up again keeps what it had, and what is another run's by now is not ours to remove.
             if not begun_before and not lease.is_lost:
-                _discard_refused(run, error)
+                _discard_refused(run, error, callback.on_note)
             raise
 
 
-def _discard_refused(run: RunDirectory, error: MmpcaError) -> None:
+def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
     """Leave nothing of what was refused; but what a failing disk, network or cluster has stopped keeps what it has."""
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-        if not (isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints)):
+        if isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints):
+            on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
+        else:
             run.discard()
+            on_note(f"Removed what this run had begun in {run.uri}, as it cannot go on.")
 
 
 def _held_besides(dataset: Dataset) -> int:

@@ -43,7 +43,7 @@ class Owner:
     machine : str
         Where process numbers mean the same.
     started : float
-        When the process began, by its machine's clock: numbers of processes are used again.
+        When the process began, by a clock of its machine that nobody sets: numbers of processes are used again.
     beat, beats : float, int
         Time of the last renewal, in seconds since 1970, and their number.
     """
@@ -61,10 +61,21 @@ class Owner:
     def here(cls) -> Owner:
         """Return this process."""
         now, pid = time.time(), os.getpid()
-        started = psutil.Process(pid).create_time()
-        return cls(uuid.uuid4().hex, socket.gethostname(), _machine(), pid, started, now, now)
+        return cls(uuid.uuid4().hex, socket.gethostname(), _machine(), pid, _started(pid), now, now)
+
+    @classmethod
+    def unreadable(cls, content: bytes) -> Owner:
+        """Return whoever wrote a lease that cannot be read: half of one, or one of another version."""
+        return cls(storage.digest(content.hex()), "", "", 0, 0.0, 0.0, 0.0)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether nobody knows who this is."""
+        return not self.machine
 
     def __str__(self) -> str:
+        if self.is_unreadable:
+            return "a process whose lease is half-written or of another version"
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"process {self.pid} on {self.host}, since {since}"
 
@@ -78,6 +89,25 @@ def _machine() -> str:
         return f"{platform.node()} {int(psutil.boot_time())}"
 
 
+def _started(pid: int) -> float:
+    """Return when a process began, in ticks since the machine did: psutil's time changes as the clock is set.
+
+    Raises
+    ------
+    psutil.Error
+        Where there is no such process.
+    """
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return psutil.Process(pid).create_time()
+
+
+def _clock() -> float:
+    """Return seconds of a clock that nobody sets; where there is such a one, it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 @dataclass
 class Lease:
     """A lease that this process holds, renewed by a thread of its own."""
@@ -86,6 +116,7 @@ class Lease:
     number: int
     owner: Owner
     _lost: str | None = None
+    _renewed: float = field(default_factory=_clock)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -96,7 +127,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise an ``OutputError`` where another run has taken over."""
-        if self._lost is None and time.time() - self.owner.beat > 3 * BEAT_SECONDS:
+        if self._lost is None and _clock() - self._renewed > 3 * BEAT_SECONDS:
             self.renew()  # this process was asleep, and the thread that renews may be so still
         if self._lost is not None:
             raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
@@ -105,6 +136,7 @@ class Lease:
         """Renew the lease now; see whether it is lost."""
         if self._lost is not None:
             return
+        begun = _clock()
         try:
             newest = _newest(self.uri)
             if newest is None or newest[1].token != self.owner.token:
@@ -112,10 +144,10 @@ class Lease:
                 return
             renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
             _write(self.uri, self.number, renewed)
-            self.owner = renewed
+            self.owner, self._renewed = renewed, begun
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)
-            if time.time() - self.owner.beat > EXPIRY_SECONDS:
+            if _clock() - self._renewed > EXPIRY_SECONDS:
                 self._lost = f"its lease could not be renewed for {EXPIRY_SECONDS:.0f} s"
 
     def _keep_renewing(self) -> None:
@@ -193,8 +225,9 @@ def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> 
         )
     if owner.machine == _machine():
         return
-    on_note(f"{uri} was in use by {owner}; waiting {1.5 * BEAT_SECONDS:.0f} s to see whether that has ended.")
-    time.sleep(1.5 * BEAT_SECONDS)
+    pause = EXPIRY_SECONDS if owner.is_unreadable else 1.5 * BEAT_SECONDS
+    on_note(f"{uri} was in use by {owner}; waiting {pause:.0f} s to see whether that has ended.")
+    time.sleep(pause)
     newest = _newest(uri)  # clocks may differ, beats tell
     if newest is not None and (newest[1].token, newest[1].beats) != (owner.token, owner.beats):
         raise OutputError(f"{uri} is in use by {newest[1]}. Wait for it to end, or choose another output.")
@@ -208,12 +241,12 @@ def _is_newest(uri: str, owner: Owner) -> bool:
 
 def _seems_alive(owner: Owner) -> bool:
     if owner.machine != _machine():
-        return time.time() - owner.beat <= EXPIRY_SECONDS
+        return abs(time.time() - owner.beat) <= EXPIRY_SECONDS  # one from the future had a wrong clock
     if owner.pid == os.getpid():
         return owner.token in _ours  # one that could not be removed is none
     try:
-        process = psutil.Process(owner.pid)
-        return abs(process.create_time() - owner.started) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        zombie = psutil.Process(owner.pid).status() == psutil.STATUS_ZOMBIE
+        return abs(_started(owner.pid) - owner.started) < 1 and not zombie
     except psutil.Error:
         return False
 
@@ -236,12 +269,15 @@ def _newest(uri: str) -> tuple[int, Owner] | None:
     if not names:
         return None
     number = max(map(_number, names))
+    place = _place(uri, number)
     try:
-        return number, Owner(**storage.read_json(_place(uri, number)))
-    except AccessError:
-        if storage.exists(_place(uri, number)):
-            raise
-        return _newest(uri)
+        return number, Owner(**storage.read_json(place))
+    except (AccessError, TypeError) as error:
+        if not storage.exists(place):
+            return _newest(uri)
+        if isinstance(error, AccessError) and not isinstance(error.__cause__, ValueError):
+            raise  # it is out of reach
+        return number, Owner.unreadable(storage.read_bytes(place))
 
 
 def _create(uri: str, number: int, owner: Owner) -> bool:

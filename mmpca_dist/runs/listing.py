@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dask.utils import format_bytes
+
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError
 from mmpca_dist.runs.config import RunConfig
@@ -17,6 +19,7 @@ from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
 """Folders so far below the one that is asked for are looked into."""
+NOT_OURS = "left alone, as its run.json is not of this version, or another program's"
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,29 @@ def _scratch_places(run: RunDirectory) -> list[str]:
     return [run.path("scratch"), *(run.path(name, "scratch") for name in folders)]
 
 
-def clean(uri: str) -> list[tuple[str, int]]:
-    """Remove the scratch of all runs in a folder that nobody works on, and return them with the bytes freed.
+@dataclass(frozen=True)
+class Cleaned:
+    """What was removed of a run, and why the rest was left.
+
+    Attributes
+    ----------
+    n_bytes : int
+        What was removed: scratch, and files that were half-written.
+    left : str
+        What stays, and why.
+    """
+
+    uri: str
+    n_bytes: int
+    left: str
+
+    def __str__(self) -> str:
+        removed = f"{format_bytes(self.n_bytes)} of scratch removed; " if self.n_bytes else ""
+        return f"{self.uri}: {removed}{self.left}"
+
+
+def clean(uri: str) -> list[Cleaned]:
+    """Remove the scratch of all runs in a folder that nobody works on, and say of each what was removed and what left.
 
     What they have finished stays; a run that was stopped begins its unfinished stage anew.
 
@@ -128,22 +152,23 @@ def clean(uri: str) -> list[tuple[str, int]]:
     OutputError
         Where all there is belongs to runs that are being worked on.
     """
-    found = [run for run in find_runs(uri) if run.state != "unreadable"]  # which may be other programs' files
-    if not found:
+    found = list(find_runs(uri))
+    runs = [run for run in found if run.state != "unreadable"]
+    if not runs:
         raise InputError(f"There is no run in {uri}, nor in the folders below it.")
-    idle = [run for run in found if run.owner is None]
-    if not idle:
-        raise OutputError(f"{found[0].uri} is in use by {found[0].owner}. Wait for it to end.")
-    return [(run.uri, clear_idle(run.uri)) for run in idle]
+    if all(run.owner is not None for run in runs):
+        raise OutputError(f"{runs[0].uri} is in use by {runs[0].owner}. Wait for it to end.")
+    return [clear_idle(run.uri) if run in runs else Cleaned(run.uri, 0, NOT_OURS) for run in found]
 
 
-def clear_idle(uri: str) -> int:
-    """Remove what a run keeps of unfinished stages, unless somebody has begun to work on it; return the bytes freed."""
+def clear_idle(uri: str) -> Cleaned:
+    """Remove what a run keeps of unfinished stages, unless somebody works on it."""
     try:
         with held(uri):
-            return clear_scratch(RunDirectory(uri))
+            n_bytes = clear_scratch(RunDirectory(uri))
     except OutputError:
-        return 0
+        return Cleaned(uri, 0, f"left alone, as it is in use by {holder(uri) or 'another process'}")
+    return Cleaned(uri, n_bytes, "what is finished stays" if n_bytes else "no scratch, nothing removed")
 
 
 def clear_scratch(run: RunDirectory) -> int:
@@ -151,4 +176,4 @@ def clear_scratch(run: RunDirectory) -> int:
     n_bytes = _scratch_bytes(run)
     for place in _scratch_places(run):
         storage.remove(place)
-    return n_bytes
+    return n_bytes + storage.remove_partials(run.uri)

@@ -24,7 +24,7 @@ def located(section: DatasetConfig) -> str:
     AccessError
         Where a download fails.
     """
-    if section.data_dir is None or ":" in section.uri or os.path.isabs(section.uri):  # an address, or a name
+    if section.data_dir is None or ":" in section.uri or Path(section.uri).is_absolute():  # an address, or a name
         return section.uri
     folder = _expanded(section.data_dir)
     place = storage.join(folder, section.uri)
@@ -61,11 +61,12 @@ def _fetch(source: str, place: str) -> None:
     except Exception as error:  # whatever the network, or OpenML, has against it
         raise AccessError(
             f"{Path(place).name} is not in {place.rpartition('/')[0]}, and OpenML's data set {number} could not be "
-            f"fetched ({type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}). Put the file there by hand, "
-            "or try again with a connection to www.openml.org."
+            f"fetched ({type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}). Put the file there by "
+            "hand, or try again with a connection to www.openml.org."
         ) from error
     columns = []
-    for _, column in found.data.items():
+    for name in found.data.columns:
+        column = found.data[name]
         if column.dtype.kind in "fiub":
             columns.append(column.to_numpy(np.float64))
         else:

@@ -24,6 +24,8 @@ from mmpca_dist.statistics.summary import Locate
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""
+UNFINISHED = "unfinished.parquet"
+"""A file that is no Parquet, among those of which some are to come: whoever reads the folder stumbles over it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ def project_rows(
 ) -> int:
     """Project all rows with every method in one pass, and return the bytes written.
 
+    Until the end there is no Zarr group at its address, and the folder of Parquet files holds one that is none, so
+    that nobody takes a part of the rows for all.
+
     Raises
     ------
     InputError
@@ -67,38 +72,50 @@ def project_rows(
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
     begun = scheduler.checkpoint is not None and bool(scheduler.checkpoint.found)
-    for projector in projectors:
-        if projector.zarr is not None and not begun:
-            _create(projector, dataset, rows, label_type)
+    for projector in [] if begun else projectors:
+        _create(projector, dataset, rows, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
     task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)
-    return reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
+    written = reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
+    for projector in projectors:
+        _complete(projector)
+    return written
 
 
 def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type: np.dtype | None) -> None:
-    assert projector.zarr is not None  # noqa: S101  (the caller looked)
+    if projector.parquet is not None:
+        storage.write_bytes(storage.join(projector.parquet, UNFINISHED), b"Not all rows are here yet.\n")
+    if projector.zarr is None:
+        return
+    storage.remove(projector.zarr)
     with storage.explained(projector.zarr, "write"):
-        group = _create_rows(projector, dataset, chunk_rows)
+        _create_rows(projector.zarr, projector, dataset.n_rows, chunk_rows)
         if label_type is not None:
-            _create_labels(group, dataset.n_rows, chunk_rows, label_type)
+            _create_labels(projector.zarr, dataset.n_rows, chunk_rows, label_type)
 
 
-def _create_rows(projector: Projector, dataset: Dataset, chunk_rows: int) -> zarr.Group:
-    assert projector.zarr is not None  # noqa: S101  (the caller looked)
-    group = storage.open_group(projector.zarr, "w")
+def _complete(projector: Projector) -> None:
+    """Let readers find the rows."""
+    if projector.zarr is not None:
+        with storage.explained(projector.zarr, "write"):
+            names = [f"{projector.name}_{j}" for j in range(projector.matrix.shape[1])]
+            storage.open_group(projector.zarr, "a").attrs["feature_names"] = names
+    if projector.parquet is not None:
+        storage.remove(storage.join(projector.parquet, UNFINISHED))
+
+
+def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -> None:
     width = projector.matrix.shape[1]
-    group.create_array(
-        "X", shape=(dataset.n_rows, width), chunks=(chunk_rows, width), dtype=projector.matrix.dtype,
-        fill_value=np.nan, **CHECKED,
+    zarr.create_array(
+        storage.zarr_place(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
+        dtype=projector.matrix.dtype, fill_value=np.nan, **CHECKED,
     )  # fmt: skip
-    group.attrs["feature_names"] = [f"{projector.name}_{j}" for j in range(width)]
-    return group
 
 
-def _create_labels(group: zarr.Group, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
+def _create_labels(uri: str, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
     text = label_type.kind == "U"
-    group.create_array(
-        "y",
+    zarr.create_array(
+        storage.zarr_place(storage.join(uri, "y")),
         shape=(n_rows,),
         chunks=(chunk_rows,),
         dtype=str if text else label_type,
@@ -108,10 +125,9 @@ def _create_labels(group: zarr.Group, n_rows: int, chunk_rows: int, label_type: 
     )
 
 
-@functools.lru_cache(maxsize=64)
-def _open(uri: str, token: str) -> tuple[zarr.Array, zarr.Array | None]:
-    group = storage.open_group(uri, "r+")
-    return group["X"], group.get("y")  # type: ignore[return-value]
+@functools.lru_cache(maxsize=128)
+def _open(uri: str, name: str, token: str) -> zarr.Array:
+    return zarr.open_array(storage.zarr_place(storage.join(uri, name)), mode="r+", zarr_format=3)
 
 
 @dataclass(frozen=True)
@@ -145,10 +161,9 @@ class _ProjectSpan:
     def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int, stop: int) -> int:
         with storage.explained(projector.zarr or projector.parquet or "", "write"):
             if projector.zarr is not None:
-                X, y = _open(projector.zarr, self.token)
-                X[start:stop] = rows
-                if y is not None and labels is not None:
-                    y[start:stop] = labels
+                _open(projector.zarr, "X", self.token)[start:stop] = rows
+                if labels is not None:
+                    _open(projector.zarr, "y", self.token)[start:stop] = labels
             if projector.parquet is not None:
                 names = [f"{projector.name}_{j}" for j in range(rows.shape[1])]
                 columns = [pa.array(np.ascontiguousarray(column)) for column in rows.T]

@@ -218,6 +218,7 @@ class _Refresh:
         plan.refuse_if_too_large()
 
     def _take(self, arrival: Arrival, part: Part, key: str, scheduler: Scheduler) -> None:
+        self.lease.check()
         before, number = self.current, self.output.taken + 1
         read_as = {"features": self.given.features, "label": self.given.label}
         taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows, **read_as}]
@@ -225,6 +226,7 @@ class _Refresh:
         run.finish("count", run_key, count_with(self.count, part.census, taken))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, self.lease, part.census)
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
+        self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
         self.taken = taken
@@ -251,6 +253,7 @@ class _Refresh:
         job.results = {name: finished(run, name) for name in ("count", "reduce")}
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
+        self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.publish(number, self.output.top.header()["key"])
         return True

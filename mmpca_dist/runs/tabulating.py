@@ -22,9 +22,10 @@ from mmpca_dist.runs.job import Job
 
 def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
     """Write the tables and the report, and return where they are."""
-    from mmpca_dist.runs.evaluation_reporting import write_evaluation_report
+    from mmpca_dist.runs.evaluation_reporting import evaluation_tables, write_evaluation_report
 
-    return write_evaluation_report(job.run.uri, evaluation_of(job, records))
+    found = evaluation_of(job, records)
+    return {**write_evaluation_report(job.run.uri, found), "tables": evaluation_tables(found)}
 
 
 def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:

@@ -12,14 +12,20 @@ from pydantic import BeforeValidator
 from mmpca_dist.datasets import Dataset, make_spans, storage
 from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.planning import plan_projection
+from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import RunDirectory, is_claim
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.finished import note_of_missing_labels, open_rows_for, open_run
-from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.lease import Lease, held
+from mmpca_dist.runs.projection import project_rows
 from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
+
+RECORD = "transform.json"
+"""Says that a destination is complete, and what it holds; written last."""
+OUTPUTS = frozenset(f"{method}.{form}" for method in METHODS for form in ("zarr", "parquet"))
 
 
 class TransformConfig(Section):
@@ -50,7 +56,8 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
 
     Where the run and the rows have names of features, they must be the same: columns of Parquet are taken by name.
     Labels that are there are carried along; a label array is written only then. What was begun is removed when
-    anything fails.
+    anything fails; what a killed call has left, the same call removes, and begins anew. The destination has a record
+    ``transform.json`` once it is complete, and is not written to again: the same call then returns what was done.
 
     Parameters
     ----------
@@ -61,15 +68,15 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     Returns
     -------
     dict
-        ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written`` (bytes),
-        ``seconds``, ``labels`` (whether there were any).
+        ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written``
+        (bytes), ``seconds``, ``labels`` (whether there were any), ``key`` (of the run, the rows and the settings).
 
     Raises
     ------
     InputError
         Where the run or its methods are not there, or the rows do not fit.
     OutputError
-        Where the destination exists.
+        Where the destination holds something else, or another process works on it.
     PlanError
         Where memory or disk do not suffice.
     """
@@ -83,13 +90,19 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
                 f"The run in {run.uri} has no method {method!r}; it has {', '.join(fitted.methods)}."
                 f"{did_you_mean(method, fitted.methods)}"
             )
-    if storage.exists(destination):
-        raise OutputError(f"{destination} exists already. Choose another destination, or delete it.")
     dataset = _open(config, run, fitted)
+    projectors = make_projectors(run, fitted, methods, destination)
+    outputs = [place for projector in projectors for place in projector.places]
+    key = storage.digest(run.header()["key"], dataset.fingerprint(), config.features, config.label, outputs)
+    done = _record(destination)
+    if done is not None and done["key"] == key and all(map(storage.exists, outputs)):
+        callback.on_stage_start("project")
+        callback.on_stage_end("project", done, True)
+        return done
+    _refuse_what_is_there(destination)
     note = note_of_missing_labels(dataset)
     if note is not None:
         callback.on_note(note)
-    projectors = make_projectors(run, fitted, methods, destination)
     plan = plan_projection(
         dataset,
         make_spans(dataset),
@@ -101,29 +114,45 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     plan.refuse_if_too_large()
     callback.on_stage_start("project")
     begin = time.perf_counter()
-    with (
-        _removed_on_failure(destination, projectors),
-        open_cluster(fitted.compute) as cluster,
-        connect(fitted.compute, cluster, callback.on_note) as scheduler,
-    ):
-        tell_dashboard(scheduler, callback)
-        written = project_rows(
-            dataset,
-            projectors,
-            scheduler=scheduler,
-            progress=lambda done, total: callback.on_progress("project", done, total),
-        )
-    manifest = {
-        "rows": dataset.n_rows,
-        "methods": methods,
-        "destination": destination,
-        "outputs": [place for projector in projectors for place in projector.places],
-        "written": written,
-        "seconds": time.perf_counter() - begin,
-        "labels": dataset.has_labels,
-    }
+    with _claimed(destination, callback) as lease:
+
+        def progress(done: int, total: int) -> None:
+            lease.check()
+            callback.on_progress("project", done, total)
+
+        with (
+            open_cluster(fitted.compute) as cluster,
+            connect(fitted.compute, cluster, callback.on_note) as scheduler,
+        ):
+            tell_dashboard(scheduler, callback)
+            written = project_rows(dataset, projectors, scheduler=scheduler, progress=progress)
+        manifest = {
+            "key": key,
+            "dataset": dataset.uri,
+            "rows": dataset.n_rows,
+            "methods": methods,
+            "destination": destination,
+            "outputs": outputs,
+            "written": written,
+            "seconds": time.perf_counter() - begin,
+            "labels": dataset.has_labels,
+        }
+        lease.check()
+        storage.write_json(storage.join(destination, RECORD), manifest)
     callback.on_stage_end("project", manifest, False)
     return manifest
+
+
+def discard_unfinished(destination: str) -> list[str]:
+    """Remove what a transform has left that died, and return the names; nothing of one that lives, or is finished."""
+    place = storage.normalize(destination)
+    if _record(place) is not None or not any(map(is_claim, storage.names_in(place))):
+        return []
+    try:
+        with held(place):
+            return _clear(place)
+    except OutputError:
+        return []
 
 
 def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Dataset:
@@ -135,13 +164,44 @@ def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Data
     return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
 
 
+def _record(destination: str) -> dict[str, Any] | None:
+    """Return what a finished transform has left."""
+    place = storage.join(destination, RECORD)
+    return storage.read_json(place) if storage.exists(place) else None
+
+
+def _refuse_what_is_there(destination: str) -> None:
+    """Refuse a destination that holds anything but what a killed transform leaves: outputs beside its lease."""
+    done, names = _record(destination), storage.names_in(destination)
+    if done is not None:
+        raise OutputError(
+            f"{destination} exists already: it holds {done['rows']} rows of {done['dataset']}, projected otherwise or "
+            "before something changed. Choose another destination, or delete it."
+        )
+    mine = OUTPUTS if any(map(is_claim, names)) else frozenset()
+    name = next((name for name in names if not is_claim(name) and name not in mine), None)
+    if name is not None:
+        raise OutputError(f"{destination} exists already, with {name!r}. Choose another destination, or delete it.")
+
+
+def _clear(destination: str) -> list[str]:
+    names = [name for name in storage.names_in(destination) if name in OUTPUTS]
+    storage.remove_children(destination, names)
+    return names
+
+
 @contextmanager
-def _removed_on_failure(destination: str, projectors: list[Projector]) -> Iterator[None]:
-    """Remove what has been written where not all of it was, be it by an interrupt; nothing else is touched."""
-    try:
-        yield
-    except BaseException:
-        names = [place.rsplit("/", 1)[-1] for projector in projectors for place in projector.places]
-        with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-            storage.remove_children(destination, names)
-        raise
+def _claimed(destination: str, callback: Callback) -> Iterator[Lease]:
+    """Hold the lease of a destination; what was begun is removed where anything fails, be it an interrupt."""
+    with held(destination, callback.on_note) as lease:
+        _refuse_what_is_there(destination)  # by now
+        left = _clear(destination)
+        if left:
+            callback.on_note(f"Removed {', '.join(left)} from {destination}: half-written by a run that has ended.")
+        try:
+            yield lease
+        except BaseException:
+            with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+                if not lease.is_lost:
+                    _clear(destination)
+            raise

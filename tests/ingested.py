@@ -1,0 +1,84 @@
+"""A table in every format that ingest takes, and what comes of it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zarr
+from sklearn.datasets import dump_svmlight_file
+
+from mmpca_dist import open_dataset
+
+NAMES = ["red", "green", "blue", "infra red"]
+
+
+def small_table():
+    rng = np.random.default_rng(7)
+    return rng.standard_normal((257, 4)).astype(np.float32), rng.integers(-1, 3, 257)
+
+
+def memory_address():
+    """Yield an address in memory, which has no renaming, as object stores have none."""
+    fs = fsspec.filesystem("memory")
+    yield "memory://ingest/made.zarr"
+    if fs.exists("/ingest"):
+        fs.rm("/ingest", recursive=True)
+
+
+def write_csv(path, X, y, *, names=NAMES, delimiter=",", label="label", opener=open, label_at=-1):
+    at = label_at % (X.shape[1] + 1)
+    with opener(path, "wt", encoding="utf-8") as file:
+        if names is not None:
+            file.write(delimiter.join([*names[:at], label, *names[at:]]) + "\n")
+        for row, value in zip(X, y, strict=True):
+            cells = [f"{cell:.9g}" for cell in row]
+            file.write(delimiter.join([*cells[:at], str(value), *cells[at:]]) + "\n")
+    return path
+
+
+def write_all(folder, X, y):
+    """Write the table in every format; return (source, options of ingest) by name."""
+    found = {
+        "csv": (write_csv(folder / "a.csv", X, y), {}),
+        "csv without names": (write_csv(folder / "b.csv", X, y, names=None), {}),
+        "csv.gz": (write_csv(folder / "c.csv.gz", X, y, opener=gzip.open), {}),
+        "csv, label first": (write_csv(folder / "d.csv", X, y, label="kind", label_at=0), {"label": "kind"}),
+        "csv, label by number": (write_csv(folder / "e.csv", X, y, names=None, label_at=1), {"label": "1"}),
+        "tsv": (write_csv(folder / "f.tsv", X, y, delimiter="\t"), {}),
+        "semicolons": (write_csv(folder / "g.csv", X, y, delimiter=";"), {}),
+    }
+    for name, opener in (("h.libsvm", open), ("i.svm.bz2", bz2.open)):
+        with opener(folder / name, "wb") as file:
+            dump_svmlight_file(X, y, file, zero_based=False)
+        found[name.split(".", 1)[1]] = (folder / name, {})
+    np.save(folder / "rows.npy", X)
+    np.save(folder / "labels.npy", y)
+    found["npy"] = (folder / "rows.npy", {"label": str(folder / "labels.npy")})
+    np.savez(folder / "a.npz", X=X, y=y)
+    np.savez_compressed(folder / "b.npz", rows=X, kind=y)
+    found["npz"] = (folder / "a.npz", {})
+    found["npz, compressed"] = (folder / "b.npz", {"features": "rows", "label": "kind"})
+    columns = {name: X[:, j] for j, name in enumerate(NAMES)} | {"label": y}
+    pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=100)
+    found["parquet"] = (folder / "a.parquet", {})
+    group = zarr.create_group(folder / "a.zarr")
+    group.create_array("X", data=X, chunks=(50, 2))
+    group.create_array("y", data=y)
+    found["zarr"] = (folder / "a.zarr", {})
+    return found
+
+
+FORMATS = [
+    "csv", "csv without names", "csv.gz", "csv, label first", "csv, label by number", "tsv", "semicolons",
+    "libsvm", "svm.bz2", "npy", "npz", "npz, compressed", "parquet", "zarr",
+]  # fmt: skip
+
+
+def read_back(uri):
+    dataset = open_dataset(uri)
+    return dataset.read_rows(0, dataset.n_rows), dataset.read_labels(0, dataset.n_rows)

@@ -1,0 +1,178 @@
+"""Tables that cannot be ingested: what was found, where, and what to do, with nothing left."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zipfile
+
+import fsspec
+import numpy as np
+import pytest
+from ingested import memory_address, small_table, write_all, write_csv
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import writing
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError
+
+
+@pytest.fixture
+def table():
+    return small_table()
+
+
+@pytest.fixture
+def memory():
+    yield from memory_address()
+
+
+CSV = "a,b,label\n1,2,x\n\n3,4,y\n"
+BAD = {
+    "word": (
+        "a.csv",
+        CSV + "5,six,x\n",
+        r"Column 1 \('b'\) of .*a.csv has 'six' where a number belongs, in row 2 \(line 5\)",
+    ),
+    "word past row numbers": ("a.csv", ",a,b,y\n0,5,6,x\n1,7,oh,z\n", r"Column 2 \('b'\) .* 'oh' .* row 1 \(line 3\)"),
+    "column of words": ("a.csv", "a,b,label\n1,red,x\n", r"Column 1 \('b'\) .* has 'red' where a number belongs"),
+    "ragged": ("a.csv", CSV + "5,6\n", r"Row 2 \(line 5\) of .*a.csv has 2 cells where 3 belong"),
+    "empty cell": ("a.csv", CSV + "5,,x\n", r"Feature 1 \('b'\) .* an empty cell or NaN in row 2 \(line 5\)"),
+    "NaN": ("a.csv", CSV + "nan,4,x\n", r"Feature 0 \('a'\) .* an empty cell or NaN in row 2"),
+    "infinite": ("a.csv", CSV + "5,1e39,x\n", r"inf, too large a number for float32 or infinite, in row 2"),
+    "no label": ("a.csv", CSV + "5,6,\n", r"The label \(column 2\) in row 2 \(line 5\) of .* is empty"),
+    "measurement": ("a.csv", "a,b\n1,2.5\n2,3.5\n", r"row 0 \(line 2\) of .* is 2.5, which is not a whole number"),
+    "empty": ("a.csv", "", "is empty"),
+    "names only": ("a.csv", "a,b,label\n", "no rows"),
+    "one column": ("a.csv", "a\n1\n", "one column"),
+    "not gzip": ("a.csv.gz", CSV, "cannot be decompressed"),
+    "not UTF-8": ("a.csv", b"a,b,label\n1,2,caf\xe9\n", "UTF-?8"),
+    "svm: words": ("a.libsvm", "1 1:2\n# note\n0 1:2 x:3\n", r"'x:3' in line 3 of .* is not 'index:value'"),
+    "svm: no value": ("a.libsvm", "1 1:2\n0 1: 2:3\n", r"'1:' in line 2 of .* is not 'index:value'"),
+    "svm: label": ("a.libsvm", "1 1:2\nred 1:2\n", r"label 'red' in line 2 .* is not a number"),
+    "svm: zero": ("a.libsvm", "1 1:2\n0 0:2 3:1\n", r"'0:2' in line 2 .* indices start at 1"),
+    "svm: order": ("a.libsvm", "1 1:2\n0 3:2 2:1\n", r"'2:1' in line 2 .* it follows 3"),
+    "svm: NaN": ("a.libsvm", "1 1:2\n\n0 1:nan 2:3\n", r"Feature 0 .* NaN in row 1 \(line 3\)"),
+    "svm: CSV": ("a.txt", "1,2,3\n4,5,6\n", "no 'index:value'"),
+}
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "over a good one"])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_text_is_explained_and_leaves_nothing(tmp_path, name, overwrite):
+    file, text, message = BAD[name]
+    (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+    if overwrite:
+        ingest("bundled:iris", tmp_path / "made.zarr")
+    with pytest.raises(InputError, match=message):
+        ingest(tmp_path / file, tmp_path / "made.zarr", overwrite=overwrite, chunk_bytes=1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [file] + ["made.zarr"] * overwrite
+    if overwrite:
+        assert open_dataset(tmp_path / "made.zarr").n_rows == 150
+
+
+def test_a_bad_cell_after_shards_were_written_leaves_nothing(tmp_path, table, memory):
+    X, y = table
+    X = np.tile(X, (2000, 1))
+    X[-1, 2] = np.nan
+    path = write_csv(tmp_path / "a.csv", X, np.tile(y, 2000))
+    for destination in (tmp_path / "made.zarr", memory):
+        blocks = []
+        with pytest.raises(InputError, match=r"Feature 2 \('blue'\) .* NaN in row 513999 \(line 514001\)"):
+            ingest(path, destination, chunk_bytes=10_000, progress=lambda *a: blocks.append(a))  # noqa: B023
+        assert len(blocks) > 2
+    assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+    assert not fsspec.filesystem("memory").find("/ingest")
+
+
+def test_bad_numpy_files_are_explained(tmp_path):
+    X, y = np.ones((10, 3)), np.arange(10) % 2
+    cases = {
+        "one": ({"X": X, "y": y[:9]}, "10 rows and 9 labels"),
+        "objects": ({"X": X, "y": y.astype(object)}, "pickled Python objects, which are never loaded"),
+        "names": ({"x": X, "y": y}, r"no array 'X'; it holds x, y"),
+        "words": ({"X": X.astype(str), "y": y}, "features must be numbers"),
+        "halves": ({"X": X, "y": y / 2}, "not a whole number"),
+        "cube": ({"X": X[None], "y": y[:1]}, r"must have shape \(n, d\)"),
+        "hole": ({"X": np.where(np.arange(30).reshape(10, 3) == 16, np.nan, X), "y": y}, "Feature 1 .* NaN in row 5"),
+        "none": ({"X": X[:0], "y": y[:0]}, "no rows"),
+        "wide": ({"X": X.astype(np.longdouble), "y": y}, "float128|longdouble"),
+    }
+    for name, (arrays, message) in cases.items():
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        with pytest.raises(InputError, match=message):
+            ingest(tmp_path / f"{name}.npz", tmp_path / "made.zarr")
+    np.savez(tmp_path / "good.npz", X=X, y=y)
+    damaged = bytearray((tmp_path / "good.npz").read_bytes())
+    damaged[200] ^= 1
+    (tmp_path / "bad.npz").write_bytes(damaged)
+    with pytest.raises(InputError, match=r"Bad CRC-32|damaged or cut short"):
+        ingest(tmp_path / "bad.npz", tmp_path / "made.zarr")
+    (tmp_path / "worse.npz").write_bytes(damaged[:100])
+    with pytest.raises(InputError, match=r"not a readable \.npz"):
+        ingest(tmp_path / "worse.npz", tmp_path / "made.zarr")
+    with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
+        archive.writestr("X.npy", zipfile.ZipFile(tmp_path / "good.npz").read("X.npy")[:-8])
+        archive.writestr("y.npy", zipfile.ZipFile(tmp_path / "good.npz").read("y.npy"))
+    with pytest.raises(InputError, match="ends early"):
+        ingest(tmp_path / "short.npz", tmp_path / "made.zarr")
+    with pytest.raises(InputError, match="labels"):
+        ingest(tmp_path / "rows.npy", tmp_path / "made.zarr")
+    assert not list(tmp_path.glob("made.zarr*"))
+
+
+@pytest.mark.parametrize("band_rows", [1, 7, 1000])
+def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, monkeypatch, band_rows):
+    """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
+    X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
+    monkeypatch.setattr("mmpca_dist.datasets.sources.BAND_BYTES", band_rows * X.strides[0])
+    monkeypatch.setattr("mmpca_dist.datasets.ingest.CHUNK_BYTES", 11 * X.strides[0])
+    np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
+    ingest(tmp_path / "f.npz", tmp_path / "f.zarr")
+    dataset = open_dataset(tmp_path / "f.zarr")
+    np.testing.assert_array_equal(dataset.read_rows(0, 50), X)
+
+
+def test_a_truncated_gzip_is_explained(tmp_path, table):
+    X, y = np.tile(table[0], (300, 1)), np.tile(table[1], 300)
+    whole = write_csv(tmp_path / "a.csv.gz", X, y, opener=gzip.open).read_bytes()
+    for name, data in {"cut": whole[: len(whole) // 2], "flipped": whole[:5000] + b"\0" * 9 + whole[5009:]}.items():
+        (tmp_path / f"{name}.csv.gz").write_bytes(data)
+        with pytest.raises(InputError, match=r"cannot be decompressed|is not readable|where a number|cells where"):
+            ingest(tmp_path / f"{name}.csv.gz", tmp_path / "made.zarr")
+    assert not list(tmp_path.glob("made.zarr*"))
+
+
+def test_too_many_labels_are_measurements(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "MAX_CLASSES", 50)
+    np.savez(tmp_path / "a.npz", X=np.ones((100, 2)), y=np.arange(100))
+    with pytest.raises(InputError, match=r"100 different labels.*measurements, not classes"):
+        ingest(tmp_path / "a.npz", tmp_path / "a.zarr")
+
+
+def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
+    files = write_all(tmp_path, *table)
+    csv, svm = files["csv"][0], files["libsvm"][0]
+    for source, options, message in (
+        (tmp_path / "no.csv", {}, "does not exist"),
+        (tmp_path / "no.npz", {}, "does not exist"),
+        (csv, {"label": "lable"}, "no label column 'lable'.*Did you mean 'label'"),
+        (csv, {"label": 9}, "no column 9"),
+        (csv, {"features": "red"}, "cannot be honoured"),
+        (svm, {"label": "y"}, "cannot be honoured"),
+        (csv, {"dtype": "int8"}, "'float32' or 'float64'"),
+        (csv, {"chunk_bytes": 0}, "must be positive"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ingest(source, tmp_path / "made.zarr", **options)
+    assert not list(tmp_path.glob("made.zarr*"))
+
+
+def test_messages_are_sentences(tmp_path):
+    for name, (file, text, _) in BAD.items():
+        (tmp_path / file).write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(InputError) as error:
+            ingest(tmp_path / file, tmp_path / "made.zarr")
+        message = str(error.value)
+        assert re.fullmatch(r"[A-Z/'].*\.", message, re.DOTALL), (name, message)
+        assert str(tmp_path) in message, (name, message)

@@ -1,0 +1,201 @@
+"""New rows that a finished run does not take, or may not: refused in a sentence, with nothing changed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refreshing import (
+    NAMES,
+    PARTS,
+    X,
+    Y,
+    bits,
+    fill,
+    first_run,
+    fit,
+    nan_rows,
+    no_pictures,
+    refreshed,
+    state,
+    write,
+)
+from test_runs import Recorder
+from test_transforming import write_npz, write_zarr
+
+from mmpca_dist import load_moments
+from mmpca_dist.errors import AccessError, InputError, OutputError, PlanError
+from mmpca_dist.runs.arriving import arrivals
+from mmpca_dist.runs.events import Callback
+
+
+@pytest.fixture(autouse=True)
+def plain_reports(monkeypatch):
+    no_pictures(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return first_run(tmp_path_factory.mktemp("base"))
+
+
+REFUSED = {
+    # name: (writes the new rows, what the message must say)
+    "fewer columns": (lambda f: write_npz(f / "a.npz", X[:9, :3], Y[:9]), "3 features, but the run in .* to 5"),
+    "no labels": (lambda f: write_npz(f / "a.npz", X[:9]), "no array 'y'"),
+    "text labels": (lambda f: write_npz(f / "a.npz", X[:9], Y[:9].astype(str)), "Labels were int64 and are now <U"),
+    "not finite": (nan_rows, "Found nan in row 7, column 2"),
+    "no rows": (lambda f: write_npz(f / "a.npz", X[:0], Y[:0]), "has no rows"),
+    "nowhere": (lambda f: str(f / "missing"), "does not exist"),
+    "text": (lambda f: (f / "a.csv").write_text("1,2") and str(f / "a.csv"), "mmpca ingest"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_do_not_fit_are_refused_and_leave_nothing(case, base, tmp_path):
+    make, message = REFUSED[case]
+    before = state(base)
+    with pytest.raises(InputError, match=message):
+        refreshed(base, make(tmp_path), tmp_path / "live")
+    assert not (tmp_path / "live").exists()
+    assert state(base) == before
+
+
+def test_other_names_of_columns_are_refused(tmp_path):
+    base = fit(tmp_path / "base", write("zarr", tmp_path / "first", X, Y))
+    other = write_zarr(tmp_path / "other.zarr", X, Y, [*NAMES[:-1], "another"])
+    with pytest.raises(InputError, match="lacks 1 of the 5 features"):
+        refreshed(base, other, tmp_path / "live")
+
+
+def test_runs_that_keep_no_moments_are_refused(tmp_path):
+    rng = np.random.default_rng(7)
+    wide = write_npz(tmp_path / "wide.npz", rng.standard_normal((12, 30)), np.arange(12) % 2)
+    passes = write_npz(tmp_path / "rows.npz", X, Y)
+    cases = (
+        (fit(tmp_path / "wide", wide), "fewer rows than columns"),
+        (fit(tmp_path / "passes", passes, solver={"kind": "krylov"}, methods=["pca", "fisher-score"]), "pass by pass"),
+        (fit(tmp_path / "medians", passes, methods=["m-pca1b"]), "No method .* m-pca1b: the median"),
+    )
+    for base, reason in cases:
+        with pytest.raises(InputError, match=reason):
+            refreshed(base, passes, tmp_path / "live")
+    with pytest.raises(InputError, match="There is no run in"):
+        refreshed(tmp_path / "nothing", passes, tmp_path / "live")
+    shutil.rmtree(tmp_path / "medians" / "records")
+    with pytest.raises(InputError, match="is not finished"):
+        refreshed(tmp_path / "medians", passes, tmp_path / "live")
+    assert not (tmp_path / "live").exists()
+
+
+def test_rows_that_may_be_in_already_are_refused(base, tmp_path):
+    inbox = Path(fill(tmp_path / "inbox", names=["a"]))
+    refreshed(base, inbox, tmp_path / "live")
+    before = state(tmp_path / "live")
+    write_npz(inbox / "a.npz", X[PARTS["b"]], Y[PARTS["b"]])
+    with pytest.raises(
+        InputError, match=r"a\.npz is not what was taken up under this name \(100 rows of .*another name"
+    ):
+        refreshed(base, inbox, tmp_path / "live")
+    write_npz(tmp_path / "first.npz", X[PARTS["b"]], Y[PARTS["b"]])
+    with pytest.raises(InputError, match=r"first\.npz is not what was taken up under this name \(160 rows"):
+        refreshed(base, tmp_path / "first.npz", tmp_path / "live")
+    assert state(tmp_path / "live") == before
+
+
+def test_a_file_within_the_folder_of_the_run_is_refused(tmp_path):
+    """The run has read the folder as one data set: nobody knows which of its files it saw."""
+    (tmp_path / "rows").mkdir()
+    write("parquet", tmp_path / "rows" / "a", X[:200], Y[:200])
+    base = fit(tmp_path / "base", str(tmp_path / "rows"))
+    write("parquet", tmp_path / "rows" / "b", X[200:], Y[200:])
+    with pytest.raises(InputError, match=r"a\.parquet lies within .*rows would count twice"):
+        refreshed(base, tmp_path / "rows", tmp_path / "live")
+
+
+def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
+    inbox = fill(tmp_path / "inbox", names=["a"])
+    other = fit(tmp_path / "other", write_npz(tmp_path / "other.npz", X[:99], Y[:99]))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("of someone")
+    refreshed(base, inbox, tmp_path / "live")
+    for given, output, message in (
+        (base, other, "already holds another run"),
+        (base, base, "is the run itself"),
+        (other, tmp_path / "live", "already holds another run, or one refreshed from .*other"),
+        (base, tmp_path / "mine", "holds other files"),
+    ):
+        before = state(output)
+        with pytest.raises(OutputError, match=message):
+            refreshed(given, inbox, output)
+        assert state(output) == before
+
+
+def test_too_little_memory_is_told_before_the_pass(tmp_path):
+    base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X, Y))
+    header = tmp_path / "base" / "run.json"
+    header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
+    with pytest.raises(PlanError, match=r"needs .* of memory .* are allowed"):
+        refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
+    assert not (tmp_path / "live").exists()
+
+
+def test_a_data_set_that_is_refused_holds_up_only_those_after_it(base, tmp_path):
+    """What was taken up before stays in; readers keep the models they had until all is solved."""
+    inbox = Path(fill(tmp_path / "inbox", names=["a"]))
+    refreshed(base, inbox, tmp_path / "live")
+    before = bits(tmp_path / "live")
+    fill(inbox, names=["b"])
+    rows = X[PARTS["c"]].copy()
+    rows[0, 0] = np.inf
+    write_npz(inbox / "c.npz", rows, Y[PARTS["c"]])
+    with pytest.raises(InputError, match="Found inf in row 0"):
+        refreshed(base, inbox, tmp_path / "live")
+    assert bits(tmp_path / "live") == before
+    (inbox / "c.npz").unlink()
+    manifest = refreshed(base, inbox, tmp_path / "live")
+    assert manifest["solved"] and manifest["taken"] == [] and manifest["rows"] == 330
+    fill(inbox, names=["c"])
+    assert refreshed(base, inbox, tmp_path / "live")["rows"] == 400
+    refreshed(base, inbox, tmp_path / "full")
+    assert bits(tmp_path / "live") == bits(tmp_path / "full")
+
+
+def test_a_data_set_that_changes_while_it_is_read_is_not_taken(base, tmp_path):
+    inbox = Path(fill(tmp_path / "inbox", names=["a"]))
+
+    class Touch(Callback):
+        def on_pass(self, stage, name):
+            os.utime(inbox / "a.npz", (1, 1))
+
+    with pytest.raises(AccessError, match=r"a\.npz changed while it was read"):
+        refreshed(base, inbox, tmp_path / "live", Touch())
+    assert refreshed(base, inbox, tmp_path / "live")["rows"] == 260
+
+
+def test_missing_label_chunks_are_the_fill_value_where_it_is_a_known_class(tmp_path):
+    """Zarr leaves out chunks that hold the fill value only: here every label is 0, a class of the run."""
+    known = fit(tmp_path / "known", write_npz(tmp_path / "first.npz", X, Y))
+    unknown = fit(tmp_path / "unknown", write_npz(tmp_path / "second.npz", X, Y + 1))
+    new = write_zarr(tmp_path / "new.zarr", X[:50], np.zeros(50, int))
+    shutil.rmtree(tmp_path / "new.zarr" / "y" / "c", ignore_errors=True)
+    recorder = Recorder()
+    refreshed(known, new, tmp_path / "live", recorder)
+    assert any("lacks label chunks of 50 rows" in note for note in recorder.notes)
+    assert load_moments(str(tmp_path / "live")).counts[0] == 50 + np.sum(Y == 0)
+    with pytest.raises(InputError, match="fill value 0 is not the label of any other row"):
+        refreshed(unknown, new, tmp_path / "other")
+
+
+def test_an_address_is_an_inbox_or_a_data_set(tmp_path):
+    inbox = Path(fill(tmp_path / "inbox", "zarr", names=["b", "a"]))
+    fill(inbox, names=["c"])
+    write("parquet", inbox / "p", X, Y)
+    assert [found.name for found in arrivals(str(inbox))] == ["a.zarr", "b.zarr", "c.npz", "p.parquet"]
+    group = (inbox / "a.zarr").rename(tmp_path / "rows")  # a group by what is in it
+    for uri in (str(group), str(inbox / "c.npz"), "bundled:iris", "synthetic:gaussian?n=10&d=2"):
+        (found,) = arrivals(uri)
+        assert found.uri == uri
+    with pytest.raises(InputError, match="does not exist"):
+        arrivals(str(tmp_path / "missing"))

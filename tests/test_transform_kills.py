@@ -1,0 +1,152 @@
+"""New rows through a run, killed half-way: nobody takes the half for the whole, and the same call begins anew."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_lease import late_beats, write_owner
+from test_transforming import X, Y, fit, projected, write_npz, write_zarr
+
+from mmpca_dist import load_model, open_dataset
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.lease import Owner, held
+from mmpca_dist.runs.projection import UNFINISHED
+from mmpca_dist.runs.transforming import TransformConfig, discard_unfinished, transform
+
+ROWS = np.tile(X, (40, 1))
+
+
+class Notes(Callback):
+    def __init__(self):
+        self.notes, self.reused = [], []
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+    def on_stage_end(self, stage, manifest, reused):
+        self.reused.append(reused)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    return fit(folder, write_npz(folder / "rows.npz", X, Y))
+
+
+@pytest.fixture
+def config(fitted, tmp_path):
+    rows = write_zarr(tmp_path / "a.zarr", ROWS, np.tile(Y, 40))
+    return TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "dest"))
+
+
+KILL = """
+import os, signal, sys
+import mmpca_dist.datasets.base as base
+from mmpca_dist.runs import transforming
+from mmpca_dist.runs.events import Callback
+
+base.UNIT_BYTES = 25 * 4 * 8
+
+class Kill(Callback):
+    def on_progress(self, stage, done, total):
+        if sys.argv[4] == "half" and done == total // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[4] == "end":
+    transforming.storage.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+config = transforming.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
+transforming.transform(config, Kill())
+"""
+
+
+def killed(config, when):
+    command = [sys.executable, "-c", KILL, config.output, config.dataset, config.destination, when]
+    assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
+
+
+def test_kill_9_at_half(config):
+    killed(config, "half")
+    parts = storage.names_in(f"{config.destination}/pca.parquet")
+    assert storage.exists(f"{config.destination}/pca.zarr/X/zarr.json") and len(parts) > 1
+    with pytest.raises(InputError, match="no Zarr group"):
+        open_dataset(f"{config.destination}/pca.zarr")
+    with pytest.raises(InputError, match=f"{UNFINISHED} is not a readable Parquet file"):
+        open_dataset(f"{config.destination}/pca.parquet", label="label")
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(f"{config.destination}/pca.parquet")
+
+
+@pytest.mark.parametrize("when", ["half", "end"])
+def test_the_same_call_again_finishes(when, config):
+    killed(config, when)
+    told = Notes()
+    transform(config, told)
+    assert "has ended" in told.notes[0]
+    assert told.notes[1].startswith("Removed m-pca0.parquet, m-pca0.zarr, pca.parquet, pca.zarr from ")
+    rows, labels = projected(config.destination)
+    np.testing.assert_allclose(rows, ROWS @ load_model(config.output, "pca").components_.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(labels, np.tile(Y, 40))
+    assert pq.read_table(f"{config.destination}/pca.parquet").num_rows == len(ROWS)
+    assert storage.names_in(config.destination) == [
+        "m-pca0.parquet", "m-pca0.zarr", "pca.parquet", "pca.zarr", "transform.json",
+    ]  # fmt: skip
+
+
+def test_what_is_finished_is_not_written_again(config, tmp_path):
+    """Not even where its lease was left, and not by other rows, methods or a changed data set."""
+    first, told = transform(config), Notes()
+    before = projected(config.destination)[0]
+    write_owner(config.destination, beat=0.0)
+    assert transform(config, told) == first and told.reused == [True]
+    assert discard_unfinished(config.destination) == []
+    others = [{"dataset": write_npz(tmp_path / "b.npz", X)}, {"methods": ["pca"]}]
+    for change in others:
+        with pytest.raises(OutputError, match=r"exists already: it holds 2400 rows of .*a.zarr"):
+            transform(config.model_copy(update=change))
+    write_zarr(config.dataset, ROWS + 1, np.tile(Y, 40))
+    with pytest.raises(OutputError, match="before something changed"):
+        transform(config)
+    np.testing.assert_array_equal(projected(config.destination)[0], before)
+
+
+def test_one_that_lives_is_not_disturbed(config):
+    with held(config.destination):
+        (owner,) = storage.names_in(config.destination)
+        Path(f"{config.destination}/pca.zarr").mkdir()
+        with pytest.raises(OutputError, match="in use by process"):
+            transform(config)
+        assert discard_unfinished(config.destination) == []
+        assert storage.names_in(config.destination) == [owner, "pca.zarr"]
+        Path(f"{config.destination}/pca.zarr").rmdir()
+
+
+def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
+    class TakenOver(Callback):
+        def on_progress(self, stage, done, total):
+            if done == 1:
+                write_owner(config.destination, number=2)
+
+    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", 25 * 4 * 8)
+    late_beats(monkeypatch)
+    with pytest.raises(OutputError, match="has taken it over"):
+        transform(config, TakenOver())
+    assert storage.exists(f"{config.destination}/pca.zarr/X")
+    assert not storage.exists(f"{config.destination}/transform.json")
+
+
+def test_what_a_dead_one_left_can_be_discarded(config):
+    owner = asdict(Owner.here()) | {"pid": 2**22 - 1}
+    storage.write_json(f"{config.destination}/lease-000001.json", owner)
+    for name in ("pca.zarr", "pca.parquet", "mine"):
+        Path(f"{config.destination}/{name}").mkdir()
+    assert discard_unfinished(config.destination) == ["pca.parquet", "pca.zarr"]
+    assert storage.names_in(config.destination) == ["mine"]
+    assert discard_unfinished(config.destination) == []
