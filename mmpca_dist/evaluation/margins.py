@@ -1,0 +1,242 @@
+"""Margins of linear classifiers: signed distances of rows to the separating hyperplane, before projection and after.
+
+That they survive the projection is what Luo & Durrant 2017 build their methods for (sections 1 and 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.stats import wasserstein_distance
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.judging import Judges, Part
+from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.predictors import (
+    ClassifierSection,
+    ReducedMoments,
+    fit_from_moments,
+    is_from_moments,
+    linear_parts,
+)
+from mmpca_dist.predictors.liblinear import row_space
+from mmpca_dist.predictors.linear import LinearRule
+from mmpca_dist.statistics.gather import class_moments
+
+QUANTILES = (1, 5, 25, 50, 75, 95, 99)
+BARS = 40
+TAIL = 0.5
+"""Percent of the distances at either end that may lie beyond the edges of a histogram; the last bars count them."""
+
+
+def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
+    """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
+
+    Of two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; of more, the smallest over
+    the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
+
+    Parameters
+    ----------
+    fitted : Rule, FittedRows or fitted scikit-learn estimator
+    Z : array or CSR matrix of shape (n, K)
+    y : array-like of shape (n,)
+
+    Returns
+    -------
+    array of shape (n,)
+        In the unit of ``Z``. Rows reduced by orthonormal components have the unit of the original columns, so that
+        distances before and after compare. Otherwise they have a unit of their own: ``fisher`` standard deviations
+        within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are kept on average;
+        ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction have that of
+        standardised columns.
+
+    Raises
+    ------
+    InputError
+        For a classifier that is not linear or has no hyperplane, as its coefficients are the same for all classes, and
+        for labels that it does not know.
+
+    Notes
+    -----
+    Source: Luo & Durrant 2017, section 3, where the margin is what projections are to keep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmpca_dist.evaluation.margins import signed_distances
+    >>> from mmpca_dist.predictors import ClassifierSection, fit_rows
+    >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), ["a", "a", "b", "b"]
+    >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
+    array([3., 1., 2., 4.])
+    """
+    parts = linear_parts(fitted)
+    if parts is None:
+        raise InputError("Distances are to the hyperplane of a linear classifier, and this one is not linear.")
+    coef = parts[0]
+    if not _separates(coef):
+        raise InputError("The coefficients of the classifier are the same for all classes: there is no hyperplane.")
+    codes = encode(normalize_labels(np.asarray(y), "the labels"), _classes(fitted), "the labels")
+    scores = _scores(fitted, Z, parts)
+    if len(coef) == 1:
+        return np.where(codes == 1, scores[:, 0], -scores[:, 0]) / np.linalg.norm(coef)
+    distances = np.empty(len(codes))
+    for own in range(len(coef)):
+        rows = np.flatnonzero(codes == own)
+        lengths = np.linalg.norm(coef[own] - coef, axis=1)
+        # Classes with the same coefficients have no hyperplane between them.
+        others = np.flatnonzero(lengths > 0)
+        distances[rows] = ((scores[rows, own][:, None] - scores[rows][:, others]) / lengths[others]).min(axis=1)
+    return distances
+
+
+def _separates(coef: NDArray[np.float64]) -> bool:
+    return bool(np.any(coef) if len(coef) == 1 else np.ptp(coef, axis=0).any())
+
+
+def _classes(fitted: Any) -> NDArray:
+    return fitted.classes if hasattr(fitted, "classes") else fitted.classes_
+
+
+def _scores(fitted: Any, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return scores of the classes, shape (n, C), or (n, 1) for two; near the centre of a rule that has one."""
+    model = getattr(fitted, "model", fitted)
+    if isinstance(model, LinearRule) and not issparse(Z):
+        return model.decision_function(Z).reshape(Z.shape[0], -1)
+    with single_blas_thread():
+        return np.asarray(Z @ parts[0].T) + parts[1]
+
+
+def margin_record(
+    distances: NDArray[np.float64],
+    before: NDArray[np.float64],
+    *,
+    method: str,
+    n_components: int,
+    classifier: str,
+    edges: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """Return a summary of signed distances as plain values.
+
+    Parameters
+    ----------
+    distances, before : arrays of shape (n,)
+        Of the same rows, in the reduced and in the original columns.
+    method : str
+        "" for the original columns.
+    edges : (float, float), optional
+        Of the histogram; by default those of the distances but for some that lie far out. The first and last bar count
+        what is beyond.
+
+    Returns
+    -------
+    dict
+        ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%),
+        ``histogram`` (counts of bars of equal width), ``edges`` of the first and last bar, and ``wasserstein``: the
+        Wasserstein-1 distance from ``before``, in the unit of the distances.
+
+    Raises
+    ------
+    InputError
+        Where there are no rows, or the edges are not in order.
+    """
+    if not len(distances) or not len(before):
+        raise InputError("There are no rows whose distances could be summarised.")
+    low, high = robust_edges(distances) if edges is None else edges
+    if not -np.inf < low <= high < np.inf:
+        raise InputError(f"The edges of a histogram are {low!r} and {high!r}; they must be finite and in order.")
+    return {
+        "method": method,
+        "n_components": int(n_components),
+        "classifier": classifier,
+        "minimum": float(distances.min()),
+        "quantiles": np.percentile(distances, QUANTILES).tolist(),
+        "histogram": np.histogram(np.clip(distances, low, high), BARS, (low, high))[0].tolist(),
+        "edges": [float(low), float(high)],
+        "wasserstein": float(wasserstein_distance(before, distances)),
+    }
+
+
+def robust_edges(distances: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the least and the largest distance, or what is a tenth of the spread beyond all but half a percent."""
+    low, high = np.percentile(distances, [TAIL, 100 - TAIL])
+    room = 0.1 * (high - low)
+    return float(max(distances.min(), low - room)), float(min(distances.max(), high + room))
+
+
+def margin_records(X: Any, part: Part, items: Iterable[Reduction], judges: Judges) -> list[dict[str, Any]]:
+    """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
+
+    A classifier is fitted to the rows that train: in the original columns for "before", to reduced rows for "after".
+    It is each of those that are fitted to rows and linear; where there is none, Fisher's, if that is asked for.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        Rows in the original columns.
+    part : Part
+        The same rows, reduced.
+    items : iterable of Reduction
+    judges : Judges
+
+    Returns
+    -------
+    list of dict
+        As of ``margin_record``; a record with method "" and d components for each classifier, and one for each method
+        and size. A method whose classifier finds no hyperplane has none.
+
+    Raises
+    ------
+    InputError
+        For rows that a classifier cannot use.
+    """
+    held_out = ~part.train
+    records: list[dict[str, Any]] = []
+    reductions = list(items)
+    for spec in _candidates(judges, issparse(X)):
+        fitted = [(item, _fitted(spec, item, part, judges)) for item in reductions]
+        if any(linear_parts(one) is None for _, one in fitted):
+            continue
+        before = _before(spec, X, part, judges)
+        if before is None:
+            continue
+        records.append(margin_record(before, before, method="", n_components=X.shape[1], classifier=spec.label))
+        for item, one in fitted:
+            after = _distances(one, part.Z[held_out][:, item.columns], part.y[held_out])
+            if after is not None:
+                sizes = {"method": item.method, "n_components": item.n_components}
+                records.append(margin_record(after, before, classifier=spec.label, **sizes))
+    return records
+
+
+def _candidates(judges: Judges, sparse: bool) -> Sequence[ClassifierSection]:
+    """Return those that may be linear; the scatter of sparse columns, for Fisher's, is not formed."""
+    return judges.from_rows or [spec for spec in judges.specs if spec.name == "fisher" and not sparse]
+
+
+def _fitted(spec: ClassifierSection, item: Reduction, part: Part, judges: Judges) -> Any:
+    if is_from_moments(spec):
+        return fit_from_moments(spec, item.moments())
+    return judges.fit_rows(spec, part.Z[part.train][:, item.columns], part.y[part.train])
+
+
+def _before(spec: ClassifierSection, X: Any, part: Part, judges: Judges) -> NDArray[np.float64] | None:
+    """Return distances in the original columns, or None where there is no hyperplane."""
+    train, test = X[part.train], X[~part.train]
+    if is_from_moments(spec):
+        # Fisher's direction is a combination of rows: in their span it is the same.
+        rows, basis = row_space(np.asarray(train, dtype=np.float64))
+        moments = class_moments(rows, part.y[part.train], precision="double")
+        fitted = fit_from_moments(spec, ReducedMoments.of(moments, np.eye(rows.shape[1]), precision="double"))
+        return _distances(fitted, test if basis is None else test @ basis, part.y[~part.train])
+    return _distances(judges.fit_rows(spec, train, part.y[part.train]), test, part.y[~part.train])
+
+
+def _distances(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
+    parts = linear_parts(fitted)
+    return signed_distances(fitted, Z, y) if parts is not None and _separates(parts[0]) else None
