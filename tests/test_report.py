@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmpca_dist.runs.report import Figure, Margins, MethodResult, ReportContents, figures, render
+from mmpca_dist.runs.report import Figure, Margins, MethodResult, Reconstructions, ReportContents, figures, render
 
 VOID = {"meta", "img", "br"}
 NASTY = "<script>alert('x')</script>"
@@ -93,6 +93,17 @@ def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> R
         margins=margins_of(contents.methods, **changes),
         search=[("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)],
     )
+
+
+def with_rebuilt(
+    used: dict[str, list[int]], sizes: list[int], labels: list[str], shape: list[int], noise: bool = False
+) -> ReportContents:
+    """Return contents whose methods have rebuilt random rows from so many components."""
+    d, rng = int(np.prod(shape)), np.random.default_rng(3)
+    rows = rng.uniform(0, 16, (len(labels), d))
+    rebuilt = {name: {size: rows + rng.standard_normal(rows.shape) for size in found} for name, found in used.items()}
+    made = Reconstructions(rows, rows / 2 if noise else None, labels, sizes, rebuilt)
+    return report_contents([method_result(name, d=d) for name in used], image_shape=shape, reconstructions=made)
 
 
 class Page(HTMLParser):
@@ -208,6 +219,10 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "images": lambda: report_contents([method_result(d=64, k=10)], image_shape=[8, 8]),
     "wide images, few": lambda: report_contents([method_result(d=64, k=2)], image_shape=[2, 32]),
     "shape that does not fit": lambda: report_contents([method_result(d=64)], image_shape=[8, 9]),
+    "rebuilt images": lambda: with_rebuilt({"pca": [2, 8, 20], "hsic": [2]}, [2, 8, 20], ["0", "1", "2"], [8, 8], True),
+    "rebuilt images, wide": lambda: with_rebuilt({"pca": [1]}, [1], ["a", NASTY, "$x^2", "a long name"], [2, 32]),
+    "rebuilt images, tall": lambda: with_rebuilt({f"m{i}": [1, 3] for i in range(9)}, [1, 4], ["a"], [30, 3]),
+    "rebuilt by no method": lambda: with_rebuilt({"pca": []}, [1], ["a", "b"], [4, 4]),
     "margins": with_margins,
     "margins of one method": lambda: with_margins([method_result()]),
     "margins of nine methods": lambda: with_margins([method_result(f"m{i}") for i in range(9)]),

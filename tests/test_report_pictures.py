@@ -20,8 +20,8 @@ from mmpca_dist.runs.report.projections import _reach
 from mmpca_dist.runs.report.spectra import overlaps
 
 
-def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
-    """Return the texts within each panel of a picture, and last those of its legend."""
+def drawn_sheet(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> Any:
+    """Return the sheet of a picture."""
     sheets: list[Any] = []
     make = drawing.sheet
 
@@ -29,10 +29,17 @@ def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name:
         sheets.append(make(*size))
         return sheets[-1]
 
-    monkeypatch.setattr(drawing, "sheet", remember)
-    place = [figure.name for figure in figures(contents)].index(name)
-    legends = [[text.get_text() for text in legend.get_texts()] for legend in sheets[place].legends]
-    return [[text.get_text() for text in panel.texts] for panel in sheets[place].axes] + legends
+    with monkeypatch.context() as patched:
+        patched.setattr(drawing, "sheet", remember)
+        place = [figure.name for figure in figures(contents)].index(name)
+    return sheets[place]
+
+
+def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
+    """Return the texts within each panel of a picture, and last those of its legend."""
+    sheet = drawn_sheet(monkeypatch, contents, name)
+    legends = [[text.get_text() for text in legend.get_texts()] for legend in sheet.legends]
+    return [[text.get_text() for text in panel.texts] for panel in sheet.axes] + legends
 
 
 def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,6 +270,8 @@ def _classes_in_words(names: list[str], most: int = 5) -> str:
 class _Described(Dataset):
     """All rows that were taken up, for the report: described, and not to be read again."""
 
+    readable = False
+
     def __init__(self, count: dict[str, Any], taken: list[dict[str, Any]]) -> None:
         self.uri, self.n_rows, self.n_features = count["uri"], count["n_rows"], count["n_features"]
         self.dtype, self._taken = np.dtype(count["dtype"]), taken

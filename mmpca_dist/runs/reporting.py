@@ -19,7 +19,8 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.finished import classes_of
 from mmpca_dist.runs.models import load_model
-from mmpca_dist.runs.report import Margins, MethodResult, ReportContents, figures, render
+from mmpca_dist.runs.rebuilding import reconstructions
+from mmpca_dist.runs.report import Margins, MethodResult, Reconstructions, ReportContents, figures, render
 from mmpca_dist.runs.solving import counted, proved_of, solver_notes, solver_rows
 
 SAMPLE_ROWS = 2000
@@ -85,7 +86,18 @@ def report_contents(
         search=search_rows(results),
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
+        reconstructions=_reconstructions(run, config, dataset, count),
     )
+
+
+def _reconstructions(
+    run: RunDirectory, config: RunConfig, dataset: Dataset, count: dict[str, Any]
+) -> Reconstructions | None:
+    """Return a few rows and what the methods rebuild of them, where rows are images."""
+    if not count["image_shape"] or not dataset.readable:
+        return None
+    models = ((name, load_model(run.uri, name)) for name in config.methods)
+    return reconstructions(dataset, classes_of(count), models, config.n_components)
 
 
 def _margins(

@@ -123,6 +123,31 @@ class Margins:
 
 
 @dataclass(frozen=True)
+class Reconstructions:
+    """A few rows, and what the first components of the methods rebuild of them.
+
+    Attributes
+    ----------
+    rows : array of shape (m, d)
+        As they were read.
+    before_noise : array of shape (m, d), or None
+        The same rows before noise was added, where these are known.
+    labels : list of m str
+    sizes : list of int
+        Numbers of components, as asked for, increasing.
+    rebuilt : dict of str to dict of int to array of shape (m, d)
+        For each method's name and number of components, ``inverse_transform(transform(rows))``; a method that has
+        fewer components than asked for stands under the number it has.
+    """
+
+    rows: NDArray[np.float64]
+    before_noise: NDArray[np.float64] | None
+    labels: list[str]
+    sizes: list[int]
+    rebuilt: dict[str, dict[int, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
 class ReportContents:
     """Everything a report of a run shows.
 
@@ -151,6 +176,8 @@ class ReportContents:
     solving : list of (method, proved, meaning)
         The certificate of a solver in passes, and its tolerance.
     tolerance : float
+    reconstructions : Reconstructions or None
+        Where rows are images.
     """
 
     dataset: dict[str, Any]
@@ -167,8 +194,17 @@ class ReportContents:
     search: list[tuple[str, str, str]] = field(default_factory=list)
     solving: list[tuple[str, str, str]] = field(default_factory=list)
     tolerance: float = 0.0
+    reconstructions: Reconstructions | None = None
 
     @property
     def solved(self) -> list[MethodResult]:
         """The methods that found at least one component."""
         return [method for method in self.methods if len(method.eigenvalues)]
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the rows, where they are images."""
+        shape = self.dataset.get("image_shape")
+        if shape is None or int(np.prod(shape)) != self.dataset["n_features"]:
+            return None
+        return int(shape[0]), int(shape[1])

@@ -8,6 +8,7 @@ from mmpca_dist.runs.report.drawing import Figure
 from mmpca_dist.runs.report.loadings import loadings
 from mmpca_dist.runs.report.margins import margins
 from mmpca_dist.runs.report.projections import projections
+from mmpca_dist.runs.report.reconstructions import reconstructions
 from mmpca_dist.runs.report.spectra import agreement, spectra
 
 
@@ -17,7 +18,8 @@ def figures(contents: ReportContents) -> list[Figure]:
     ``projection`` (rows along two components), ``margins`` and ``margins-kept`` (distances to the nearest row of
     another class, where m-pca2 sought them), ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence``
     (residuals after every pass of a solver in passes),
-    ``components`` (images) or ``loadings`` (bars), ``agreement`` (between methods). May be called from several
+    ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that are images, from few components),
+    ``agreement`` (between methods). May be called from several
     threads at once.
     """
     return [
@@ -26,5 +28,6 @@ def figures(contents: ReportContents) -> list[Figure]:
         *spectra(contents.solved),
         *convergence(contents.solved, contents.tolerance),
         *loadings(contents),
+        *reconstructions(contents),
         *agreement(contents.solved),
     ]

@@ -29,10 +29,9 @@ def loadings(contents: ReportContents) -> list[Figure]:
     """Return a picture of the first components of every method."""
     if not contents.solved:
         return []
-    shape = contents.dataset.get("image_shape")
+    if contents.image_shape is not None:
+        return [_images(contents.solved, contents.image_shape)]
     n_features = contents.solved[0].components.shape[1]
-    if shape is not None and int(np.prod(shape)) == n_features:
-        return [_images(contents.solved, (int(shape[0]), int(shape[1])))]
     return [_bars(contents.solved, contents.dataset.get("feature_names"), n_features)]
 
 
