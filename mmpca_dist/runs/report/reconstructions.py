@@ -11,8 +11,10 @@ from mmpca_dist.runs.report.drawing import FAINT, INK, PAGE_WIDTH, Figure, plain
 
 NAMES_WIDTH, GAP = 1.1, 0.25
 """Inches for the names on the left; width between two rows of the data, in widths of an image."""
-TALLEST = 1.1
-"""Inches of an image at most, where there are few."""
+TALLEST, NARROWEST = 1.1, 0.6
+"""Inches of an image at most, where there are few, and that its title needs."""
+LETTERS = 12
+"""Letters of a title an inch."""
 
 
 def reconstructions(contents: ReportContents) -> list[Figure]:
@@ -25,9 +27,10 @@ def reconstructions(contents: ReportContents) -> list[Figure]:
     if shown.before_noise is not None:
         tops = [("original", shown.before_noise), ("with noise", shown.rows)]
     n, columns = len(shown.rows), len(shown.sizes)
-    width = (PAGE_WIDTH - NAMES_WIDTH) / (n * (columns + GAP) - GAP)
+    across = n * (columns + GAP) - GAP
+    width = min((PAGE_WIDTH - NAMES_WIDTH) / across, max(TALLEST * shape[1] / shape[0], NARROWEST))
     tall = min(width * shape[0] / shape[1], TALLEST)
-    made = drawing.sheet(PAGE_WIDTH, (len(tops) + len(methods)) * (tall + 0.1) + 0.6)
+    made = drawing.sheet(NAMES_WIDTH + width * across, (len(tops) + len(methods)) * (tall + 0.1) + 0.6)
     widths = ([1.0] * columns + [GAP]) * n
     grid = made.add_gridspec(len(tops) + len(methods), len(widths) - 1, width_ratios=widths[:-1])
     scale = (float(tops[0][1].min()), float(tops[0][1].max()))
@@ -37,7 +40,7 @@ def reconstructions(contents: ReportContents) -> list[Figure]:
             panel = made.add_subplot(grid[line, first : first + columns])
             _image(panel, rows[example].reshape(shape), scale)
             if line == 0:
-                _title(panel, plain(shown.labels[example], most=6 * columns))
+                _title(panel, plain(shown.labels[example], most=max(int(LETTERS * width * columns), 4)))
             if example == 0:  # beside the first image of the methods below
                 _name(made.add_subplot(grid[line, 0]), name)
     for line, method in enumerate(methods, len(tops)):
