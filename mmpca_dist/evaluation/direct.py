@@ -14,6 +14,7 @@ from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge, named
+from mmpca_dist.evaluation.margins import margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
@@ -103,15 +104,17 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     )  # fmt: skip
     gathered = time.perf_counter() - begin
     reductions = fit_reductions(statistics, settings)
+    margins = settings.evaluation.margins
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
-    errors, seconds = judge(reductions.items, judges, judges.specs, part)
+    judged = judge(reductions.items, judges, judges.specs, part)
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
-        "errors": errors,
-        "margins": [],
+        "errors": judged.lines,
+        "margins": margin_records(rows.X, part, reductions.items, judges, judged.fitted) if margins else [],
         "seconds": {
             "gathering": gathered,
-            **{name: taken + seconds[name] for name, taken in reductions.seconds.items()},
+            **{name: taken + judged.seconds[name] for name, taken in reductions.seconds.items()},
         },
+        "notes": judged.notes,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction
-from mmpca_dist.predictors import ClassifierSpec, fit_from_moments, fit_rows, is_from_moments
+from mmpca_dist.predictors import (
+    ClassifierSpec,
+    FittedRows,
+    convergence_note,
+    fit_from_moments,
+    fit_rows,
+    is_from_moments,
+)
 
 
 @dataclass(frozen=True)
@@ -64,23 +71,37 @@ def entry(item: Reduction, spec: ClassifierSpec, errors: int) -> dict[str, Any]:
     }
 
 
-def judge(
-    items: Iterable[Reduction], judges: Judges, specs: Sequence[ClassifierSpec], part: Part
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Fit classifiers to the rows of a split that train, and count their errors on the others.
+@dataclass
+class Judged:
+    """What classifiers did on a split.
 
-    Returns
-    -------
-    list of dict
-        A line for each method, size and classifier.
-    dict
-        Seconds that this took, by method.
+    Attributes
+    ----------
+    lines : list of dict
+        A line of the record for each method, size and classifier.
+    seconds : dict
+        What that took, by method.
+    fitted : dict
+        The classifiers by position of the method and size, and label.
     """
-    lines: list[dict[str, Any]] = []
-    seconds: dict[str, float] = {}
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    fitted: dict[tuple[int, str], Any] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what a reader must know of classifiers that were not fitted to the end."""
+        note = convergence_note([one for one in self.fitted.values() if isinstance(one, FittedRows)])
+        return [] if note is None else [note]
+
+
+def judge(items: Sequence[Reduction], judges: Judges, specs: Sequence[ClassifierSpec], part: Part) -> Judged:
+    """Fit classifiers to the rows of a split that train, and count their errors on the others."""
+    judged = Judged()
     test = ~part.train
     held_out = part.y[test]
-    for item in items:
+    for position, item in enumerate(items):
         begin = time.perf_counter()
         Z = part.Z[:, item.columns]
         Z_train, Z_test = Z[part.train], Z[test]
@@ -90,9 +111,11 @@ def judge(
                 fitted = fit_from_moments(spec, item.moments())
             else:
                 fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
-            lines.append(entry(item, spec, int(np.count_nonzero(fitted.predict(Z_test) != held_out))))
-        seconds[item.method] = seconds.get(item.method, 0.0) + time.perf_counter() - begin
-    return lines, seconds
+            judged.fitted[position, spec.label] = fitted
+            judged.lines.append(entry(item, spec, int(np.count_nonzero(fitted.predict(Z_test) != held_out))))
+        spent = time.perf_counter() - begin
+        judged.seconds[item.method] = judged.seconds.get(item.method, 0.0) + spent
+    return judged
 
 
 def named(error: InputError, split: int) -> InputError:

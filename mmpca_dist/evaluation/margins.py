@@ -5,7 +5,7 @@ That they survive the projection is what Luo & Durrant 2017 build their methods 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,9 @@ def robust_edges(distances: NDArray[np.float64]) -> tuple[float, float]:
     return float(max(distances.min(), low - room)), float(min(distances.max(), high + room))
 
 
-def margin_records(X: Any, part: Part, items: Iterable[Reduction], judges: Judges) -> list[dict[str, Any]]:
+def margin_records(
+    X: Any, part: Part, items: Sequence[Reduction], judges: Judges, fitted: Mapping[tuple[int, str], Any]
+) -> list[dict[str, Any]]:
     """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
 
     A classifier is fitted to the rows that train: in the original columns for "before", to reduced rows for "after".
@@ -181,8 +183,10 @@ def margin_records(X: Any, part: Part, items: Iterable[Reduction], judges: Judge
         Rows in the original columns.
     part : Part
         The same rows, reduced.
-    items : iterable of Reduction
+    items : sequence of Reduction
     judges : Judges
+    fitted : mapping
+        The classifiers by position in ``items`` and label, as of ``judge``.
 
     Returns
     -------
@@ -197,32 +201,27 @@ def margin_records(X: Any, part: Part, items: Iterable[Reduction], judges: Judge
     """
     held_out = ~part.train
     records: list[dict[str, Any]] = []
-    reductions = list(items)
     for spec in _candidates(judges, issparse(X)):
-        fitted = [(item, _fitted(spec, item, part, judges)) for item in reductions]
-        if any(linear_parts(one) is None for _, one in fitted):
+        own = [fitted[position, spec.label] for position in range(len(items))]
+        if any(linear_parts(one) is None for one in own):
             continue
         before = _before(spec, X, part, judges)
         if before is None:
             continue
         records.append(margin_record(before, before, method="", n_components=X.shape[1], classifier=spec.label))
-        for item, one in fitted:
+        for item, one in zip(items, own, strict=True):
             after = _distances(one, part.Z[held_out][:, item.columns], part.y[held_out])
             if after is not None:
-                sizes = {"method": item.method, "n_components": item.n_components}
-                records.append(margin_record(after, before, classifier=spec.label, **sizes))
+                record = margin_record(
+                    after, before, method=item.method, n_components=item.n_components, classifier=spec.label
+                )
+                records.append(record)
     return records
 
 
 def _candidates(judges: Judges, sparse: bool) -> Sequence[ClassifierSection]:
     """Return those that may be linear; the scatter of sparse columns, for Fisher's, is not formed."""
     return judges.from_rows or [spec for spec in judges.specs if spec.name == "fisher" and not sparse]
-
-
-def _fitted(spec: ClassifierSection, item: Reduction, part: Part, judges: Judges) -> Any:
-    if is_from_moments(spec):
-        return fit_from_moments(spec, item.moments())
-    return judges.fit_rows(spec, part.Z[part.train][:, item.columns], part.y[part.train])
 
 
 def _before(spec: ClassifierSection, X: Any, part: Part, judges: Judges) -> NDArray[np.float64] | None:

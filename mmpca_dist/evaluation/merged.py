@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from mmpca_dist.evaluation.heads import Head, make_head
 from mmpca_dist.evaluation.judging import Judges, Part, entry, judge, named
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
 from mmpca_dist.reducers.base import projected
+from mmpca_dist.reducers.gathering import Needs
+from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.working import Statistics, tall_statistics
@@ -32,8 +36,10 @@ class Source:
     """Rows out of memory: where they are, how they are read, where the work goes and who watches."""
 
     dataset: Dataset
+    census: Census
     spans: list[Span]
     scheduler: Scheduler
+    scratch: str | None = None
     progress: Progress | None = None
     on_pass: OnPass | None = None
 
@@ -75,27 +81,45 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     errors, rows = _score(source, splits, [one.head for one in trained])
     scoring = time.perf_counter() - begin - gathering
     for place, one in enumerate(trained):
-        lines = one.lines(errors[place])
         try:
-            fitted, seconds = _judge_rows(source, splits, one, judges)
+            lines, seconds, notes = _judge_rows(source, splits, one, judges)
         except InputError as error:
             raise named(error, first + place) from error
         yield {
             "split": first + place,
             "rows": int(rows[place]),
-            "errors": one.in_order(lines + fitted, judges),
+            "errors": one.in_order(one.lines(errors[place]) + lines, judges),
             "margins": [],
             "seconds": {
                 "gathering": (gathering - sum(sum(t.reductions.seconds.values()) for t in trained)) / len(trained),
                 "scoring": scoring / len(trained),
                 **{name: taken + seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
             },
+            "notes": notes,
         }
 
 
 def training_statistics(source: Source, splits: Splits, settings: Any) -> Iterator[Statistics]:
-    """Yield the statistics of what trains while each part of a split is held out, from one pass over all rows."""
+    """Yield the statistics of what trains while each part of a split is held out.
+
+    One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
+    """
     needs = needs_of(settings, len(splits.classes))
+    statistics = _merged_statistics(source, splits, settings, needs)
+    if needs.pairs is None:
+        yield from statistics
+        return
+    from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
+
+    in_memory = source.scheduler.in_process and fits_memory(source.dataset.n_rows * row_bytes(source.dataset))
+    yield from with_pairs_by_part(
+        statistics, source.dataset, source.census, source.spans, splits, needs.pairs,
+        partial(open_scratch, in_memory, source.scratch),
+        scheduler=source.scheduler, progress=source.progress, on_pass=source.on_pass,
+    )  # fmt: skip
+
+
+def _merged_statistics(source: Source, splits: Splits, settings: Any, needs: Needs) -> Iterator[Statistics]:
     parts, medians = moments_by_fold(
         source.dataset, source.spans, splits,
         scheduler=source.scheduler, precision=settings.precision, medians_of=needs.medians_of,
@@ -171,12 +195,13 @@ class _ScoreSpan:
 
 def _judge_rows(
     source: Source, splits: Splits, one: _Trained, judges: Judges
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
+) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
     """Judge by the classifiers that are fitted to rows, with as many methods and sizes at a time as memory permits."""
     lines: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
+    notes: list[str] = []
     if not judges.from_rows:
-        return lines, seconds
+        return lines, seconds, notes
     for items in _batches(one.reductions.items, source.dataset.n_rows):
         columns = np.unique(np.concatenate([item.columns for item in items]))
         task = _GatherSpan(
@@ -184,10 +209,12 @@ def _judge_rows(
         )
         part = Part(*source.reduce(task, _join, "gather"))
         moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in items]
-        found, taken = judge(moved, judges, judges.from_rows, part)
-        lines += found
-        seconds = {name: seconds.get(name, 0.0) + taken.get(name, 0.0) for name in {**seconds, **taken}}
-    return lines, seconds
+        found = judge(moved, judges, judges.from_rows, part)
+        lines += found.lines
+        notes += found.notes
+        for name, taken in found.seconds.items():
+            seconds[name] = seconds.get(name, 0.0) + taken
+    return lines, seconds, notes
 
 
 def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[Reduction]]:

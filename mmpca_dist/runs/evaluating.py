@@ -35,7 +35,7 @@ def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
     needs = needs_of(config, len(splits.classes))
     fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
-    if needs.pairs is not None or dataset.sparse or fewest < dataset.n_features:
+    if dataset.sparse or fewest < dataset.n_features:
         return False
     options = config.solver.options()
     return not choose_solver(options, fewest, dataset.n_features, config.largest, needed=needs.scatters).in_passes
@@ -53,9 +53,8 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     if not possible and not small:
         raise InputError(
             f"{dataset.uri} is larger than the {DIRECT_BYTES >> 20} MiB that an evaluation takes into memory, and "
-            "moments of its parts do not suffice: m-pca2 needs a search in the rows that train, and sparse rows, fewer "
-            "rows than columns and solvers in passes need the rows themselves. Leave such methods out, or evaluate a "
-            "part of the rows."
+            "moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need the "
+            "rows themselves. Evaluate a part of the rows."
         )
     return possible and (len(splits.held_out) > 1 or not small)
 
@@ -127,7 +126,8 @@ def _score_merged(
     job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
 ) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
-    source = Source(job.dataset, job.spans, job.scheduler, job.progress("score"), passes)
+    scratch = job.run.path("scratch", "score")
+    source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, job.progress("score"), passes)
     parts = len(splits.held_out)
     for split in sorted({number // parts for number in missing}):
         for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
