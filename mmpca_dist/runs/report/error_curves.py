@@ -99,16 +99,13 @@ def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
 
 def _line(panel: Axes, at: np.ndarray, cells: list[Cell], style: Style) -> None:
     means = np.array([cell.summary.mean for cell in cells])
-    panel.plot(
-        at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-",
-        marker=style.marker, markersize=0, alpha=0.85,
-    )  # fmt: skip
+    panel.plot(at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-", alpha=0.85)
     panel.errorbar(at, means, yerr=_errors(cells), fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
-    for x, mean, cell in zip(at, means, cells, strict=True):
-        full = cell.used == cell.n_components
+    full = np.array([cell.used == cell.n_components for cell in cells], bool)
+    for chosen, face in ((full, style.colour), (~full, "white")):
         panel.plot(
-            [x], [mean], color=style.colour, marker=style.marker, markersize=4.5, markeredgewidth=1,
-            markerfacecolor=style.colour if full else "white",
+            at[chosen], means[chosen], color=style.colour, marker=style.marker, markersize=4.5, markeredgewidth=1,
+            markerfacecolor=face, linestyle="none",
         )  # fmt: skip
 
 

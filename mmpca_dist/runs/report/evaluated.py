@@ -45,14 +45,14 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
     """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier.
 
-    Where the reference has no cell, that of the lowest mean of all methods.
+    Where the reference has no cell, that of the lowest mean of all methods; with no cells at all, the largest.
     """
     cells = [cell for cell in evaluation.cells.values() if cell.classifier == classifier]
     sizes = sorted({cell.n_components for cell in cells}) or sorted(evaluation.n_components)
     if len(sizes) <= MOST_DRAWN:
         return sizes
-    own = [cell for cell in cells if cell.method == evaluation.reference]
-    return [min(own or cells, key=lambda cell: cell.summary.mean).n_components]
+    own = [cell for cell in cells if cell.method == evaluation.reference] or cells
+    return [min(own, key=lambda cell: cell.summary.mean).n_components] if own else sizes[-1:]
 
 
 def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:

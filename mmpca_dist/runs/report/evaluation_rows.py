@@ -207,6 +207,6 @@ def published_words(evaluation: Evaluation) -> str:
     return (
         f"{said}Of the {whole.compared} means of PCA and M-PCA, {whole.within} ({whole.share:.0%}) are within two "
         f"combined standard errors; of the {certain.compared} in columns that are certain, {certain.within}. Of all "
-        f"{len(evaluation.compared)} cells, {len(missed)} miss by more, {without} of them without a known reason. "
+        f"{len(evaluation.compared)} cells, {len(missed)} miss by more, {without} of them without a note on why. "
         "Published figures are rounded to a tenth of a percent."
     )

@@ -1,0 +1,281 @@
+"""The report of an evaluation: it renders whatever splits can leave, safely, and says what the numbers say."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from evaluations import CLASSIFIERS, evaluation, margin
+from test_report import NASTY, check_page, check_picture
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.runs.evaluation_reporting import evaluation_tables, write_evaluation_report
+from mmpca_dist.runs.report.evaluated import drawn_sizes, probability, words
+from mmpca_dist.runs.report.evaluation_page import render_evaluation, sections
+from mmpca_dist.runs.report.evaluation_rows import PLUS_MINUS, error_grids, margin_grids, published_words
+from mmpca_dist.runs.report.signed_margins import SignedMargins, signed_margins
+
+MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
+FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
+TWO = {"svm": "linear SVM", "fisher": "Fisher"}
+
+
+def with_nasty_names() -> Evaluation:
+    made = evaluation(methods=("pca", NASTY), classifiers={"$x^2": NASTY, NASTY: "$x^2"}, notes=[NASTY])
+    made.dataset.update(uri="file:///x/<b>'\"y", classes=[NASTY, "a & b"])
+    return dataclasses.replace(
+        made, splits=NASTY, seconds={NASTY: 1.0}, config_yaml=NASTY, versions={NASTY: NASTY}, margin_rows=NASTY,
+        stages=[(NASTY, 1.0, NASTY)],
+    )  # fmt: skip
+
+
+def flat_margins() -> list[dict[str, Any]]:
+    """All rows at one distance, in either of two splits: bars without width."""
+    one = {**margin("pca", 2, "svm", 0, 0), "edges": [1.0, 1.0], "quantiles": [1.0] * 7, "minimum": 1.0}
+    return [{**one, "split": split, "method": method} for split in (0, 1) for method in ("", "pca", "m-pca0")]
+
+
+TRICKY: dict[str, Callable[[], Evaluation]] = {
+    "nothing special": evaluation,
+    "one split": lambda: evaluation(splits=1),
+    "one method": lambda: evaluation(methods=("pca",)),
+    "one method that is not the reference": lambda: evaluation(methods=("lol",)),
+    "one number of components": lambda: evaluation(sizes=(4,), most={"m-pca0": 1}),
+    "one of everything": lambda: evaluation(methods=("pca",), sizes=(1,), classifiers={"svm": "SVM"}, splits=1),
+    "ties everywhere": lambda: evaluation(errors=lambda *_: 9),
+    "no errors": lambda: evaluation(errors=lambda *_: 0),
+    "a method without components": lambda: evaluation(most={"m-pca0": 0}),
+    "a reference without components": lambda: evaluation(most={"pca": 0}),
+    "fewer components than asked for": lambda: evaluation(most={"m-pca0": 2}),
+    "ten classes": lambda: evaluation(classes=10),
+    "many methods and sizes": lambda: evaluation(MANY, tuple(2**i for i in range(10)), FOUR, 3, most={"fisher": 1}),
+    "thirteen methods": lambda: evaluation((*MANY, "hsic", "ridge", "fisher-score"), classifiers={"svm": "SVM"}),
+    "two classifiers": lambda: evaluation(classifiers=TWO),
+    "no margins": lambda: evaluation(margins=[]),
+    "margins without the original columns": lambda: evaluation(
+        margins=[one for one in evaluation().margins if one["method"]]
+    ),
+    "margins in units of their own": lambda: evaluation(methods=("fisher", "pls")),
+    "margins at one distance": lambda: evaluation(margins=flat_margins()),
+    "no times": lambda: evaluation(seconds={}, bytes_read={}, stages=[]),
+    "costs of what serves all": lambda: evaluation(bytes_read={"all methods": 10**9}),
+    "published figures": lambda: evaluation(
+        ("pca", "m-pca2", "pls", "fisher"), (5, 11), FOUR, published="ionosphere", most={"fisher": 1}
+    ),
+    "published figures, one split": lambda: evaluation(sizes=(5,), classifiers=FOUR, published="ionosphere", splits=1),
+    "published figures, none evaluated": lambda: evaluation(sizes=(3,), published="ionosphere"),
+    "names as code": with_nasty_names,
+}
+
+
+@pytest.mark.parametrize("make", TRICKY.values(), ids=TRICKY.keys())
+def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
+    made = make()
+    parts = sections(made)
+    drawn = [figure for part in parts for figure in part.figures]
+    assert len({figure.name for figure in drawn}) == len(drawn) >= 1
+    for figure in drawn:
+        check_picture(figure)
+    page = check_page(render_evaluation(made, parts))
+    assert len(page.sources) == len(drawn)
+    assert "Verdict" in page.text and made.splits[1:] in page.text
+
+
+def test_nothing_but_failures_makes_a_page_without_pictures() -> None:
+    empty = evaluation(table=ErrorTable.of([]), margins=[])
+    assert sections(empty) == []
+    assert "No errors were counted." in render_evaluation(empty, [])
+
+
+def test_text_from_data_is_escaped_everywhere() -> None:
+    made = with_nasty_names()
+    html = render_evaluation(made, sections(made))
+    assert "<script" not in html
+    assert "<b>'" not in html
+    assert check_page(html).text.count(NASTY) >= 20
+
+
+def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
+    first, second, last = words(evaluation())
+    assert first.startswith(
+        "The lowest mean error, 30.8%, is that of M-PCA2 with 8 components under linear SVM, C = 0.1"
+    )
+    assert "6 splits" in first
+    assert "The reference at its best is PCA with 8 components under linear SVM" in second
+    assert "errs less in 6, more in 0 and as often in 0: p = 0.016 by the sign test, beyond chance" in second
+    assert "lowest of 27 means" in last
+
+
+def test_the_verdict_where_the_reference_is_best() -> None:
+    said = " ".join(words(evaluation(reference="m-pca2")))
+    assert "No method has a lower mean than the reference, M-PCA2; the nearest is M-PCA0 with 8 components" in said
+
+
+def test_the_verdict_of_ties_claims_nothing() -> None:
+    said = " ".join(words(evaluation(errors=lambda *_: 9)))
+    assert "Cells with the same mean: 26 more." in said
+    assert "the same" in said and "as often in 6: p = 1.00 by the sign test, not beyond chance" in said
+
+
+def test_the_verdict_of_one_split_claims_nothing() -> None:
+    said = " ".join(words(evaluation(splits=1)))
+    assert "one split, so that no deviation is known" in said
+    assert "One split tells nothing about chance" in said
+    assert "beyond chance" not in said and "nan" not in said
+
+
+def test_the_verdict_tells_of_fewer_components_that_do() -> None:
+    extra = {2: 10, 4: 0, 8: 0}
+    made = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
+    assert "By the one-standard-error rule fewer components do: PCA with 4 components" in " ".join(words(made))
+
+
+def test_few_columns_share_a_table_and_many_have_one_for_each_classifier() -> None:
+    (shared,) = error_grids(evaluation(sizes=(2, 4)))
+    assert shared.columns == [(c, f"K = {k}") for k in (2, 4) for c in CLASSIFIERS]
+    several = error_grids(evaluation())
+    assert [grid.title for grid in several] == list(CLASSIFIERS.values())
+    assert several[0].columns == [("K = 2", ""), ("K = 4", ""), ("K = 8", "")]
+
+
+def test_the_lowest_mean_of_a_column_is_marked_and_every_tie_with_it() -> None:
+    (grid, *_) = error_grids(evaluation())
+    marked = [[entry.best for entry in entries] for _, _, entries in grid.rows]
+    assert marked == [[False] * 3, [False] * 3, [True] * 3]
+    (grid, *_) = error_grids(evaluation(errors=lambda *_: 9))
+    assert all(entry.best and not entry.significant for _, _, entries in grid.rows for entry in entries)
+    assert [entry.below for entry in grid.rows[1][2]] == ["p = 1.00"] * 3
+
+
+def test_cells_tell_what_is_missing_and_what_is_less_than_asked_for() -> None:
+    (grid, *_) = error_grids(evaluation(most={"m-pca0": 0, "m-pca2": 4}))
+    assert [entry.text for entry in grid.rows[1][2]] == ["\N{EN DASH}"] * 3
+    assert [entry.remark for entry in grid.rows[2][2]] == ["", "", "with 4"]
+    (grid, *_) = error_grids(evaluation(splits=1))
+    assert "\N{PLUS-MINUS SIGN}" not in grid.rows[0][2][0].text
+
+
+def test_decimals_grow_where_standard_errors_are_small() -> None:
+    found = evaluation()
+    columns = {field.name: getattr(found.table, field.name) for field in dataclasses.fields(found.table)}
+    wide = dataclasses.replace(found, table=ErrorTable(**{**columns, "rows": found.table.rows * 1000}))
+    for made, places in ((found, 1), (wide, 3)):
+        text = error_grids(made)[0].rows[0][2][0].text
+        assert [len(number.partition(".")[2]) for number in text.split(PLUS_MINUS)] == [places] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.00"), (0.1, "0.10"), (0.0483, "0.048"), (0.001, "0.001"), (2.3e-5, "2e-5"), (1e-15, "1e-15")],
+)
+def test_probabilities_are_short(value: float, text: str) -> None:
+    assert probability(value) == text
+
+
+def test_pictures_of_splits_take_two_sizes_or_the_references_best() -> None:
+    assert drawn_sizes(evaluation(sizes=(2, 4)), "svm") == [2, 4]
+    assert drawn_sizes(evaluation(), "svm") == [8]
+    worse = evaluation(errors=lambda m, size, c, split: 20 + (size != 4))
+    assert drawn_sizes(worse, "svm") == [4]
+    assert drawn_sizes(evaluation(most={"pca": 0}), "svm") == [8]
+
+
+def test_pictures_say_which_methods_they_leave_out() -> None:
+    made = evaluation(most={"m-pca0": 0})
+    captions = {figure.name: figure.caption for part in sections(made) for figure in part.figures}
+    assert "Left out, having given no components there: M-PCA0." in captions["splits-1"]
+    assert "Left out, having given no components there: M-PCA0." in captions["signed-margins-1"]
+
+
+def test_histograms_of_splits_are_pooled_on_common_bars() -> None:
+    """Against the rows themselves, spread evenly over the bars of each split: shares agree exactly."""
+    one, two = ({**margin("pca", 2, "svm", split, 0), "split": split} for split in (0, 1))
+    found = SignedMargins.of([one, two])
+    edges = np.linspace(-1, 5, 13)
+    expected = np.zeros(12)
+    for record in (one, two):
+        own = np.linspace(*record["edges"], 21)
+        for count, low, high in zip(record["histogram"], own[:-1], own[1:], strict=True):
+            overlap = np.clip(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0, None)
+            expected += count * overlap / (high - low) / 400
+    np.testing.assert_allclose(found.shares(edges), expected, atol=1e-12)
+    assert found.shares(edges).sum() == pytest.approx(1)
+    assert found.minimum == pytest.approx(-0.55)
+    assert found.reach() == (
+        min(one["quantiles"][0], two["quantiles"][0]),
+        max(one["quantiles"][-1], two["quantiles"][-1]),
+    )
+
+
+def test_margins_without_width_keep_all_their_rows() -> None:
+    found = signed_margins(evaluation(margins=flat_margins()))["pca", 2, "svm"]
+    assert found.shares(np.linspace(0, 2, 5)).sum() == pytest.approx(1)
+
+
+def test_the_table_of_margins_has_means_over_splits() -> None:
+    (grid,) = margin_grids(evaluation(splits=3))
+    assert [(title, small) for title, small, _ in grid.rows][:2] == [("all columns", "40 columns"), ("PCA", "pca")]
+    assert [entry.text for entry in grid.rows[1][2]] == ["-0.6"] * 3  # mean of -0.5, -0.6, -0.7
+    assert [entry.below for entry in grid.rows[2][2]] == ["0.3"] * 3
+
+
+def test_published_figures_are_counted_in_words() -> None:
+    made = evaluation(sizes=(5, 11), classifiers=FOUR, published="ionosphere")
+    missed = [row for row in made.compared if row.within is False]
+    assert f"Of all {len(made.compared)} cells, {len(missed)} miss by more" in published_words(made)
+    page = check_page(render_evaluation(made, sections(made)))
+    assert "A plain implementation of the protocol misses this column" in page.text
+    alone = evaluation(sizes=(5,), classifiers=FOUR, published="ionosphere", splits=1)
+    assert "One split has no standard error" in published_words(alone)
+    assert "None of the published cells" in published_words(evaluation(sizes=(3,), published="ionosphere"))
+
+
+def test_files_of_a_report(tmp_path: Any) -> None:
+    made = evaluation(("pca", "m-pca1a"), (5, 11), FOUR, published="ionosphere")
+    for place in (str(tmp_path / "here"), "memory://evaluations/there"):
+        found = write_evaluation_report(place, made)
+        assert storage.read_bytes(found["html"]).startswith(b"<!DOCTYPE html>")
+        for figure in found["figures"]:
+            assert storage.read_bytes(figure["png"]).startswith(b"\x89PNG")
+        assert all(storage.exists(storage.join(place, name)) for name in found["outputs"])
+        assert found["verdict"].startswith("The lowest mean error")
+        tables = {name.removesuffix(".parquet") for name in found["outputs"] if name.endswith(".parquet")}
+        assert tables == {"tables/errors", "tables/cells", "tables/margins", "tables/published"}
+        for name in tables:
+            whole = pq.read_table(io.BytesIO(storage.read_bytes(storage.join(place, f"{name}.parquet"))))
+            text = pyarrow.csv.read_csv(io.BytesIO(storage.read_bytes(storage.join(place, f"{name}.csv"))))
+            assert (text.num_rows, text.column_names) == (whole.num_rows, whole.column_names)
+    stored = ErrorTable.from_arrow(pq.read_table(tmp_path / "here" / "tables" / "errors.parquet"))
+    assert stored.cells() == made.table.cells()
+
+
+def test_same_evaluation_same_bytes(tmp_path: Any) -> None:
+    pages = []
+    for name in ("one", "two"):
+        found = write_evaluation_report(str(tmp_path / name), evaluation(sizes=(2, 4), splits=2))
+        pages.append(storage.read_bytes(found["html"]))
+    assert pages[0] == pages[1]
+
+
+def test_tables_for_artifacts_are_rows_of_text() -> None:
+    tables = evaluation_tables(evaluation(("pca", "m-pca0"), (5, 11), FOUR, published="ionosphere"))
+    assert list(tables) == ["standings", "errors-1", "margins-1", "costs", "published"]
+    for description, rows in tables.values():
+        assert description
+        assert rows
+        assert len({tuple(row) for row in rows}) == 1
+        assert all(isinstance(value, str) for row in rows for value in row.values())
+    (pca, first) = tables["errors-1"][1]
+    assert "svm K = 5" in pca
+    assert "p = " in first["svm K = 5"] and "*" in first["svm K = 5"]
+    assert "published" not in evaluation_tables(evaluation())
+    assert not math.isnan(float(evaluation_tables(evaluation(splits=1))["errors-1"][1][0]["K = 2"].rstrip("*")))
