@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.reducers.methods import METHODS
@@ -20,7 +21,6 @@ from mmpca_dist.runs.report.evaluated import MOST_DRAWN, drawn_sizes, label, lef
 
 BEFORE, AFTER = "#c9ced4", FEW_COLOURS[:MOST_DRAWN]
 BARS = 48
-QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 TALLEST = 2.2
 """Outlines are cut at so many times the height of the highest bar of the original columns."""
 
@@ -146,7 +146,7 @@ def _of_classifier(
 
 def _own_units(method: str) -> bool:
     """Return whether distances after a projection do not compare with those before it."""
-    return method in METHODS and (not METHODS[method].orthonormal or method == "random-projection")
+    return method in METHODS and not METHODS[method].orthonormal
 
 
 def _outlines(panel: Axes, several: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
