@@ -15,7 +15,7 @@ CLASSIFIERS = {"svm": "linear SVM, C = 0.1", "logistic": "logistic regression, C
 
 def counted(method: int, size: int, classifier: int, split: int) -> int:
     """Errors that fall with the components and with the method's place, and differ from split to split."""
-    return 30 - 3 * method - size // 2 + 4 * classifier + (7 * split + 3 * method) % 5
+    return max(0, 30 - 3 * method - size // 2 + 4 * classifier + (7 * split + 3 * method) % 5)
 
 
 def records(

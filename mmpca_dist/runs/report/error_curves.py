@@ -17,6 +17,8 @@ from mmpca_dist.runs.report.evaluated import Style, label, styles, title_of
 WIDE = 8
 """Numbers of components that span more than this factor stand on a logarithmic axis."""
 MOST_TICKS = 7
+LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
+"""Inches that a line in a legend and a letter take."""
 FARTHEST = 8.0
 """Combined standard errors at which points of the comparison with published figures are held."""
 LONG_NAME = 40
@@ -31,7 +33,8 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
         return []
     several = len(evaluation.table.sizes) > 1
     rows = len(evaluation.methods)
-    made, panels = drawing.panel_grid(len(classifiers), 3.3 if several else 0.9 + 0.22 * rows)
+    legend = 0.12 * rows if len(classifiers) == 1 else 0.0  # of a narrow sheet
+    made, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if several else 0.9 + 0.22 * rows)
     for panel, classifier in zip(panels, classifiers, strict=True):
         (_curves if several else _dots)(panel, evaluation, classifier)
         if several:
@@ -41,7 +44,7 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
     if several:
         handles = [_handle(method, style) for method, style in styles(evaluation).items() if _has(evaluation, method)]
         made.legend(
-            handles=handles, loc="outside lower center", ncols=-(-len(handles) // -(-len(handles) // 6)), frameon=False,
+            handles=handles, loc="outside lower center", ncols=_columns(handles, made.get_figwidth()), frameon=False,
             fontsize=drawing.LABEL_SIZE, labelcolor=INK,
         )  # fmt: skip
     return [Figure("errors-by-components", _title(several), _caption(evaluation, several), drawing.png(made))]
@@ -65,6 +68,14 @@ def _caption(evaluation: Evaluation, several: bool) -> str:
 
 def _has(evaluation: Evaluation, method: str) -> bool:
     return any(key[0] == method for key in evaluation.cells)
+
+
+def _columns(handles: list[Line2D], width: float) -> int:
+    """Return how many columns of a legend fit a width in inches, in rows that are filled evenly."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    fit = max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest)))
+    rows = -(-len(handles) // fit)
+    return -(-len(handles) // rows)
 
 
 def _handle(method: str, style: Style) -> Line2D:

@@ -116,7 +116,7 @@ def _of_classifier(
     for i, (panel, (method, several)) in enumerate(zip(panels, after.items(), strict=True)):
         if _own_units(method):
             _outlines(panel, several, _edges(several, None), sizes)
-            panel.set_ylim(0, None)
+            panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
             panel.text(
                 0.98, 0.97, "own units", transform=panel.transAxes, ha="right", va="top", color=FAINT,
                 fontsize=drawing.TICK_SIZE,
