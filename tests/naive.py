@@ -7,6 +7,7 @@ Fall 2010; Vogelstein et al. 2021 is "Supervised dimensionality reduction for bi
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -458,3 +459,42 @@ def random_directions(n_components, n_features, seed):
                 v = v - (v @ b) * b
         basis.append(v / np.linalg.norm(v))
     return np.stack([b * np.sign(b[np.argmax(np.abs(b))]) for b in basis])
+
+
+def signed_distance(row, label, coef, intercept, labels):
+    """How far a row is on its side of the hyperplane of a linear classifier; of many classes, of the nearest one.
+
+    Two classes have one row of coefficients, positive scores for the second.
+    """
+    scores = [
+        float(sum(w * z for w, z in zip(ws, row, strict=True))) + b for ws, b in zip(coef, intercept, strict=True)
+    ]
+    own = list(labels).index(label)
+    if len(labels) == 2:
+        return (1 if own else -1) * scores[0] / sum(w * w for w in coef[0]) ** 0.5
+    distances = []
+    for other in range(len(labels)):
+        if other != own:
+            normal = [a - b for a, b in zip(coef[own], coef[other], strict=True)]
+            distances.append((scores[own] - scores[other]) / sum(w * w for w in normal) ** 0.5)
+    return min(distances)
+
+
+def wasserstein(a, b):
+    """Wasserstein-1 distance of two samples: the area between their distribution functions."""
+    points = sorted([*a, *b])
+    area = 0.0
+    for low, high in itertools.pairwise(points):
+        area += (high - low) * abs(sum(x <= low for x in a) / len(a) - sum(x <= low for x in b) / len(b))
+    return area
+
+
+def penalised_loss(kind, w, Z, signs, C):
+    """||w||^2 / 2 + C sum of losses: "svm" max(0, 1 - s w^T z)^2, "logistic" log(1 + exp(-s w^T z)); its gradient."""
+    loss, gradient = float(w @ w) / 2, np.array(w, dtype=float)
+    for z, s in zip(Z, signs, strict=True):
+        margin = s * float(w @ z)
+        loss += C * (max(0.0, 1 - margin) ** 2 if kind == "svm" else np.logaddexp(0, -margin))
+        slope = -2 * max(0.0, 1 - margin) if kind == "svm" else -1 / (1 + np.exp(margin))
+        gradient = gradient + C * slope * s * z
+    return loss, gradient

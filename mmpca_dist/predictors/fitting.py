@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,14 +123,8 @@ def _penalty(spec: ClassifierSection, C: float | None) -> float | None:
 
 def _fit_liblinear(spec: ClassifierSection, Z: Any, codes: NDArray, classes: NDArray, C: float) -> FittedRows:
     _check_finite(Z)
-    rows, basis = liblinear.row_space(Z)
-    model = liblinear.make_linear(spec.name, Z.shape, len(classes), C, spec.bias, spec.options)
-    # The primal solvers draw no random numbers, and may run side by side.
-    dual = (model.estimator if hasattr(model, "estimator") else model).dual
-    with liblinear.fitting_alone if dual else nullcontext():
-        model.fit(rows, codes)
-    parts = liblinear.coefficients(model, basis)
-    return FittedRows(spec.label, classes, _rule(*parts), liblinear.unconverged(model))
+    found = liblinear.solve(spec.name, Z, codes, C, spec.bias, spec.options)
+    return FittedRows(spec.label, classes, _rule(found.coef, found.intercept), found.unconverged)
 
 
 def _check_finite(Z: Any) -> None:

@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.imported import classifier_class, make_classifier
@@ -69,15 +70,13 @@ def fit_logistic(
     -----
     Of dask-ml (2025.1), the solvers newton and gradient_descent leave the penalty out, labels must be 0 and 1 and are
     not checked, and columns are divided by their standard deviations unless ``normalize`` says not to, which is another
-    problem: hence one solver, codes, and that setting.
+    problem: hence one solver, codes, and that setting. Its own losses keep all rows in memory.
     """
-    from dask_ml.linear_model import LogisticRegression
-
     rows, labels = _in_blocks(Z, codes)
     settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **options}
     coef, intercept = [], []
     for code in range(1 if n_classes == 2 else 0, n_classes):
-        model = LogisticRegression(
+        model = _logistic_class()(
             C=C, fit_intercept=bias, solver="lbfgs", solver_kwargs={"normalize": False}, **settings
         )
         with nullcontext() if isinstance(Z, da.Array) else dask.config.set(scheduler="synchronous"):
@@ -85,6 +84,39 @@ def fit_logistic(
         coef.append(np.asarray(model.coef_, dtype=np.float64))
         intercept.append(float(model.intercept_))
     return np.stack(coef), np.asarray(intercept)
+
+
+def _logistic_class() -> Any:
+    """Return dask-ml's logistic regression with losses of which a task holds a block of rows, and then leaves it."""
+    from dask_ml.linear_model import LogisticRegression  # takes seconds to import
+
+    class OutOfCore(LogisticRegression):
+        family = _BlockLosses
+
+    return OutOfCore
+
+
+class _BlockLosses:
+    """Sum of log(1 + exp(-s b^T z)), s = 1 for label 1 and -1 for label 0, and its gradient, block by block."""
+
+    @staticmethod
+    def pointwise_loss(beta: Any, X: Any, y: Any) -> Any:
+        blocks = da.map_blocks(_loss, X, y[:, None], beta, chunks=((1,) * X.numblocks[0], (1,)), dtype=np.float64)
+        return blocks.sum()
+
+    @staticmethod
+    def pointwise_gradient(beta: Any, X: Any, y: Any) -> Any:
+        blocks = da.map_blocks(_gradient, X, y[:, None], beta, chunks=((1,) * X.numblocks[0], X.chunks[1]), dtype=float)
+        return blocks.sum(axis=0)
+
+
+def _loss(Z: NDArray, y: NDArray, beta: NDArray) -> NDArray[np.float64]:
+    scores = (2 * y[:, 0] - 1) * (Z @ beta)
+    return np.logaddexp(0, -scores).sum().reshape(1, 1)
+
+
+def _gradient(Z: NDArray, y: NDArray, beta: NDArray) -> NDArray[np.float64]:
+    return ((expit(Z @ beta) - y[:, 0]) @ Z)[None]
 
 
 def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:

@@ -1,0 +1,406 @@
+"""Classifiers by name: LIBLINEAR's are minima, others are scikit-learn's, and what strangers name is not run."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from naive import penalised_loss
+from pydantic import BaseModel, ValidationError
+from samples import labelled
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC, LinearSVC
+
+from mmpca_dist import class_moments
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.predictors import (
+    CLASSIFIERS,
+    ClassifierSection,
+    ReducedMoments,
+    choose_C,
+    convergence_note,
+    fisher_linear,
+    fit_from_moments,
+    fit_rows,
+    is_from_moments,
+    linear_discriminant,
+    linear_parts,
+    naive_bayes,
+    quadratic_discriminant,
+)
+from mmpca_dist.runs.config import parse_config
+
+NAMES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
+
+
+def spec(name, **settings):
+    return ClassifierSection(name=name, **settings)
+
+
+def moments_of(Z, y):
+    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
+
+
+def plain_liblinear(kind, Z, y, C, bias):
+    """LIBLINEAR as the paper calls it: -s 1 (dual) and -s 0 (primal), -B -1 or 1, but to a smaller tolerance."""
+    settings = {"C": C, "fit_intercept": bias, "tol": 1e-7, "max_iter": 100_000, "random_state": 1}
+    if kind == "svm":
+        return LinearSVC(dual=True, **settings).fit(Z, y)
+    model = LogisticRegression(solver="liblinear", **settings)
+    return (OneVsRestClassifier(model) if len(set(y)) > 2 else model).fit(Z, y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(150, 5), (40, 90)])
+@pytest.mark.parametrize("kind", ["svm", "logistic"])
+def test_liblinear_as_the_paper_calls_it(kind, shape, bias, n_classes):
+    """The same coefficients and predictions, whatever form and coordinates were solved in; labels as text."""
+    Z, codes = labelled(shape[0] + 50, shape[1], n_classes, seed=1, mean=0.5)
+    y, (rows, new) = NAMES[n_classes][codes][: shape[0]], np.split(Z, [shape[0]])
+    for C in (0.01, 1.0):
+        fitted = fit_rows(spec(kind, C=C, bias=bias), rows, y)
+        plain = plain_liblinear(kind, rows, y, C, bias)
+        parts = plain.estimators_ if isinstance(plain, OneVsRestClassifier) else [plain]
+        expected = np.concatenate([part.coef_ for part in parts])
+        intercept = np.concatenate([np.atleast_1d(part.intercept_) for part in parts])
+        coef, found = linear_parts(fitted)
+        np.testing.assert_allclose(coef, expected, atol=1e-4 * np.abs(expected).max())
+        np.testing.assert_allclose(found, np.broadcast_to(intercept, found.shape), atol=1e-4 * np.abs(expected).max())
+        scores = np.sort(np.abs(plain.decision_function(new).reshape(len(new), -1)), axis=1)
+        clear = scores[:, 0] > 1e-3 if n_classes == 2 else np.ones(len(new), bool)
+        np.testing.assert_array_equal(fitted.predict(new)[clear], plain.predict(new)[clear])
+        assert fitted.unconverged == 0
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("spread", ["falling", "even"])
+@pytest.mark.parametrize("shape", [(120, 6), (25, 40)])
+@pytest.mark.parametrize("kind", ["svm", "logistic"])
+def test_coefficients_are_the_minimum(kind, shape, spread, C):
+    """Another solver that starts there finds nothing lower: rows nearly dependent, and separable ones, C large."""
+    Z, y = labelled(*shape, 2, seed=2)
+    if spread == "even":
+        Z = np.random.default_rng(2).standard_normal(shape) + y[:, None] / 2
+    signs = 2 * y - 1
+    coef, intercept = linear_parts(fit_rows(spec(kind, C=C), Z, y))
+    start = penalised_loss(kind, coef[0], Z, signs, C)[0]
+    lower = minimize(
+        lambda w: penalised_loss(kind, w, Z, signs, C), coef[0], jac=True, method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 300},
+    )  # fmt: skip
+    assert start <= lower.fun * (1 + 1e-6)
+    assert intercept == [0]
+
+
+def test_the_bias_is_a_penalised_column_of_ones():
+    Z, y = labelled(90, 4, 2, seed=3)
+    for kind in ("svm", "logistic", "dask-logistic"):
+        coef, intercept = linear_parts(fit_rows(spec(kind, bias=True), Z, y))
+        longer, none = linear_parts(fit_rows(spec(kind), np.column_stack([Z, np.ones(90)]), y))
+        np.testing.assert_allclose(np.append(coef, intercept), longer[0], rtol=1e-3, atol=1e-4)
+        assert none == [0]
+
+
+def test_rows_may_be_sparse_and_labels_any_integers():
+    Z, y = labelled(80, 6, 2, seed=4)
+    dense, sparse = (fit_rows(spec("svm"), rows, 7 - 10 * y) for rows in (Z, csr_array(Z)))
+    np.testing.assert_allclose(linear_parts(sparse)[0], linear_parts(dense)[0], rtol=1e-6)
+    np.testing.assert_array_equal(dense.classes, [-3, 7])
+    assert set(dense.predict(Z)) == {-3, 7}
+
+
+def test_from_moments_by_name():
+    Z, codes = labelled(200, 4, 3, seed=5)
+    y = NAMES[3][codes]
+    reduced = moments_of(Z, y)
+    pairs = [
+        ("fisher", {}, fisher_linear(reduced)),
+        ("lda", {"tol": 1e-3}, linear_discriminant(reduced, 1e-3)),
+        ("qda", {"reg_param": 0.2}, quadratic_discriminant(reduced, 0.2)),
+        ("naive-bayes", {"var_smoothing": 0.1}, naive_bayes(reduced, 0.1)),
+    ]
+    for name, options, expected in pairs:
+        one = spec(name, options=options)
+        assert is_from_moments(one)
+        np.testing.assert_array_equal(
+            fit_from_moments(one, reduced).decision_function(Z), expected.decision_function(Z)
+        )
+        with pytest.raises(InputError, match="made from moments: use fit_from_moments"):
+            fit_rows(one, Z, y)
+    assert [name for name in CLASSIFIERS if is_from_moments(spec(name))] == [name for name, _, _ in pairs]
+    with pytest.raises(InputError, match="svm is fitted to rows; from moments there are fisher, lda"):
+        fit_from_moments(spec("svm"), reduced)
+
+
+def test_any_classifier_of_scikit_learn():
+    Z, codes = labelled(150, 5, 3, seed=6)
+    y = NAMES[3][codes]
+    pairs = [
+        (spec("sklearn.neighbors.KNeighborsClassifier", options={"n_neighbors": 3}), KNeighborsClassifier(3)),
+        (spec("sklearn.svm.SVC", C=5), SVC(C=5.0)),
+        (
+            spec("sklearn.ensemble.RandomForestClassifier", options={"n_estimators": 7}),
+            RandomForestClassifier(7, random_state=0),
+        ),
+        (spec("sklearn.linear_model.RidgeClassifier"), RidgeClassifier(random_state=0)),
+    ]
+    for one, model in pairs:
+        np.testing.assert_array_equal(
+            fit_rows(one, Z[:100], y[:100]).predict(Z), model.fit(Z[:100], y[:100]).predict(Z)
+        )
+    assert spec("sklearn.svm.SVC").label == "SVC"
+
+
+def test_what_is_linear():
+    """Coefficients of rules, of estimators and none of others; scores of pairs of classes are not those of classes."""
+    Z, y = labelled(120, 4, 3, seed=7)
+    two = y > 0
+    for labels in (y, two):
+        for rule in (fisher_linear(moments_of(Z, labels)), linear_discriminant(moments_of(Z, labels))):
+            coef, intercept = linear_parts(rule)
+            found = (Z @ coef.T + intercept).squeeze()
+            np.testing.assert_allclose(found, rule.decision_function(Z), rtol=1e-9, atol=1e-9)
+        for model in (RidgeClassifier(), LogisticRegression()):
+            coef, intercept = linear_parts(model.fit(Z, labels))
+            np.testing.assert_allclose((Z @ coef.T + intercept).squeeze(), model.decision_function(Z), atol=1e-9)
+    assert linear_parts(naive_bayes(moments_of(Z, y))) is None
+    assert linear_parts(KNeighborsClassifier().fit(Z, y)) is None
+    assert linear_parts(SVC(kernel="rbf").fit(Z, two)) is None
+    assert linear_parts(SVC(kernel="linear").fit(Z, two))[0].shape == (1, 4)
+    assert linear_parts(SVC(kernel="linear").fit(Z, y)) is None
+    assert linear_parts(fit_rows(spec("sklearn.linear_model.RidgeClassifier"), Z, y))[0].shape == (3, 4)
+
+
+@pytest.mark.parametrize(("n_classes", "C", "bias"), [(2, 0.01, False), (3, 1.0, True)])
+def test_dask_mls_logistic_regression_is_liblinears(n_classes, C, bias):
+    """Columns of different spread, labels as text, any blocks: the same minimum."""
+    Z, codes = labelled(600, 5, n_classes, seed=8, mean=0.5)
+    Z *= [1, 4, 0.5, 3, 1]
+    y = NAMES[n_classes][codes]
+    expected = np.column_stack(linear_parts(fit_rows(spec("logistic", C=C, bias=bias), Z, y)))
+    for rows in (Z, da.from_array(Z, chunks=(170, 2))):
+        found = fit_rows(spec("dask-logistic", C=C, bias=bias), rows, y)
+        # It stops where a step lowers the sum of losses by less than 2e-9 of it.
+        np.testing.assert_allclose(np.column_stack(linear_parts(found)), expected, atol=5e-3 * np.abs(expected).max())
+        assert set(found.predict(Z)) <= set(y)
+
+
+def test_rows_out_of_memory_stay_there():
+    """dask-ml's own losses keep every block until the pass is over; here at most some are held at a time."""
+    held = {"now": 0, "most": 0}
+
+    def let_go():
+        held["now"] -= 1
+
+    def block(block_info=None):
+        start = block_info[None]["array-location"][0][0]
+        made = np.random.default_rng(start).standard_normal((50, 3))
+        held["now"] += 1
+        held["most"] = max(held["most"], held["now"])
+        weakref.finalize(made, let_go)
+        return made
+
+    rows = da.map_blocks(block, chunks=((50,) * 40, (3,)), dtype=float, meta=np.zeros((0, 0)))
+    y = np.concatenate([np.random.default_rng(50 * i).standard_normal((50, 3))[:, 0] > 0 for i in range(40)])
+    for one in (spec("incremental"), spec("dask-logistic", C=0.01, options={"max_iter": 3})):
+        with dask.config.set(scheduler="synchronous"):
+            assert (fit_rows(one, rows, y.astype(int)).predict(rows[:100].compute()) == y[:100]).mean() > 0.9
+    assert 1 <= held["most"] <= 4
+
+
+def test_incremental_learning_is_partial_fit_block_by_block():
+    Z, codes = labelled(500, 4, 3, seed=9)
+    y = NAMES[3][codes]
+    expected = SGDClassifier(random_state=0)
+    for start in range(0, 500, 120):
+        expected.partial_fit(Z[start : start + 120], codes[start : start + 120], classes=[0, 1, 2])
+    fitted = fit_rows(spec("incremental"), da.from_array(Z, chunks=(120, 4)), y)
+    np.testing.assert_array_equal(fitted.predict(Z), NAMES[3][expected.predict(Z)])
+    np.testing.assert_array_equal(linear_parts(fitted)[0], expected.coef_)
+    bayes = {"estimator": "sklearn.naive_bayes.GaussianNB", "var_smoothing": 1e-6}
+    found = fit_rows(spec("incremental", options=bayes), da.from_array(Z, chunks=(120, 4)), y).predict(Z)
+    # GaussianNB smooths by the first block's variances.
+    rule = naive_bayes(moments_of(Z, y), 1e-6)
+    assert (found == rule.predict(Z)).mean() > 0.99
+
+
+def test_the_same_bits_from_any_threads():
+    """LIBLINEAR has one generator for all threads: fits side by side must not disturb each other."""
+    y = np.random.default_rng(10).integers(2, size=60)
+    Z = np.random.default_rng(11).standard_normal((60, 300))
+    specs = [spec("svm", C=10), spec("logistic", C=10), spec("sklearn.svm.LinearSVC", C=10, options={"dual": True})]
+
+    def bits(one):
+        return linear_parts(fit_rows(one, Z, y))[0].tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(bits, specs * 8))
+    assert found == [bits(one) for one in specs] * 8
+
+
+def test_fits_that_do_not_converge_are_counted_and_not_printed():
+    Z, y = labelled(100, 4, 3, seed=11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stopped = fit_rows(spec("logistic", C=100, options={"max_iter": 1}), Z, y)
+        imported = fit_rows(spec("sklearn.linear_model.LogisticRegression", options={"max_iter": 1}), Z, y)
+        done = fit_rows(spec("logistic"), Z, y)
+    assert (stopped.unconverged, imported.unconverged, done.unconverged) == (3, 1, 0)
+    assert convergence_note([done]) is None
+    assert convergence_note([stopped, done, imported]) == (
+        "2 of 3 fits (logistic, LogisticRegression) stopped at their largest number of iterations; raise max_iter in "
+        "the options, or lower C."
+    )
+
+
+def chosen_in_plain(make, X, y, grid):
+    """The smallest C with the fewest errors over five stratified folds, fitted in the original columns."""
+    errors = []
+    for C in grid:
+        wrong = 0
+        for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
+            wrong += int((make(C).fit(X[train], y[train]).predict(X[test]) != y[test]).sum())
+        errors.append(wrong)
+    return grid[errors.index(min(errors))]
+
+
+@pytest.mark.parametrize("shape", [(150, 6), (50, 200)])
+def test_the_choice_of_c(shape):
+    """As by hand in the original columns, for each classifier that asks; the smallest of those as good."""
+    X, codes = labelled(*shape, 2, seed=12, separation=0.7)
+    y, grid = NAMES[2][codes], [10.0**power for power in range(-3, 3)]
+    specs = [
+        spec("svm", C="auto"),
+        spec("logistic", C="auto", label="LR"),
+        spec("sklearn.svm.SVC", C="auto"),
+        spec("svm", C=3, label="fixed"),
+        spec("fisher"),
+    ]
+    settings = {"fit_intercept": False, "tol": 1e-8, "max_iter": 20_000, "random_state": 1}
+    assert choose_C(specs, X, y) == {
+        "svm": chosen_in_plain(lambda C: LinearSVC(C=C, dual=False, **settings), X, y, grid),
+        "LR": chosen_in_plain(lambda C: LogisticRegression(C=C, solver="liblinear", **settings), X, y, grid),
+        "SVC": chosen_in_plain(lambda C: SVC(C=C), X, y, grid),
+    }
+    assert choose_C(specs[3:], X, y) == {}
+    apart = X + 50 * codes[:, None]
+    assert choose_C(specs[:1], apart - apart.mean(), y, grid=[10, 1]) == {"svm": 1.0}
+
+
+def test_what_cannot_be_chosen_or_fitted():
+    Z, y = labelled(40, 3, 2, seed=13)
+    auto = spec("svm", C="auto")
+    with pytest.raises(InputError, match="C of svm is to be chosen: give what choose_C found"):
+        fit_rows(auto, Z, y)
+    np.testing.assert_array_equal(
+        linear_parts(fit_rows(auto, Z, y, C=0.5))[0], linear_parts(fit_rows(spec("svm", C=0.5), Z, y))[0]
+    )
+    with pytest.raises(InputError, match="class 5 has one row"):
+        choose_C([auto], Z, np.where(np.arange(40) == 3, 5, y))
+    with pytest.raises(InputError, match="must hold positive numbers"):
+        choose_C([auto], Z, y, grid=[0, 1])
+    with pytest.raises(InputError, match="with 1 folds"):
+        choose_C([auto], Z, y, folds=1)
+    with pytest.raises(InputError, match="at least two classes; there is 1"):
+        fit_rows(spec("svm"), Z, np.zeros(40, int))
+    with pytest.raises(InputError, match="40 rows and 39 labels"):
+        fit_rows(spec("svm"), Z, y[1:])
+    with pytest.raises(InputError, match="hold values that are not finite"):
+        fit_rows(spec("svm"), np.where(np.arange(40)[:, None] == 3, np.nan, Z), y)
+    with pytest.raises(InputError, match="svm needs rows in memory; incremental and dask-logistic take Dask arrays"):
+        fit_rows(spec("svm"), da.from_array(Z), y)
+    near = fit_rows(spec("sklearn.neighbors.KNeighborsClassifier", options={"n_neighbors": 50}), Z, y)
+    with pytest.raises(InputError, match=r"KNeighborsClassifier cannot be fitted .* n_neighbors <= n_samples_fit"):
+        near.predict(Z)
+    with pytest.raises(InputError, match="SVC cannot be fitted"):
+        fit_rows(spec("sklearn.svm.SVC", options={"gamma": -1}), Z, y)
+
+
+class Holder(BaseModel):
+    classifiers: list[ClassifierSection]
+
+
+def test_a_name_or_a_mapping():
+    found = Holder(classifiers=["svm", {"name": "logistic", "C": "1e-3", "bias": True, "label": "LR"}]).classifiers
+    assert [(one.name, one.C, one.bias, one.label) for one in found] == [
+        ("svm", None, False, "svm"),
+        ("logistic", 0.001, True, "LR"),
+    ]
+    assert Holder(**Holder(classifiers=found).model_dump(mode="json")).classifiers == found
+    item = Holder.model_json_schema()["properties"]["classifiers"]["items"]
+    assert {"type": "string"} in item.get(
+        "anyOf", Holder.model_json_schema()["$defs"]["ClassifierSection"].get("anyOf")
+    )
+
+
+REFUSED = {
+    "unknown classifier 'smv'; there are fisher, .* Did you mean 'svm'": "smv",
+    "svm has no key 'option'. Did you mean 'options'": {"name": "svm", "option": {}},
+    r"svm has no key 'colour'. There are name, C,": {"name": "svm", "colour": 1},
+    "a classifier is a name, or a mapping": 3,
+    r"or a mapping like {name: svm, C: 1} \(found {'C': 1}\)": {"C": 1},
+    r"C of svm must be a positive number or auto \(found 'automatic'\)": {"name": "svm", "C": "automatic"},
+    r"C of svm must be a positive number or auto \(found 0\)": {"name": "svm", "C": 0},
+    r"C of svm must be a positive number or auto \(found True\)": {"name": "svm", "C": True},
+    "C is a setting of svm, .*; fisher has none": {"name": "fisher", "C": 1},
+    "; sklearn.neighbors.KNeighborsClassifier has none": {"name": "sklearn.neighbors.KNeighborsClassifier", "C": 1},
+    "bias is a setting of svm, .* sklearn.svm.SVC has none": {"name": "sklearn.svm.SVC", "bias": True},
+    "bias of svm must be true or false": {"name": "svm", "bias": "perhaps"},
+    "options of svm must be keys and values": {"name": "svm", "options": [1]},
+    "label of svm must be text": {"name": "svm", "label": 1},
+    "svm has no option 'tl'. Did you mean 'tol'": {"name": "svm", "options": {"tl": 1}},
+    "svm has no option 'penalty'. There are intercept_scaling,": {"name": "svm", "options": {"penalty": "l1"}},
+    "fisher has no option 'tol'. There are none": {"name": "fisher", "options": {"tol": 1}},
+    "option reg_param of qda must be a number": {"name": "qda", "options": {"reg_param": "much"}},
+    "dask-logistic has no option 'solver'": {"name": "dask-logistic", "options": {"solver": "newton"}},
+    "SVC has no option 'gama'. Did you mean 'gamma'": {"name": "sklearn.svm.SVC", "options": {"gama": 1}},
+    "C of sklearn.svm.SVC is given beside its options": {"name": "sklearn.svm.SVC", "options": {"C": 1}},
+    "'sklearn.svm.SVM' is no class of classifiers .* Did you mean 'SVC'": "sklearn.svm.SVM",
+    "'sklearn.svm.SVR' is no class of classifiers": "sklearn.svm.SVR",
+    "'sklearn.base.clone' is no class of classifiers": "sklearn.base.clone",
+    "'sklearn.nothing.SVC' cannot be imported here": "sklearn.nothing.SVC",
+    "VotingClassifier does not start with these options": "sklearn.ensemble.VotingClassifier",
+    "is of 'os', which is no installed package that builds on": "os.system",
+    "is of 'subprocess', which": {"name": "subprocess.Popen", "options": {"args": "ls"}},
+    "SVC has no partial_fit": {"name": "incremental", "options": {"estimator": "sklearn.svm.SVC"}},
+    "estimator of incremental must be an import name": {"name": "incremental", "options": {"estimator": 1}},
+    "SGDClassifier has no option 'alfa'. Did you mean 'alpha'": {"name": "incremental", "options": {"alfa": 1}},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_specifications(message):
+    with pytest.raises(ValidationError, match=message):
+        Holder(classifiers=[REFUSED[message]])
+
+
+def test_the_sentence_is_that_of_the_configuration():
+    content = {
+        "dataset": {"uri": "bundled:digits"},
+        "methods": "pca",
+        "n_components": 2,
+        "output": "x",
+        "evaluation": {"classifiers": ["fisher", {"name": "svm", "colour": "red"}]},
+    }
+    with pytest.raises(ConfigError, match=r"^my.yaml: evaluation.classifiers: svm has no key 'colour'. There are name"):
+        parse_config(content, "my.yaml")
+
+
+def test_a_module_beside_the_configuration_is_not_run(tmp_path, monkeypatch):
+    """Code that only lies about is of no installed package, and is not imported for a name."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValidationError, match="is of 'planted', which is no installed package"):
+        spec("planted.Classifier")

@@ -1,0 +1,202 @@
+"""Signed distances to the hyperplane of a linear classifier, and what a record says of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from naive import signed_distance, wasserstein
+from samples import labelled
+from scipy.sparse import csr_array
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.judging import Judges, Part
+from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
+from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.predictors import (
+    ClassifierSection,
+    ReducedMoments,
+    fisher_linear,
+    fit_rows,
+    linear_discriminant,
+    linear_parts,
+    naive_bayes,
+)
+
+NAMES = np.array(["a", "b", "c", "d"])
+
+
+def spec(name, **settings):
+    return ClassifierSection(name=name, **settings)
+
+
+def moments_of(Z, y):
+    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_distances_are_those_of_the_twin(n_classes):
+    """Rules, fitted rows and estimators; text as labels; rows dense and sparse."""
+    Z, codes = labelled(120, 5, n_classes, seed=1)
+    y, labels = NAMES[codes], NAMES[:n_classes]
+    reduced = moments_of(Z, y)
+    for fitted in (
+        fit_rows(spec("svm", bias=True), Z, y),
+        fit_rows(spec("logistic"), Z, y),
+        fisher_linear(reduced),
+        linear_discriminant(reduced),
+        LogisticRegression(max_iter=1000).fit(Z, y),
+    ):
+        coef, intercept = linear_parts(fitted)
+        expected = [signed_distance(z, label, coef, intercept, labels) for z, label in zip(Z, y, strict=True)]
+        found = signed_distances(fitted, Z, y)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(signed_distances(fitted, csr_array(Z), y), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(found > 0, fitted.predict(Z) == y)
+
+
+def test_a_margin_that_is_known():
+    """Two rows on each side of the line x + y = 1: of all lines it is the farthest from them."""
+    Z = np.array([[0.0, 0.0], [-1.0, 1.0], [1.0, 1.0], [3.0, -1.0]])
+    y = np.array([0, 0, 1, 1])
+    found = signed_distances(fit_rows(spec("svm", C=1e4, bias=True, options={"intercept_scaling": 1e3}), Z, y), Z, y)
+    np.testing.assert_allclose(found, np.sqrt(0.5), rtol=1e-3)
+    wrong = signed_distances(
+        fit_rows(spec("svm", C=1e4, bias=True, options={"intercept_scaling": 1e3}), Z, y), Z, 1 - y
+    )
+    np.testing.assert_allclose(wrong, -np.sqrt(0.5), rtol=1e-3)
+
+
+def test_the_centre_of_a_rule_counts():
+    """Rows ten million spreads from zero keep nine digits of what they differ by."""
+    Z, y = labelled(200, 4, 3, seed=2, mean=0.0)
+    near = signed_distances(linear_discriminant(moments_of(Z, y)), Z, y)
+    far = signed_distances(linear_discriminant(moments_of(Z + 1e7, y)), Z + 1e7, y)
+    np.testing.assert_allclose(far, near, atol=1e-6 * np.abs(near).max())
+
+
+def test_classes_with_the_same_coefficients_have_no_hyperplane_between_them():
+    model = LinearSVC().fit(*labelled(90, 3, 3, seed=3))
+    model.coef_, model.intercept_ = np.array([[1.0, 0, 0], [1, 0, 0], [0, 2, 0]]), np.array([0.0, 1, 0])
+    found = signed_distances(model, np.array([[1.0, 1, 5], [3, 1, 5]]), [0, 2])
+    np.testing.assert_allclose(found, [(1 - 2) / 5**0.5, (2 - 4) / 5**0.5])
+    model.coef_[:] = 1
+    with pytest.raises(InputError, match="the same for all classes: there is no hyperplane"):
+        signed_distances(model, np.ones((1, 3)), [0])
+
+
+def test_what_has_no_distances():
+    Z, y = labelled(60, 3, 2, seed=4)
+    with pytest.raises(InputError, match="this one is not linear"):
+        signed_distances(naive_bayes(moments_of(Z, y)), Z, y)
+    with pytest.raises(InputError, match="no hyperplane"):
+        signed_distances(fit_rows(spec("svm"), np.zeros((60, 2)), y), np.zeros((60, 2)), y)
+    with pytest.raises(InputError, match="7"):
+        signed_distances(fit_rows(spec("svm"), Z, y), Z, y + 7)
+
+
+def test_a_record():
+    rng = np.random.default_rng(5)
+    before, after = rng.standard_normal(300) + 1, rng.standard_normal(200) / 2
+    record = margin_record(after, before, method="pca", n_components=3, classifier="svm", edges=(-0.5, 0.5))
+    assert json.loads(json.dumps(record)) == record
+    assert (record["method"], record["n_components"], record["classifier"]) == ("pca", 3, "svm")
+    assert record["minimum"] == after.min()
+    np.testing.assert_allclose(record["quantiles"], [np.percentile(after, q) for q in QUANTILES])
+    np.testing.assert_allclose(record["wasserstein"], wasserstein(after.tolist(), before.tolist()))
+    bars = np.minimum(np.floor((np.clip(after, -0.5, 0.5) + 0.5) * BARS), BARS - 1).astype(int)
+    assert record["histogram"] == np.bincount(bars, minlength=BARS).tolist()
+    assert record["edges"] == [-0.5, 0.5]
+    same = margin_record(before, before, method="", n_components=9, classifier="svm")
+    assert same["wasserstein"] == 0
+    assert sum(same["histogram"]) == 300
+    flat = margin_record(np.ones(4), before, method="pca", n_components=1, classifier="svm")
+    assert flat["edges"] == [1.0, 1.0]
+    assert sum(flat["histogram"]) == 4
+    with pytest.raises(InputError, match="no rows whose distances"):
+        margin_record(np.empty(0), before, method="", n_components=1, classifier="svm")
+    with pytest.raises(InputError, match="must be finite and in order"):
+        margin_record(after, before, method="", n_components=1, classifier="svm", edges=(1, 0))
+
+
+def test_edges_leave_out_what_lies_far_out():
+    distances = np.random.default_rng(6).standard_normal(1000)
+    low, high = robust_edges(np.append(distances, [1e6, -1e9]))
+    assert -4.5 < low < -2.5
+    assert 2.5 < high < 4.5
+    assert robust_edges(np.array([1.0, 2.0, 3.0])) == (1.0, 3.0)
+
+
+def items_of(X, y, train, sizes=(1, 3)):
+    """Return (reduced rows, items) of two methods, as an evaluation has them."""
+    blocks, items, width = [], [], 0
+    for method in ("pca", "m-pca0"):
+        for size in sizes:
+            reducer = MarginPCA(size, variant=method, precision="double").fit(X[train], y[train])
+
+            def moments(reducer=reducer):
+                return moments_of(reducer.transform(X[train]), y[train])
+
+            items.append(Reduction(method, size, np.arange(width, width + size), moments))
+            blocks.append(reducer.transform(X))
+            width += size
+    return Part(np.concatenate(blocks, axis=1), y, train), items
+
+
+@pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
+@pytest.mark.parametrize("names", [["svm", "naive-bayes"], ["fisher", "naive-bayes"]])
+def test_records_of_a_split(names, shape):
+    """Fitted to the rows that train, in the original columns and in the reduced ones; measured on the others."""
+    X, codes = labelled(*shape, 3, seed=7)
+    y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
+    part, items = items_of(X, y, train)
+    judges = Judges([spec(name) for name in names])
+    records = margin_records(X, part, items, judges)
+    assert [(r["method"], r["n_components"]) for r in records] == [
+        ("", shape[1]), ("pca", 1), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3),
+    ]  # fmt: skip
+    assert {r["classifier"] for r in records} == {names[0]}
+
+    def fit(Z):
+        return fit_rows(spec("svm"), Z, y[train]) if names[0] == "svm" else fisher_linear(moments_of(Z, y[train]))
+
+    before = signed_distances(fit(X[train]), X[~train], y[~train])
+    columns = [np.arange(1), np.arange(1, 4), np.arange(4, 5), np.arange(5, 8)]
+    reduced = [
+        signed_distances(fit(part.Z[train][:, own]), part.Z[~train][:, own], y[~train]) for own in columns
+    ]  # fmt: skip
+    for record, distances in zip(records, [before, *reduced], strict=True):
+        scale = np.abs(distances).max()
+        np.testing.assert_allclose(record["minimum"], distances.min(), atol=1e-5 * scale)
+        np.testing.assert_allclose(record["quantiles"], np.percentile(distances, QUANTILES), atol=1e-5 * scale)
+        np.testing.assert_allclose(record["wasserstein"], wasserstein(distances, before), atol=1e-5 * scale)
+        assert sum(record["histogram"]) == (~train).sum()
+
+
+def test_all_components_keep_all_distances():
+    """An orthonormal basis of all columns changes no distance: Wasserstein's is zero."""
+    X, y = labelled(120, 4, 2, seed=8)
+    part, items = items_of(X, y, np.arange(120) % 4 > 0, sizes=(4,))
+    for record in margin_records(X, part, items, Judges([spec("svm"), spec("logistic")])):
+        assert record["wasserstein"] < 1e-5 * abs(record["quantiles"][-1])
+
+
+def test_which_classifiers_have_records():
+    """Linear ones that are fitted to rows, sparse or not. Others have none, nor has a method without hyperplane."""
+    X, y = labelled(90, 5, 2, seed=9)
+    train = np.arange(90) % 3 > 0
+    part, items = items_of(X, y, train)
+    knn, ridge = "sklearn.neighbors.KNeighborsClassifier", "sklearn.linear_model.RidgeClassifier"
+    found = margin_records(csr_array(X), part, items, Judges([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
+    assert [r["classifier"] for r in found] == ["svm"] * 5 + ["RidgeClassifier"] * 5
+    assert margin_records(csr_array(X), part, items, Judges([spec("fisher")])) == []
+    assert margin_records(X, part, items, Judges([spec("naive-bayes"), spec("lda")])) == []
+    empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train)
+    found = margin_records(X, empty, items, Judges([spec("svm")]))
+    assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
+    chosen = Judges([spec("svm", C="auto")], {"svm": 0.01})
+    assert margin_records(X, part, items, chosen) == margin_records(X, part, items, Judges([spec("svm", C=0.01)]))
