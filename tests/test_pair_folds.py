@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
 from functools import partial
 
-import dask.array as da
 import naive
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
 from row_kinds import equidistant, labelled_rows, last_bits
-from samples import counts_like_text, entangled, even_edges, labelled, write_csr
-from scipy.sparse import csr_array
+from samples import entangled, even_edges, labelled
 
-from mmpca_dist.datasets import open_dataset
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import make_spans, spans_of
-from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.splits import GivenSplits, fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.neighbors import cells, nearest
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
@@ -32,9 +27,7 @@ from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.neighbors.search import NONE, Found, search_queries
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.reduction import Cluster, Threads
+from mmpca_dist.statistics.reduction import Threads
 from mmpca_dist.statistics.summary import PAIRINGS
 
 EPS = float(np.finfo(np.float64).eps)
@@ -43,38 +36,7 @@ SINGLE = float(np.finfo(np.float32).eps)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Many cells, pieces and segments from few rows, and samples that few rows suffice for."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 10)
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
-    monkeypatch.setattr(nearest, "CALIBRATION", 150)
-
-
-def prepared(data, names, *, edges=None, scheduler=None):
-    """Return (data set, census, spans, parts) with the parts that the names say."""
-    spans = make_spans(data) if edges is None else spans_of(np.asarray(edges))
-    scheduler = scheduler or Threads(1)
-    census = take_census(data, spans, scheduler)
-    return data, census, spans, given_splits(data, census, spans, names, scheduler=scheduler)
-
-
-def find_all(data, names, *, edges=None, scheduler=None, scratch=None, **search):
-    """Return the neighbours while each part is held out in turn."""
-    scheduler, scratch = scheduler or Threads(1), scratch or MemoryScratch()
-    data, census, spans, parts = prepared(data, names, edges=edges, scheduler=scheduler)
-    layout = make_layout(data, census, spans, scratch, scheduler=scheduler, members=RowsInParts(parts))
-    return find_by_part(layout, scratch, parts, Search(**search), scheduler=scheduler)
-
-
-def assert_training(found, X, y, names, pairing="one-vs-rest"):
-    """Queries, row numbers and distances are those of the twin, to the bit, whichever part is held out."""
-    parts = np.unique(names)
-    assert len(found) == len(parts)
-    for part, neighbors in zip(parts, found, strict=True):
-        for array, expected in zip(neighbors.arrays(), naive.nearest_training(X, y, names, part, pairing), strict=True):
-            np.testing.assert_array_equal(array, expected)
-        certificate = neighbors.certificate()
-        assert certificate["proved_exact"] == 1 and certificate["queries"] == np.sum(names != part)
-        assert neighbors.fraction == 1
+    make_small(monkeypatch)
 
 
 def part_names(rng, y, n_parts):
@@ -188,19 +150,6 @@ def searched_alone(X, y, trains, search):
 
 
 # ------------------------------------------------------------------------------------------------- scatters
-
-
-def training_statistics(X, y, trains, options):
-    """Return the training rows as a data set with its census and spans, and their statistics."""
-    data = ArrayDataset(X[trains], y[trains])
-    spans = make_spans(data)
-    census = take_census(data, spans, Threads(1))
-    return data, census, spans, gather_statistics(data, census, spans, scheduler=Threads(1), **options)
-
-
-def difference_rows(X, y, trains, scale, pairing, mutual):
-    scaled = X[trains] if scale is None else X[trains] / scale
-    return naive.mpca2_rows(scaled, y[trains], pairing, mutual)
 
 
 @settings(max_examples=40)
@@ -352,161 +301,3 @@ def check_missed(neighbors, queries, distances, least):
         assert np.isclose(distances[np.isfinite(distances)], length, rtol=1e-12).any()
     for length in best:
         assert np.isclose(least[np.isfinite(least)], length, rtol=1e-12).any()
-
-
-# ------------------------------------------------------------------------------------------------- wherever it runs
-
-URI = "synthetic:clusters?n=900&d=24&k=40&classes=3&seed=7"
-NAMES = np.random.default_rng(9).integers(0, 4, 900)
-NAMED = np.unique(NAMES)
-SEARCHES = (
-    PairSearch(), PairSearch(mutual="once"), PairSearch(Search("approximate", 0.8)),
-    PairSearch(Search("approximate", 0.8, 800, "one-vs-one")),
-)  # fmt: skip
-
-
-def bits(scheduler, opener, searches=SEARCHES):
-    """Return the bytes of every scatter."""
-    data, census, spans, parts = prepared(
-        open_dataset(URI), NAMES, edges=even_edges(900, 117), scheduler=Threads(1)
-    )  # fmt: skip
-    X, y, found = data.read_rows(0, 900), data.read_labels(0, 900), []
-    for wanted in searches:
-        training = [training_statistics(X, y, part != NAMES, {"precision": "single"})[-1] for part in NAMED]
-        by_part = with_pairs_by_part(
-            training, data, census, spans, parts, wanted, opener, scheduler=scheduler
-        )  # fmt: skip
-        for statistics in by_part:
-            pairs = statistics.pairs
-            found.append(pairs.scatter.tobytes() + pairs.sample.tobytes() + repr(pairs.certificate).encode())
-    assert len(set(found)) == len(found)
-    return found
-
-
-@pytest.fixture
-def reference(small, monkeypatch):
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 200)
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 20)
-    return bits(Threads(1), partial(open_scratch, True))
-
-
-def test_the_same_bits_for_any_number_of_threads_in_memory_and_on_disk(reference, tmp_path):
-    assert bits(Threads(4), partial(open_scratch, True)) == reference
-    assert bits(Threads(2), partial(open_scratch, False, str(tmp_path))) == reference
-    assert not list(tmp_path.iterdir()), "the scratch is gone"
-
-
-def test_the_same_bits_for_worker_processes(reference, tmp_path):
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
-    with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
-        found = bits(Cluster(client), partial(open_scratch, False, str(tmp_path)), SEARCHES[1:3])
-        assert found == reference[len(NAMED) : 3 * len(NAMED)]
-
-
-@pytest.mark.parametrize("n_parts", [2, 3])
-def test_dask_arrays(n_parts):
-    """Their labels come with the tasks; a pass over these alone numbers the rows that train."""
-    X, y = labelled(200, 6, 3, seed=10)
-    names = np.arange(200) % n_parts
-    statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    plain, census, spans, parts = prepared(ArrayDataset(X, y), names)
-    expected = with_pairs_by_part(
-        statistics, plain, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
-    )
-    data, scheduler = dask_rows(da.from_array(X, (47, 4)), y)
-    blocks = make_spans(data)
-    found = with_pairs_by_part(
-        statistics, data, take_census(data, blocks, scheduler), blocks, parts, PairSearch(),
-        partial(open_scratch, True), scheduler=scheduler,
-    )  # fmt: skip
-    for own, other in zip(found, expected, strict=True):
-        trace = np.trace(other.pairs.scatter)
-        np.testing.assert_allclose(own.pairs.scatter, other.pairs.scatter, rtol=0, atol=300 * EPS * trace)
-        np.testing.assert_array_equal(own.pairs.counts, other.pairs.counts)
-
-
-@pytest.mark.parametrize("n_parts", [2, 4])
-def test_sparse_rows(n_parts, tmp_path):
-    (values, indices, indptr), X, y = counts_like_text(150, 30, 3, seed=11)
-    data = open_dataset(write_csr(tmp_path / "rows.zarr", (values, indices, indptr), X.shape, labels=y))
-    assert data.sparse and csr_array((values, indices, indptr), X.shape).nnz
-    names = np.arange(150) % n_parts
-    found = find_all(data, names)
-    assert_training(found, X, y, names)
-    training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    data, census, spans, parts = prepared(data, names)
-    by_part = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
-    )
-    for part, statistics in enumerate(by_part):
-        rows = difference_rows(X.astype(float), y, names != part, None, "one-vs-rest", "twice")
-        expected = sum(np.outer(row, row) for row in rows)
-        atol = 300 * EPS * np.trace(expected)
-        np.testing.assert_allclose(statistics.pairs.scatter, expected, rtol=0, atol=atol)
-
-
-# ------------------------------------------------------------------------------------------------- passes, refusals
-
-
-@pytest.mark.parametrize(
-    ("n_parts", "standardize", "searches"), [(5, False, 1), (3, False, 1), (2, False, 2), (4, True, 4)]
-)
-def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardize, searches):
-    X, y = labelled(150, 4, 2, seed=12)
-    names = np.arange(150) % n_parts
-    options = {"precision": "double", "standardize": standardize}
-    training = [training_statistics(X, y, names != part, options)[-1] for part in range(n_parts)]
-    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
-    passes, scratches = [], []
-
-    @contextmanager
-    def opened():
-        scratches.append(MemoryScratch())
-        yield scratches[-1]
-        scratches[-1].tables.clear()
-
-    found = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), opened,
-        scheduler=Threads(1), on_pass=lambda name, n_bytes: passes.append(name),
-    )  # fmt: skip
-    assert len(list(found)) == n_parts
-    assert passes.count("search") == passes.count("cells") == len(scratches) == searches
-    assert passes.count("pairs") == n_parts
-    assert not any(scratch.tables for scratch in scratches)
-
-
-def test_a_class_in_one_part_is_refused():
-    X, y = labelled(40, 3, 2, seed=13)
-    names = np.where(y == 1, 0, np.arange(40) % 3)
-    data = ArrayDataset(X, y)
-    counts = np.asarray([[np.sum((y == label) & (names == part)) for part in range(3)] for label in range(2)])
-    parts = GivenSplits(np.asarray([0, 1]), counts, (0, 1, 2), np.arange(3), data)
-    spans = make_spans(data)
-    census = take_census(data, spans, Threads(1))
-    found = with_pairs_by_part(
-        [], data, census, spans, parts, PairSearch(), lambda: nullcontext(MemoryScratch()), scheduler=Threads(1)
-    )
-    message = rf"^All {np.sum(y == 1)} rows of class 1 are in one part: while it is held out, none is left"
-    with pytest.raises(InputError, match=message):
-        next(found)
-
-
-@pytest.mark.parametrize("n_parts", [2, 3])
-def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
-    X, y = labelled(60, 3, 2, seed=14)
-    names = np.arange(60) % n_parts
-    training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
-    X = X.copy()
-    X[33, 1] = np.nan
-    data, census, spans, parts = prepared(ArrayDataset(X, y), names)
-    found = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
-    )
-    with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):
-        list(found)
-
-
-def test_published_table(real_data):
-    X, y = real_data("ionosphere_raw")
-    names = np.random.default_rng(15).integers(0, 5, len(X))
-    assert_training(find_all(ArrayDataset(X, y), names), X, y, names)
