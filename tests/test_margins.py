@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.judging import Judges, Part
+from mmpca_dist.evaluation.judging import Judges, Part, judge
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
 from mmpca_dist.evaluation.reductions import Reduction
 from mmpca_dist.predictors import (
@@ -147,15 +147,20 @@ def items_of(X, y, train, sizes=(1, 3)):
     return Part(np.concatenate(blocks, axis=1), y, train), items
 
 
+def records_of(X, part, items, judges):
+    return margin_records(X, part, items, judges, judge(items, judges, judges.specs, part).fitted)
+
+
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
 @pytest.mark.parametrize("names", [["svm", "naive-bayes"], ["fisher", "naive-bayes"]])
 def test_records_of_a_split(names, shape):
     """Fitted to the rows that train, in the original columns and in the reduced ones; measured on the others."""
-    X, codes = labelled(*shape, 3, seed=7)
+    codes = np.random.default_rng(7).integers(3, size=shape[0])
+    X = np.random.default_rng(8).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
     part, items = items_of(X, y, train)
     judges = Judges([spec(name) for name in names])
-    records = margin_records(X, part, items, judges)
+    records = records_of(X, part, items, judges)
     assert [(r["method"], r["n_components"]) for r in records] == [
         ("", shape[1]), ("pca", 1), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3),
     ]  # fmt: skip
@@ -181,7 +186,7 @@ def test_all_components_keep_all_distances():
     """An orthonormal basis of all columns changes no distance: Wasserstein's is zero."""
     X, y = labelled(120, 4, 2, seed=8)
     part, items = items_of(X, y, np.arange(120) % 4 > 0, sizes=(4,))
-    for record in margin_records(X, part, items, Judges([spec("svm"), spec("logistic")])):
+    for record in records_of(X, part, items, Judges([spec("svm"), spec("logistic")])):
         assert record["wasserstein"] < 1e-5 * abs(record["quantiles"][-1])
 
 
@@ -191,12 +196,12 @@ def test_which_classifiers_have_records():
     train = np.arange(90) % 3 > 0
     part, items = items_of(X, y, train)
     knn, ridge = "sklearn.neighbors.KNeighborsClassifier", "sklearn.linear_model.RidgeClassifier"
-    found = margin_records(csr_array(X), part, items, Judges([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
+    found = records_of(csr_array(X), part, items, Judges([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
     assert [r["classifier"] for r in found] == ["svm"] * 5 + ["RidgeClassifier"] * 5
-    assert margin_records(csr_array(X), part, items, Judges([spec("fisher")])) == []
-    assert margin_records(X, part, items, Judges([spec("naive-bayes"), spec("lda")])) == []
+    assert records_of(csr_array(X), part, items, Judges([spec("fisher")])) == []
+    assert records_of(X, part, items, Judges([spec("naive-bayes"), spec("lda")])) == []
     empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train)
-    found = margin_records(X, empty, items, Judges([spec("svm")]))
+    found = records_of(X, empty, items, Judges([spec("svm")]))
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
     chosen = Judges([spec("svm", C="auto")], {"svm": 0.01})
-    assert margin_records(X, part, items, chosen) == margin_records(X, part, items, Judges([spec("svm", C=0.01)]))
+    assert records_of(X, part, items, chosen) == records_of(X, part, items, Judges([spec("svm", C=0.01)]))
