@@ -88,9 +88,11 @@ def make_head(part: int, statistics: Statistics, reductions: Reductions, judges:
         Where one of them cannot be fitted; see ``mmpca_dist.predictors``.
     """
     judged = [(item, spec) for item in reductions.items for spec in judges.from_moments]
+    bare = [(item, spec) for item in reductions.without_moments().items for spec in judges.from_moments]
     centre = statistics.mean
     weights, offsets, linear, curved = [np.empty((len(centre), 0))], [np.empty(0)], [], []
     for number, (item, spec) in enumerate(judged):
+        assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
         rule = fit_from_moments(spec, item.moments())
         found = linear_parts(rule)
         if found is None:
@@ -103,6 +105,6 @@ def make_head(part: int, statistics: Statistics, reductions: Reductions, judges:
         offsets.append(coef @ (A.T @ middle) + intercept)
         linear.append(number)
     return Head(
-        part, judged, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
+        part, bare, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
         reductions.matrix, reductions.mean, len(statistics.moments.classes),
     )  # fmt: skip

@@ -15,11 +15,13 @@ from mmpca_dist.evaluation.reductions import Reduction
 from mmpca_dist.predictors import (
     ClassifierSpec,
     FittedRows,
+    ReducedMoments,
     convergence_note,
     fit_from_moments,
     fit_rows,
     is_from_moments,
 )
+from mmpca_dist.statistics.gather import class_moments
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def judge(items: Sequence[Reduction], judges: Judges, specs: Sequence[Classifier
         for spec in specs:
             fitted: Any
             if is_from_moments(spec):
-                fitted = fit_from_moments(spec, item.moments())
+                fitted = fit_from_moments(spec, _moments(item, Z_train, part.y[part.train]))
             else:
                 fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
             judged.fitted[position, spec.label] = fitted
@@ -116,6 +118,13 @@ def judge(items: Sequence[Reduction], judges: Judges, specs: Sequence[Classifier
         spent = time.perf_counter() - begin
         judged.seconds[item.method] = judged.seconds.get(item.method, 0.0) + spent
     return judged
+
+
+def _moments(item: Reduction, Z: NDArray, y: NDArray) -> ReducedMoments:
+    """Return the moments of reduced rows: from those of all columns, or from the rows where these do not tell them."""
+    if item.moments is not None:
+        return item.moments()
+    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(item.used), precision="double")
 
 
 def named(error: InputError, split: int) -> InputError:

@@ -145,7 +145,8 @@ class _Trained:
     @classmethod
     def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int) -> _Trained:
         reductions = fit_reductions(statistics, settings)
-        return cls(reductions, make_head(part, statistics, reductions, judges, _type(settings)))
+        head = make_head(part, statistics, reductions, judges, _type(settings))
+        return cls(reductions.without_moments(), head)
 
     def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the lines of a record for the classifiers from moments."""

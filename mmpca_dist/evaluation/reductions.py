@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,14 +31,14 @@ class Reduction:
         Asked for.
     columns : int array of shape (K,)
         Where its components are in the matrix of all; fewer than asked for where the method has no more.
-    moments : callable
-        Returns the moments of the rows that train, reduced by it.
+    moments : callable or None
+        Returns the moments of the rows that train, reduced by it; None where only the rows tell them.
     """
 
     method: str
     n_components: int
     columns: NDArray[np.intp]
-    moments: Any
+    moments: Callable[[], ReducedMoments] | None
 
     @property
     def used(self) -> int:
@@ -64,6 +64,10 @@ class Reductions:
     mean: NDArray[np.float64] | None
     items: list[Reduction]
     seconds: dict[str, float]
+
+    def without_moments(self) -> Reductions:
+        """Return the same with nothing of the statistics that it came from, which are large."""
+        return replace(self, items=[replace(item, moments=None) for item in self.items])
 
 
 @dataclass
@@ -101,12 +105,13 @@ def fit_reductions(statistics: Statistics, settings: Any) -> Reductions:
         For a method that finds no component at all.
     """
     stack, mean, items, seconds = _Stack(), None, [], {}
+    known = statistics.approximation is None and not statistics.moments.pooled
     for method in settings.methods:
         begin = time.perf_counter()
         largest = METHODS[method].reducer(settings.largest, settings).fit_statistics(statistics, at_most=True)
         for size, reducer in _sizes(largest, settings.n_components):
             matrix, mean = reducer.projection()
-            moments = partial(_reduced_moments, statistics, reducer)
+            moments = partial(_reduced_moments, statistics, reducer) if known else None
             items.append(Reduction(method, size, stack.add(matrix), moments))
         seconds[method] = time.perf_counter() - begin
     return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, seconds)

@@ -172,7 +172,7 @@ def share_splits(
     -----
     Source: Luo & Durrant 2017, section 5: 50 splits, four fifths to train.
     """
-    exact = _as_fraction(share)
+    exact = as_fraction(share)
     counts = [int(n) for n in census.counts]
     training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
     for label, n, kept in zip(census.classes, counts, training, strict=True):
@@ -289,7 +289,14 @@ def given_splits(
     return GivenSplits(census.classes, counts, chosen, parts, column)
 
 
-def _as_fraction(share: float | str | Fraction) -> Fraction:
+def as_fraction(share: float | str | Fraction) -> Fraction:
+    """Return a share as the fraction that it is written as.
+
+    Raises
+    ------
+    InputError
+        For one that is not between 0 and 1.
+    """
     try:
         exact = Fraction(share if isinstance(share, Fraction) else str(share))
     except (ValueError, ZeroDivisionError):

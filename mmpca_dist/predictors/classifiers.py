@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
@@ -46,36 +46,33 @@ DEFAULT_C = 1.0
 
 
 class ClassifierSection(BaseModel):
-    """A classifier of an evaluation: its name alone, or a mapping like ``{name: svm, C: auto, label: SVM}``.
-
-    Attributes
-    ----------
-    name : str
-        One of ``CLASSIFIERS``, or the import name of a class of classifiers after scikit-learn's conventions.
-    C : float, "auto" or None
-        Penalty on errors; "auto" leaves it to ``choose_C``, None means 1 for ``svm`` and the like, and for classes by
-        import name their own default.
-    bias : bool
-        Whether linear classifiers have a constant term: of ``svm`` and ``logistic``, LIBLINEAR's column of ones, whose
-        coefficient is penalised as the others are.
-    options : dict
-        Further settings, by the names that the rules here and scikit-learn give them.
-    label : str
-        What tables call it; by default its name.
-
-    Raises
-    ------
-    ValueError
-        One sentence for what does not fit.
-    """
+    """A classifier of an evaluation: its name alone, or a mapping like {name: svm, C: auto, label: SVM}."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
 
-    name: str
-    C: float | Literal["auto"] | None = None
-    bias: bool = False
-    options: dict[str, Any] = {}
-    label: str = ""
+    name: str = Field(
+        examples=["svm"],
+        description="One of those that `mmpca classifiers` lists, or the import name of a class of classifiers after "
+        "scikit-learn's conventions",
+    )
+    C: float | Literal["auto"] | None = Field(
+        None,
+        examples=["auto"],
+        description="Penalty on errors; auto chooses it by cross-validation, by default it is 1 for svm and the like, "
+        "and for classes by import name their own default",
+    )
+    bias: bool = Field(
+        False,
+        examples=[True],
+        description="Whether linear classifiers have a constant term: of svm and logistic, LIBLINEAR's column of ones, "
+        "whose coefficient is penalised as the others are",
+    )
+    options: dict[str, Any] = Field(
+        {},
+        examples=[{"class_weight": "balanced"}],
+        description="Further settings, by the names that the rules here and scikit-learn give them",
+    )
+    label: str = Field("", examples=["SVM"], description="What tables call it; by default its name")
 
     @model_validator(mode="before")
     @classmethod

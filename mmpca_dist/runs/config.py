@@ -180,13 +180,15 @@ def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | N
     ``where`` is named in messages, or one of ``places`` for the dotted keys that come from there.
     """
     config = parse_model(RunConfig, content, where, places)
-    unknown = [name for name in config.projected if name not in config.methods]
-    if unknown:
-        place = _place("project.methods", where, places or {})
-        raise ConfigError(
-            f"{place}: project.methods names {unknown[0]!r}, which is not among {', '.join(config.methods)}."
-            f"{did_you_mean(unknown[0], config.methods)}"
-        )
+    reference = config.evaluation.reference
+    named = {"project.methods": config.projected, "evaluation.reference": [] if reference is None else [reference]}
+    for key, names in named.items():
+        unknown = next((name for name in names if name not in config.methods), None)
+        if unknown is not None:
+            raise ConfigError(
+                f"{_place(key, where, places or {})}: {key} names {unknown!r}, which is not among "
+                f"{', '.join(config.methods)}.{did_you_mean(unknown, config.methods)}"
+            )
     return config
 
 

@@ -11,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.reducers.methods import METHODS
@@ -213,7 +215,10 @@ class EvaluationConfig(Section):
         description="Classifiers of the reduced rows (see `mmpca classifiers`)",
     )
     reference: MethodName | None = setting(
-        None, example="pca", description="The method that others are tested against; by default the first one"
+        None,
+        values="one of the methods",
+        example="pca",
+        description="The method that others are tested against; by default the first one",
     )
     margins: bool = setting(
         True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
@@ -221,6 +226,19 @@ class EvaluationConfig(Section):
     published: str | None = setting(
         None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
     )
+
+    @field_validator("train")
+    @classmethod
+    def _is_a_share(cls, value: str | float) -> str | float:
+        as_fraction(value)
+        return value
+
+    @field_validator("published")
+    @classmethod
+    def _is_published(cls, name: str | None) -> str | None:
+        if name is not None:
+            published_cells(name)
+        return name
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -1,0 +1,62 @@
+"""Evaluations without their reports, which take longer than all else."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.dealing import splits_of
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES, SplitRecords, forgetting
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import open_job, run_stage
+
+KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
+TIMES = ("seconds",)
+"""What differs between two evaluations of the same."""
+
+
+def config_of(output, uri, **changes):
+    """Return a configuration; sections are mappings."""
+    content = {
+        "dataset": {"uri": str(uri)},
+        "methods": ["pca"],
+        "n_components": [2],
+        "precision": "double",
+        "output": str(output),
+    }
+    return parse_config({**content, **changes}, "the test")
+
+
+def store(path, X, y, *, sparse=False):
+    """Write rows and labels as .npz, dense or CSR, and return the path."""
+    if sparse:
+        rows = csr_array(X)
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
+        np.savez(path, **parts, format="csr", y=y)
+    else:
+        np.savez(path, X=X, y=y)
+    return path
+
+
+def scored(config, callback=None):
+    """Evaluate up to the tables, and return (records of the splits, splits, what the stages left)."""
+    with open_job(config, callback or Callback(), "evaluation") as job, forgetting():
+        for stage in EVALUATION_STAGES[:-1]:
+            run_stage(job, stage)
+        records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
+        return records, splits_of(job), dict(job.results)
+
+
+def timeless(records):
+    """Return records without what differs from one time to the next."""
+    return [{name: value for name, value in record.items() if name not in TIMES} for record in records]
+
+
+def by_cell(records):
+    """Return (components used, errors) by split, method, size and classifier."""
+    return {
+        (record["split"], line["method"], line["n_components"], line["classifier"]): (line["used"], line["errors"])
+        for record in records
+        for line in record["errors"]
+    }

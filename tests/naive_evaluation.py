@@ -1,0 +1,106 @@
+"""The slow, obvious twin of an evaluation: every split fitted anew to its rows, every classifier called plainly."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+
+EXACT, ITERATED = 1e-8, 1e-3
+"""Gaps between the best two scores, over the largest, below which a decision is a matter of rounding, or of where an
+iteration ends."""
+
+
+def standardise(train, rows):
+    """Rows in units of the rows that train: less their mean, over their deviations; of constant columns over one."""
+    mean = sum(train) / len(train)
+    deviations = np.sqrt(sum((train - mean) ** 2) / len(train))
+    return (rows - mean) / np.where([len(set(column.tolist())) == 1 for column in train.T], 1, deviations)
+
+
+def directions(method, X, y, size, settings):
+    """The components of a method as columns, at most ``size``; uncentred rows times these are the reduced rows."""
+    d, n_classes = X.shape[1], len(set(y.tolist()))
+    if method in naive.ROWS:
+        values, vectors = naive.eigenpairs(naive.mean_outer_product(naive.ROWS[method](X, y, settings.pairing)))
+        return vectors[:, : min(size, int(np.sum(values > 1e-10 * values[0])))]
+    if method == "fisher":
+        return naive.fisher(X, y, settings.shrinkage, min(size, n_classes - 1))[1]
+    if method == "hsic":
+        return naive.eigenpairs(naive.hsic_matrix(X, y, lambda a, b: a == b))[1][:, : min(size, n_classes - 1)]
+    if method == "lol":
+        return naive.lol(X, y, size)
+    if method == "pls":
+        return naive.pls(X, naive.targets(y), size)[0]
+    if method == "ridge":
+        W, centred = naive.ridge(X, naive.targets(y), settings.alpha), X - sum(X) / len(X)
+        return W @ naive.eigenpairs(W.T @ centred.T @ centred @ W)[1][:, : min(size, n_classes - 1)]
+    if method == "lasso":
+        return np.eye(d)[:, lasso_columns(X, y, size)]
+    if method == "fisher-score":
+        scores = [naive.fisher_score(column, y.tolist()) for column in X.T]
+        return np.eye(d)[:, sorted(range(d), key=lambda j: -scores[j])[:size]]
+    assert method == "random-projection"
+    return naive.random_directions(size, d, settings.seed).T * np.sqrt(d / size)
+
+
+def lasso_columns(X, y, size):
+    """The columns in use by the lasso of any class against the rest, at the first penalty from above with so many."""
+    rows, Y = naive.standardised(X), naive.targets(y)
+    Y = Y if Y.shape[1] == 1 else 2 * Y - 1
+    penalty, found = np.abs(rows.T @ (Y - sum(Y) / len(Y))).max() / len(rows), []
+    coefficients = [None] * Y.shape[1]
+    while len(found) < size:
+        penalty *= 0.97
+        coefficients = [naive.lasso(rows, t, penalty, b) for t, b in zip(Y.T, coefficients, strict=True)]
+        found = sorted({int(j) for b in coefficients for j in np.flatnonzero(b)})
+    assert len(found) == size, "two columns came in between two penalties: choose other rows"
+    return found
+
+
+def scores_of(spec, Z, y, rows):
+    """Scores of the classes for each of ``rows``, (n, C), less those of the first; and which gaps are none."""
+    if spec.name == "fisher":
+        return naive.fisher_linear_scores(Z, y, rows), EXACT
+    if spec.name in ("lda", "qda", "naive-bayes"):
+        return naive.gaussian_scores(Z, y, rows, spec.name, **spec.options), EXACT
+    settings = {"C": spec.C or 1.0, "fit_intercept": spec.bias}
+    if spec.name == "svm":
+        model = LinearSVC(**settings, dual=False, tol=1e-10, max_iter=100_000).fit(Z, y)
+    else:
+        plain = LogisticRegression(**settings, solver="liblinear", tol=1e-10, max_iter=100_000)
+        model = (OneVsRestClassifier(plain) if len(set(y)) > 2 else plain).fit(Z, y)
+    scores = model.decision_function(rows)
+    scores = np.stack([np.zeros(len(rows)), scores], axis=1) if scores.ndim == 1 else scores
+    return scores - scores[:, :1], ITERATED
+
+
+def errors_of(spec, Z, y, rows, true):
+    """How many of ``rows`` a classifier gets wrong, and for how many that is a matter of rounding."""
+    if "." in spec.name:
+        return int(np.sum(KNeighborsClassifier(**spec.options).fit(Z, y).predict(rows) != true)), 0
+    scores, least = scores_of(spec, Z, y.tolist(), rows)
+    ordered = np.sort(scores, axis=1)
+    close = ordered[:, -1] - ordered[:, -2] <= least * np.abs(scores).max()
+    labels = np.asarray(sorted(set(y.tolist())))
+    return int(np.sum(labels[np.argmax(scores, axis=1)] != true)), int(np.sum(close))
+
+
+def evaluate(X, y, splits, settings):
+    """By split, method, size and classifier: components used, errors, and how many of these are in doubt."""
+    found, parts = {}, splits.codes(0, len(X), y)
+    pairs = [(own, part) for own in parts for part in splits.held_out]
+    for number, (own, part) in enumerate(pairs):
+        train = own != part
+        rows = standardise(X[train], X) if settings.standardize else X
+        for method in settings.methods:
+            for size in settings.n_components:
+                A = directions(method, rows[train], y[train], size, settings)
+                Z = rows @ A
+                for spec in settings.evaluation.classifiers:
+                    errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
+                    found[number, method, size, spec.label] = (A.shape[1], errors, close)
+    return found

@@ -1,0 +1,138 @@
+"""Evaluations beside the whole protocol done by hand."""
+
+from __future__ import annotations
+
+import naive_evaluation
+import numpy as np
+import pytest
+from evaluating import KNN, by_cell, config_of, scored, store
+from samples import counts_like_text, labelled
+
+from mmpca_dist.evaluation import merged
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs import evaluating
+
+ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
+CLASSIFIERS = [
+    "fisher", "lda", "qda", "naive-bayes", "svm", {"name": "svm", "C": 0.1, "bias": True, "label": "with bias"},
+    {"name": "logistic", "C": 10}, KNN,
+]  # fmt: skip
+SPLITS = {
+    "shares": {"splits": "shares", "count": 2, "train": "2/3", "seed": 3},
+    "folds": {"splits": "folds", "folds": 3, "seed": 5},
+    "dealt twice": {"splits": "folds", "folds": 2, "count": 2},
+}
+
+
+def assert_as_by_hand(config, X, y):
+    """Return the records, whose errors are those of the twin but where a decision is a matter of rounding."""
+    records, splits, _ = scored(config)
+    found, expected = by_cell(records), naive_evaluation.evaluate(X, y, splits, config)
+    assert found.keys() == expected.keys()
+    for key, (used, errors, close) in expected.items():
+        assert found[key][0] == used, key
+        assert abs(found[key][1] - errors) <= close, key
+    decisions = sum(record["rows"] for record in records) * len(expected) / len(records)
+    assert sum(close for *_, close in expected.values()) < 0.01 * decisions
+    assert sum(errors for _, errors, _ in expected.values()) > 0.02 * decisions  # neither is it all easy
+    return records
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("splits", SPLITS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_every_method_and_classifier_on_every_split(n_classes, splits, direct, monkeypatch, tmp_path):
+    if direct:
+        monkeypatch.setattr(evaluating, "can_merge", lambda *_: False)
+    else:
+        monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+    X, y = labelled(66, 6, n_classes, seed=1, separation=0.6)
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=list(METHODS), n_components=[1, 3],
+        evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+    )  # fmt: skip
+    if not direct:  # rows are never in memory as a whole
+        monkeypatch.setattr(evaluating, "read_all", pytest.fail)
+    records = assert_as_by_hand(config, X, y)
+    assert [record["split"] for record in records] == list(range(len(records)))
+
+
+@pytest.mark.parametrize("splits", ["shares", "folds"])
+def test_standardised_columns_with_a_constant_one_and_labels_that_are_words(splits, tmp_path):
+    X, y = labelled(60, 5, 3, seed=2, separation=0.7)
+    X = np.column_stack([X * [1, 10, 100, 1e-3, 1], np.full(60, 0.1)])
+    words = np.asarray(["spruce", "ash", "willow"])[y]
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, words), standardize=True, n_components=[2, 4],
+        methods=[*ROW_METHODS, "lol", "hsic", "lasso", "fisher-score", "random-projection"],
+        evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+    )  # fmt: skip
+    assert_as_by_hand(config, X, words)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("splits", ["shares", "folds"])
+def test_fewer_rows_than_columns_and_methods_that_run_out_of_components(splits, standardize, tmp_path):
+    """Eighteen rows train at most, so that PCA has 17 components of the 19 asked for."""
+    X, y = labelled(27, 30, 2, seed=3, separation=0.5)
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, y), standardize=standardize, n_components=[3, 19],
+        methods=[*ROW_METHODS, "fisher", "hsic", "random-projection"],
+        evaluation={**SPLITS[splits], "classifiers": ["naive-bayes", "svm", KNN], "margins": False},
+    )  # fmt: skip
+    records = assert_as_by_hand(config, X, y)
+    used = {line["method"]: line["used"] for line in records[0]["errors"] if line["n_components"] == 19}
+    assert used["pca"] == 17 and used["fisher"] == used["hsic"] == 1 and used["random-projection"] == 19
+
+
+@pytest.mark.parametrize("solver", ["auto", "krylov"])
+def test_sparse_rows_and_solvers_in_passes(solver, tmp_path):
+    """Passes until nothing is left to find: moments of the reduced rows come from the rows themselves."""
+    _, X, y = counts_like_text(80, 8, 3, seed=4, dtype="float64", share=0.5)
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, y, sparse=True), n_components=[1, 3],
+        methods=["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "hsic", "lol", "fisher-score", "random-projection"],
+        solver={"kind": solver, "passes": 12, "oversampling": 5, "tolerance": 0},
+        evaluation={**SPLITS["shares"], "classifiers": ["fisher", "qda", "svm", KNN], "margins": False},
+    )  # fmt: skip
+    assert_as_by_hand(config, X, y)
+
+
+@pytest.mark.parametrize("held_out", [None, "b"])
+@pytest.mark.parametrize("file", [True, False])
+def test_parts_that_a_column_names(file, held_out, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    X, y = labelled(60, 4, 2, seed=5, separation=0.5)
+    parts = np.asarray(["a", "b", "c"])[np.random.default_rng(0).integers(3, size=60)]
+    np.save(tmp_path / "parts.npy", parts)
+    table = {f"f{j}": column for j, column in enumerate(X.T)}
+    pq.write_table(pa.table({**table, "part": parts, "label": y}), tmp_path / "rows.parquet", row_group_size=13)
+    config = config_of(
+        tmp_path / "out", tmp_path / "rows.parquet", methods=["pca", "m-pca2", "lasso"], n_components=[1, 2],
+        dataset={"uri": str(tmp_path / "rows.parquet"), "drop": ["part"]},
+        evaluation={
+            "splits": "given", "column": str(tmp_path / "parts.npy") if file else "part", "held_out": held_out,
+            "classifiers": ["fisher", "naive-bayes", "logistic"], "margins": False,
+        },
+    )  # fmt: skip
+    records = assert_as_by_hand(config, X, y)
+    names = ["a", "b", "c"] if held_out is None else ["b"]
+    assert [record["rows"] for record in records] == [int(np.sum(parts == name)) for name in names]
+
+
+def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
+    from mmpca_dist.predictors import choose_C
+
+    X, y = labelled(70, 5, 2, seed=6, separation=0.4)
+    evaluation = {**SPLITS["folds"], "classifiers": [{"name": "svm", "C": "auto"}, "logistic"], "margins": False}
+    uri = store(tmp_path / "rows.npz", X, y)
+    records, _, results = scored(config_of(tmp_path / "auto", uri, evaluation=evaluation))
+    chosen = results["tune"]["penalties"]
+    specs = config_of("x", uri, evaluation=evaluation).evaluation.classifiers
+    assert chosen == choose_C(specs[:1], X, y) and list(chosen) == ["svm"]
+    fixed = {**evaluation, "classifiers": [{"name": "svm", "C": chosen["svm"]}, "logistic"]}
+    assert by_cell(scored(config_of(tmp_path / "fixed", uri, evaluation=fixed))[0]) == by_cell(records)
+
+
