@@ -248,6 +248,7 @@ def test_files_of_a_report(tmp_path: Any) -> None:
             assert storage.read_bytes(figure["png"]).startswith(b"\x89PNG")
         assert all(storage.exists(storage.join(place, name)) for name in found["outputs"])
         assert found["verdict"].startswith("The lowest mean error")
+        assert found["verdict"].endswith(published_words(made))
         tables = {name.removesuffix(".parquet") for name in found["outputs"] if name.endswith(".parquet")}
         assert tables == {"tables/errors", "tables/cells", "tables/margins", "tables/published"}
         for name in tables:

@@ -19,6 +19,7 @@ from mmpca_dist.runs.report.evaluation_rows import (
     error_grids,
     margin_grids,
     published_rows,
+    published_words,
     standing_rows,
 )
 
@@ -54,7 +55,7 @@ def write_evaluation_report(place: str, evaluation: Evaluation) -> dict[str, Any
             for f in figures
         ],
         "notes": evaluation.notes,
-        "verdict": " ".join(words(evaluation)),
+        "verdict": " ".join([*words(evaluation), *([published_words(evaluation)] if evaluation.published else [])]),
         "outputs": outputs,
     }
 
