@@ -76,14 +76,14 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
 
 
 def error_rows(output: str) -> list[dict[str, str]]:
-    """Return the errors of a finished evaluation as a table: a row for each method and number of components."""
+    """Return the errors of a finished evaluation as a table: a row for each method and number of components it gave."""
     run = RunDirectory(storage.normalize(output))
     rows: dict[tuple[str, int], dict[str, str]] = {}
     for cell in _stored_cells(run):
-        method, size = cell["method"], cell["n_components"]
-        line = rows.setdefault((method, size), {"method": METHODS[method].title, "components": _size(cell)})
+        method = cell["method"]
+        line = rows.setdefault((method, cell["used"]), {"method": METHODS[method].title, "components": _size(cell)})
         deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
-        line[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"
+        line.setdefault(cell["classifier"], f"{cell['mean']:.2f}{deviation}")
     return list(rows.values())
 
 
