@@ -12,7 +12,6 @@ import yaml
 from mmpca_dist.datasets import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.dealing import describe
 from mmpca_dist.runs.directory import RunDirectory, versions
@@ -81,7 +80,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
     rows: dict[tuple[str, int], dict[str, str]] = {}
     for cell in _stored_cells(run):
         method = cell["method"]
-        line = rows.setdefault((method, cell["used"]), {"method": METHODS[method].title, "components": _size(cell)})
+        line = rows.setdefault((method, cell["used"]), {"method": method, "components": _size(cell)})
         deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
         line.setdefault(cell["classifier"], f"{cell['mean']:.2f}{deviation}")
     return list(rows.values())
