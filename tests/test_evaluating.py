@@ -24,36 +24,49 @@ SPLITS = {
 }
 
 
-def assert_as_by_hand(config, X, y):
-    """Return the records, whose errors are those of the twin but where a decision is a matter of rounding."""
-    records, splits, _ = scored(config)
-    found, expected = by_cell(records), naive_evaluation.evaluate(X, y, splits, config)
-    assert found.keys() == expected.keys()
-    for key, (used, errors, close) in expected.items():
-        assert found[key][0] == used, key
-        assert abs(found[key][1] - errors) <= close, key
+def assert_as_by_hand(config, X, y, *others):
+    """Return the records, whose errors are those of the twin but where a decision is a matter of rounding.
+
+    So must those of ``others`` be, which are evaluated too.
+    """
+    every = [scored(one) for one in (config, *others)]
+    records, splits, _ = every[0]
+    expected = naive_evaluation.evaluate(X, y, splits, config)
+    for found in (by_cell(one) for one, *_ in every):
+        assert found.keys() == expected.keys()
+        for key, (used, errors, close) in expected.items():
+            assert found[key][0] == used, key
+            assert abs(found[key][1] - errors) <= close, key
     decisions = sum(record["rows"] for record in records) * len(expected) / len(records)
     assert sum(close for *_, close in expected.values()) < 0.01 * decisions
     assert sum(errors for _, errors, _ in expected.values()) > 0.02 * decisions  # neither is it all easy
     return records
 
 
-@pytest.mark.parametrize("direct", [True, False])
-@pytest.mark.parametrize("splits", SPLITS)
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_every_method_and_classifier_on_every_split(n_classes, splits, direct, monkeypatch, tmp_path):
-    if direct:
-        monkeypatch.setattr(evaluating, "can_merge", lambda *_: False)
-    else:
-        monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+@pytest.fixture
+def merging(monkeypatch):
+    """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
+
+    def choose(ending):
+        monkeypatch.setattr(evaluating, "merges", lambda *given: given[-1].output.endswith(ending))
+
+    return choose
+
+
+@pytest.mark.parametrize(("n_classes", "splits"), [(2, "shares"), (3, "folds"), (2, "dealt twice"), (3, "dealt twice")])
+def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, tmp_path):
+    """From rows in memory, and by merging moments of parts."""
+    merging("merged")
     X, y = labelled(66, 6, n_classes, seed=1, separation=0.6)
-    config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=list(METHODS), n_components=[1, 3],
-        evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+    uri = store(tmp_path / "rows.npz", X, y)
+    direct, merged = (
+        config_of(
+            tmp_path / name, uri, methods=list(METHODS), n_components=[1, 3],
+            evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+        )
+        for name in ("direct", "merged")
     )  # fmt: skip
-    if not direct:  # rows are never in memory as a whole
-        monkeypatch.setattr(evaluating, "read_all", pytest.fail)
-    records = assert_as_by_hand(config, X, y)
+    records = assert_as_by_hand(direct, X, y, merged)
     assert [record["split"] for record in records] == list(range(len(records)))
 
 
