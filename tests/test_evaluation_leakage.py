@@ -1,0 +1,134 @@
+"""Nothing of the rows held out is in what is fitted: whatever they and their labels are, it is the same to the bit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import joblib
+import numpy as np
+import pytest
+from evaluating import KNN, by_cell, config_of, scored, store
+from samples import counts_like_text, labelled
+
+from mmpca_dist.evaluation import direct, merged
+from mmpca_dist.neighbors import pair_folds
+from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.runs import evaluating
+
+CLASSIFIERS = ["fisher", "naive-bayes", "svm", KNN]
+IN_PASSES = ["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
+PARTS = np.asarray(["a", "b", "c"])[np.random.default_rng(0).integers(3, size=60)]
+
+
+class Fitted:
+    """Hashes of what is fitted to the rows that train, of each kind in the order of the parts held out."""
+
+    def __init__(self, patch):
+        self.found = defaultdict(list)
+        for module in (direct, merged):
+            self._watch(patch, module, "fit_reductions", self._reductions)
+            self._watch(patch, module, "judge", lambda judged: self._keep("from rows", judged.fitted))
+        self._watch(patch, merged, "make_head", lambda head: self._keep("from moments", head))
+        self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
+
+    @staticmethod
+    def _watch(patch, module, name, tell):
+        function = getattr(module, name)
+
+        def watched(*given, **options):
+            found = function(*given, **options)
+            tell(found, *given[: tell.__code__.co_argcount - 1 - hasattr(tell, "__self__")])
+            return found
+
+        patch.setattr(module, name, watched)
+
+    def _keep(self, kind, *values):
+        self.found[kind].append(joblib.hash(values))
+
+    def _reductions(self, reductions, statistics):
+        for name in ("moments", "medians", "mean", "scale", "basis", "columns", "approximation"):
+            self._keep(name, getattr(statistics, name))
+        self._keep("pairs", statistics.pairs.scatter, statistics.pairs.counts)
+        self._keep("directions", reductions.matrix, reductions.mean, [item.columns for item in reductions.items])
+
+    def _nearest(self, neighbors):
+        queries, *found = neighbors.arrays()
+        self._keep("neighbours", *(array[np.argsort(queries)] for array in (queries, *found)))
+
+
+def fitted_and_errors(config):
+    with pytest.MonkeyPatch.context() as patch:
+        fitted = Fitted(patch)
+        records, *_ = scored(config)
+    return fitted.found, by_cell(records)
+
+
+def held_out_changed(X, y):
+    """Return rows and labels of which those of part b are others altogether."""
+    rng, chosen = np.random.default_rng(1), PARTS == "b"
+    X, y = X.copy(), y.copy()
+    X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
+    y[chosen] = rng.permutation(y[chosen])
+    return X, y
+
+
+def one_value_changed(X, y):
+    """Return rows of which one that trains while part b is held out is a little different."""
+    X = X.copy()
+    X[np.flatnonzero(PARTS == "a")[0], 0] += 0.5
+    return X, y
+
+
+def of_each(tmp_path, tables, *, held_out="b", sparse=False, **changes):
+    """Yield, of each of several tables of rows and labels, what is fitted while part b is held out, and the errors."""
+    np.save(tmp_path / "parts.npy", PARTS)
+    evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": held_out,
+                  "classifiers": CLASSIFIERS, "margins": False}  # fmt: skip
+    for number, rows in enumerate(tables):
+        uri = store(tmp_path / f"{number}.npz", *rows, sparse=sparse)
+        settings = {"evaluation": evaluation, "n_components": [1, 3], **changes}
+        found, errors = fitted_and_errors(config_of(tmp_path / str(number), uri, **settings))
+        assert all(len(hashes) == (3 if held_out is None else 1) for hashes in found.values())
+        yield {kind: hashes[held_out is None] for kind, hashes in found.items()}, errors
+
+
+def assert_blind(tmp_path, X, y, **settings):
+    """Return the kinds of things that are the same, whatever is in part b."""
+    (fitted, errors), (again, others) = of_each(tmp_path, [(X, y), held_out_changed(X, y)], **settings)
+    assert fitted == again
+    assert errors != others
+    return set(fitted)
+
+
+@pytest.mark.parametrize(("held_out", "standardize"), [(None, False), (None, True), ("b", True)])
+def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
+    """Nearest rows come from one search for all three parts, or from one of the rows that train."""
+    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    X, y = labelled(60, 6, 3, seed=7, separation=0.5)
+    kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=list(METHODS))
+    assert {"medians", "neighbours", "from moments"} <= kinds
+
+
+@pytest.mark.parametrize(("d", "standardize"), [(6, True), (70, False)])
+def test_rows_in_memory(d, standardize, tmp_path):
+    """More rows than columns, and fewer."""
+    X, y = labelled(60, d, 3, seed=7, separation=0.5)
+    assert_blind(tmp_path, X, y, standardize=standardize, methods=list(METHODS))
+
+
+@pytest.mark.parametrize("merging", [True, False])
+def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
+    """What the tests above compare does depend on rows."""
+    monkeypatch.setattr(evaluating, "merges", lambda *_: merging)
+    X, y = labelled(60, 4, 3, seed=7, separation=0.5)
+    tables, changes = [(X, y), one_value_changed(X, y)], {"standardize": True, "methods": ["pca", "m-pca2"]}
+    (fitted, _), (others, _) = of_each(tmp_path, tables, **changes)
+    assert {"moments", "mean", "scale", "pairs", "directions", "from rows"} <= set(fitted)
+    same = {kind for kind in fitted if fitted[kind] == others[kind]}
+    assert same <= {"medians", "basis", "columns", "approximation"}  # of which there are none
+
+
+def test_sparse_rows_by_a_solver_in_passes(tmp_path):
+    _, X, y = counts_like_text(60, 8, 3, seed=4, dtype="float64", share=0.5)
+    solver = {"kind": "krylov", "passes": 6, "oversampling": 5}
+    assert_blind(tmp_path, X, y, sparse=True, methods=IN_PASSES, solver=solver)
