@@ -1,0 +1,100 @@
+"""The same records wherever the work runs, and the same errors whatever the rows are stored in."""
+
+from __future__ import annotations
+
+import joblib
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from distributed import LocalCluster
+from evaluating import KNN, by_cell, config_of, scored, store, timeless
+from resuming import small_units, write_rows
+from samples import labelled
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation import merged
+from mmpca_dist.runs import evaluating
+
+METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
+FOLDS = {"splits": "folds", "folds": 3}
+X, Y = labelled(300, 6, 3, seed=5, separation=0.5)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Return the address of a scheduler with two workers, each a process of its own."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster:
+        yield cluster.scheduler_address
+
+
+def settings():
+    return {
+        "methods": METHODS, "n_components": [1, 3],
+        "evaluation": {**FOLDS, "classifiers": ["fisher", "qda", "svm", KNN]},
+    }  # fmt: skip
+
+
+def bits(config):
+    """Return the records, and hashes of the classifiers from moments that are merged."""
+    heads, make = [], merged.make_head
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merged, "make_head", lambda *given: heads.append(make(*given)) or heads[-1])
+        records, *_ = scored(config)
+    return timeless(records), joblib.hash(heads)
+
+
+@pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
+def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path):
+    uri = write_rows(tmp_path / "rows.zarr", X, Y, 50)
+    if merging:
+        small_units(monkeypatch, unit_bytes=2400)
+        monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+        monkeypatch.setattr(evaluating, "read_all", lambda *_: pytest.fail("all rows in memory"))
+    else:
+        monkeypatch.setattr(evaluating, "can_merge", lambda *_: False)
+    found = [
+        bits(config_of(tmp_path / str(number), uri, compute=compute, **settings()))
+        for number, compute in enumerate([{"workers": 1}, {"workers": 3}, {"cluster": processes}])
+    ]
+    assert found[0] == found[1] == found[2]
+    records = found[0][0]
+    assert len(records) == 3 and sum(record["rows"] for record in records) == len(X)
+    assert all(bool(record["margins"]) != merging for record in records)
+
+
+def stored(folder, kind):
+    """Return where the rows are, in 6 chunks, 12 row groups or a file."""
+    if kind == "zarr":
+        return write_rows(folder / "rows.zarr", X, Y, 50)
+    if kind == "npz":
+        return store(folder / "rows.npz", X, Y)
+    table = pa.table({**{f"f{j}": column for j, column in enumerate(X.T)}, "label": Y})
+    pq.write_table(table, folder / "rows.parquet", row_group_size=25)
+    return folder / "rows.parquet"
+
+
+@pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
+def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
+    """Sums over chunks are rounded otherwise, which decides no row here; margins are as close."""
+    small_units(monkeypatch, unit_bytes=2400)
+    monkeypatch.setattr(evaluating, "merges", lambda *_: merging)
+    found = []
+    for kind in ("zarr", "parquet", "npz"):
+        records, *_ = scored(config_of(tmp_path / kind, stored(tmp_path, kind), **settings()))
+        found.append((by_cell(records), [line["wasserstein"] for record in records for line in record["margins"]]))
+    assert found[0][0] == found[1][0] == found[2][0]
+    for _, distances in found[1:]:
+        np.testing.assert_allclose(distances, found[0][1], rtol=1e-6, atol=1e-9)
+
+
+def test_what_moments_do_not_serve_must_fit_in_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 1 << 10)
+    for name, rows in (("sparse", {"X": X, "sparse": True}), ("wide", {"X": np.tile(X[:20], 4)})):
+        uri = store(tmp_path / f"{name}.npz", y=Y[: len(rows["X"])], **rows)
+        with pytest.raises(InputError, match=r"is larger than the .* Evaluate a part of the rows"):
+            scored(config_of(tmp_path / name, uri))
+    tuned = {"splits": "folds", "classifiers": [{"name": "svm", "C": "auto"}]}
+    uri = store(tmp_path / "rows.npz", X, Y)
+    with pytest.raises(InputError, match=r"C: auto tries penalties on all rows in memory, .* Give C as a number"):
+        scored(config_of(tmp_path / "tuned", uri, evaluation=tuned))
