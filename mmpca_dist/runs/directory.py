@@ -136,6 +136,11 @@ class RunDirectory:
         """Whether something of an unfinished stage is kept."""
         return any(name.endswith(".npz") for name, *_ in storage.list_objects(self.path("scratch")))
 
+    @property
+    def has_results(self) -> bool:
+        """Whether there is what the same run goes on from: statistics, splits, or something of an unfinished stage."""
+        return self.record("reduce") is not None or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
+
     def header(self) -> dict[str, Any]:
         """Return ``run.json``.
 

@@ -160,7 +160,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
 def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
     """Leave nothing of what was refused; but what a failing disk, network or cluster has stopped keeps what it has."""
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-        if isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints):
+        if isinstance(error, AccessError) and run.has_results:
             on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
         else:
             run.discard()

@@ -1,0 +1,123 @@
+"""An evaluation that was broken off goes on from the splits that are done, and ends as one that was not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from evaluating import config_of, scored, store, timeless
+from resuming import KILLS, Killed, Writes
+from samples import labelled
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import AccessError
+from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.events import Callback
+
+METHODS = ["pca", "m-pca1b", "m-pca2"]
+KINDS = {
+    "in memory": {"splits": "shares", "count": 5, "train": "2/3"},
+    "merged": {"splits": "folds", "folds": 2, "count": 3},
+}
+
+
+@pytest.fixture(params=KINDS)
+def make(request, monkeypatch, tmp_path):
+    """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
+    monkeypatch.setattr(evaluating, "merges", lambda *_: request.param == "merged")
+    uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
+    evaluation = {**KINDS[request.param], "classifiers": ["fisher", "svm"]}
+    return lambda name: config_of(
+        tmp_path / name, uri, methods=METHODS, n_components=[2], evaluation=evaluation, compute={"workers": 1}
+    )
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """Return a list of the numbers of the splits that are evaluated, or of their first parts where they are merged."""
+    numbers, direct, merged = [], evaluating.evaluate_split, evaluating.evaluate_parts
+    for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
+
+        def told(rows, splits, number, *others, function=function):
+            numbers.append(number)
+            return function(rows, splits, number, *others)
+
+        monkeypatch.setattr(evaluating, name, told)
+    return numbers
+
+
+def done(config):
+    """Return the splits whose records are there."""
+    return {int(path.stem) for path in Path(config.output, "splits").glob("*.json")}
+
+
+def assert_goes_on(config, expected, evaluated):
+    """The records become those that are expected, and only what is missing is evaluated.
+
+    Parts of one deal that are merged share passes over the rows, and are evaluated together.
+    """
+    missing = set(range(len(expected))) - done(config)
+    if evaluating.merges():
+        missing = {2 * (number // 2) for number in missing}
+    evaluated.clear()
+    assert timeless(scored(config)[0]) == expected
+    assert sorted(evaluated) == sorted(missing)
+    evaluated.clear()
+    scored(config)
+    assert not evaluated
+
+
+@pytest.mark.parametrize("when", KILLS)
+def test_killed_as_it_writes_a_record(when, make, evaluated, monkeypatch):
+    writes = Writes(monkeypatch)
+    expected, config = timeless(scored(make("whole"))[0]), make("killed")
+    writes.from_now(4, within="/splits/", when=when)
+    with pytest.raises(Killed):
+        scored(config)
+    writes.from_now(None)
+    assert len(done(config)) == (4 if when == "after" else 3)
+    assert_goes_on(config, expected, evaluated)
+
+
+class Stops(Callback):
+    """Ends the work when so many splits are done, and keeps what is noted."""
+
+    def __init__(self, after):
+        self.after, self.notes = after, []
+
+    def on_progress(self, stage, done, total):
+        if stage == "score" and done == self.after:
+            raise RuntimeError("stopped")
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+
+def test_stopped_by_who_watches(make, evaluated):
+    """Of rows in memory progress is told by splits; of merges, by spans of each pass, and the first one ends it."""
+    expected, config = timeless(scored(make("whole"))[0]), make("stopped")
+    with pytest.raises(RuntimeError, match="stopped"):
+        scored(config, Stops(1 if evaluating.merges() else 2))
+    assert len(done(config)) == (0 if evaluating.merges() else 2)
+    assert_goes_on(config, expected, evaluated)
+
+
+def test_a_full_disk_costs_no_split(make, evaluated, monkeypatch):
+    """What failed for want of space, of a network or of workers goes on; only what is refused is discarded."""
+    expected, config, watching = timeless(scored(make("whole"))[0]), make("full"), Stops(None)
+    write = storage.write_json
+
+    def fails(uri, value):
+        if len(done(config)) == 3 and "/splits/" in uri:
+            raise AccessError(f"Cannot write {uri}: no space is left there.")
+        write(uri, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write_json", fails)
+        with pytest.raises(AccessError, match="no space is left there"):
+            scored(config, watching)
+    assert len(done(config)) == 3
+    assert watching.notes == [
+        f"What is done is kept in {config.output}, as the run may go on: give the same command again."
+    ]
+    assert_goes_on(config, expected, evaluated)
