@@ -127,6 +127,7 @@ def publish_evaluation(found: dict[str, Any]) -> None:
         key="evaluation",
         description="What serves best",
     )
+    _publish_page(found["html"])
 
 
 def _publish_figures(report: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ import yaml
 from rich.console import Console
 
 import mmpca_dist
+from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.runs.config import RunConfig, load_config
@@ -160,12 +161,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None) -> None
     with flow_session(console, errors, GOES_ON):
         state = evaluate_flow(loaded, return_state=True)
     _finished(state)
-    from mmpca_dist.runs.tabulating import error_rows, headline_of, report_of
-    from pipelines.console import rows_table
-
-    console.print(headline_of(loaded.output), highlight=False, markup=False, soft_wrap=True)
-    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(loaded.output)))
-    console.print(f"\nReport: {report_of(loaded.output)}", highlight=False, markup=False, soft_wrap=True)
+    _comparison(loaded.output)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -203,8 +199,11 @@ def methods() -> None:
 @cli.command(short_help="Print the summary of a run.")
 @click.argument("output")
 def show(output: str) -> None:
-    """Print the summary of the run in OUTPUT: a table of its methods, and where its report is."""
-    _summary(output)
+    """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
+    from mmpca_dist.runs.directory import RunDirectory
+
+    is_evaluation = RunDirectory(storage.normalize(output)).purpose == "evaluation"
+    (_comparison if is_evaluation else _summary)(output)
 
 
 @cli.command(short_help="List runs and how far they are.")
@@ -367,6 +366,15 @@ def _summary(output: str) -> None:
     report = report_of(output)
     if report is not None:
         console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _comparison(output: str) -> None:
+    from mmpca_dist.runs.tabulating import error_rows, headline_of, report_of
+    from pipelines.console import rows_table
+
+    console.print(headline_of(output), highlight=False, markup=False, soft_wrap=True)
+    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
+    console.print(f"\nReport: {report_of(output)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -220,7 +220,7 @@ def test_given_parts():
         (fold_splits, [0, 1] * 3, (7,), r"7 folds for 6 rows; there must be 2 to 6"),
         (fold_splits, [0, 1] * 3, (1,), r"1 folds for 6 rows"),
         (given_splits, [0, 1] * 3, (["x"] * 6,), r"All rows of the given splits are in the part x"),
-        (given_splits, [0, 1] * 3, (["x", "z"] * 2,), r"the given splits has 4 rows, and .* has 6"),
+        (given_splits, [0, 1] * 3, (["x", "z"] * 2,), r"There are parts for 4 rows, and .* has 6"),
         (given_splits, [0, 1, 1] * 2, (["x", "y", "y"] * 2,), r"All 2 rows of class 0 are in the part x of the given"),
         (given_splits, [0, 1] * 4, (["test", "train"] * 4, "tests"), r"part 'tests'; there are .* Did you mean 'test'"),
     ],

@@ -264,7 +264,7 @@ def given_splits(
     """
     column = names if isinstance(names, Dataset) else _column(np.asarray(names))
     if column.n_rows != dataset.n_rows:
-        raise InputError(f"{column.uri} has {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
+        raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
     parts = count_labels(column, make_spans(column), scheduler).classes
     if len(parts) < 2:
         raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
@@ -107,14 +107,20 @@ class ClassifierSection(BaseModel):
         check_classifier(self)
         return self
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """A name alone is valid too."""
-        return {"anyOf": [{"type": "string"}, handler(core_schema)]}
-
 
 ClassifierSpec = ClassifierSection
 """What a configuration says of a classifier is what the functions here take."""
+
+
+class _OrName:
+    """Says in schemas that a name alone is valid too."""
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+ClassifierSetting = Annotated[ClassifierSection, _OrName()]
+"""A classifier as a form or file may give it."""
 
 
 def _penalty(name: str, C: Any) -> Any:

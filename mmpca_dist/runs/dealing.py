@@ -37,17 +37,30 @@ def splits_of(job: Job) -> Splits:
 
 def _column(config: RunConfig, dataset: Dataset) -> Dataset | NDArray:
     """Return the parts of the rows: a column of the data set itself, or an array in a file."""
-    column, section = config.evaluation.column, config.dataset
+    column = config.evaluation.column
     assert column is not None  # noqa: S101  (the configuration is checked)
     if not column.endswith(".npy"):
-        names = dataset.feature_names if dataset.named_columns else None
-        return open_rows(dataset.uri, features=section.features, label=column, names=names)
+        return _own_column(column, config, dataset)
     uri = storage.normalize(column)
     storage.require(uri)
     try:
         return np.load(io.BytesIO(storage.read_bytes(uri)), allow_pickle=False)
     except ValueError as error:
         raise InputError(f"{uri} is no readable .npy array: {error}.") from error
+
+
+def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
+    if dataset.uri.startswith(("bundled:", "synthetic:")):
+        raise InputError(
+            f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
+            "that holds the part of each row."
+        )
+    names = dataset.feature_names if dataset.named_columns else None
+    try:
+        return open_rows(dataset.uri, features=config.dataset.features, label=column, names=names)
+    except InputError as error:
+        found = str(error).replace(" (dataset.label)", "").replace("no label column", "no column")
+        raise type(error)(f"evaluation.column is {column!r}: {found}") from error
 
 
 def describe(config: RunConfig, n_splits: int) -> str:

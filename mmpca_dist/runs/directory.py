@@ -9,7 +9,7 @@ from typing import Any
 
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.config import Purpose, RunConfig, parse_config
+from mmpca_dist.runs.config import SECTIONS, Purpose, RunConfig, parse_config
 from mmpca_dist.runs.lease import PREFIX
 
 FORMAT = 1
@@ -185,7 +185,11 @@ def _difference(stored: dict[str, Any], config: RunConfig, purpose: Purpose) -> 
         return "it is no evaluation" if purpose == "evaluation" else "it is an evaluation"
     before = parse_config(stored["config"], "the stored configuration").settings(purpose)
     now = config.settings(purpose)
-    for name in now:
-        if before[name] != now[name]:
-            return f"its {name} is {before[name]!r}, here it is {now[name]!r}"
-    return "its input has changed since"
+    name = next((name for name in now if before[name] != now[name]), None)
+    if name is None:
+        return "its input has changed since"
+    old, new = before[name], now[name]
+    if name in SECTIONS:
+        key = next(key for key in new if old[key] != new[key])
+        name, old, new = f"{name}.{key}", old[key], new[key]
+    return f"its {name} is {old!r}, here it is {new!r}"

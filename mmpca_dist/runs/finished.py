@@ -35,6 +35,8 @@ def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
         return record
     if not run.exists:
         raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
+    if run.purpose == "evaluation" and stage != "compare":
+        raise InputError(f"{run.uri} holds an evaluation, which keeps no models: fit them with 'mmpca run'.")
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 

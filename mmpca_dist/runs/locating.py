@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,8 @@ def _fetch(source: str, place: str) -> None:
 
     number = int(source.removeprefix("openml:"))
     try:
-        found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
+        with warnings.catch_warnings(action="ignore"):  # of further attempts: the last one's error says enough
+            found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
     except Exception as error:  # whatever the network, or OpenML, has against it
         raise AccessError(
             f"{Path(place).name} is not in {place.rpartition('/')[0]}, and OpenML's data set {number} could not be "

@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.neighbors.options import PairSearch, Search
-from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.classifiers import ClassifierSetting
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
@@ -180,7 +180,7 @@ class ProjectConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """How `mmpca evaluate` compares methods: on which rows held out, and by which classifiers."""
+    """How `mmpca evaluate` compares methods: which rows are held out, who judges."""
 
     splits: Literal["shares", "folds", "given"] = setting(
         "folds",
@@ -206,7 +206,7 @@ class EvaluationConfig(Section):
         description="Of given parts: the one that is held out while the others train; by default each in turn",
     )
     seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number deals rows out otherwise")
-    classifiers: Annotated[list[ClassifierSection], BeforeValidator(as_list)] = setting(
+    classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
         ["fisher", "naive-bayes"],
         min_length=1,
         validate_default=True,
@@ -243,11 +243,13 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if (self.column is None) == (self.splits == "given"):
-            raise ValueError("evaluation.splits: given and evaluation.column go together, and neither alone")
+            raise ValueError(
+                "splits: given takes a column that names the part of each row, and a column takes splits: given."
+            )
         labels = [one.label for one in self.classifiers]
         again = next((label for label in labels if labels.count(label) > 1), None)
         if again is not None:
-            raise ValueError(f"two classifiers are called {again!r}; give one of them another label")
+            raise ValueError(f"two classifiers are called {again!r}; give one of them another label.")
         return self
 
 

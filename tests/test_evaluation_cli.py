@@ -1,0 +1,201 @@
+"""`mmpca evaluate` as a person meets it, and its flow as Prefect shows it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from operations import artifacts_of
+from samples import labelled
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.predictors.classifiers import CLASSIFIERS
+from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.config import load_config, parse_config
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
+from mmpca_dist.runs.models import load_model
+from pipelines import cli
+
+ROOT = Path(__file__).parents[1]
+PAPER = sorted((ROOT / "conf" / "paper").glob("*.yaml"))
+SOUND = {
+    "dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [1, 2],
+    "evaluation": {"splits": "folds", "folds": 3},
+}  # fmt: skip
+
+
+@pytest.fixture
+def mmpca(tmp_path, monkeypatch, capsys):
+    """Return a function that runs the command in this process and returns (exit code, what it printed, its errors)."""
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**SOUND, "output": "out"}))
+    monkeypatch.chdir(tmp_path)
+    for console in (cli.console, cli.errors):
+        monkeypatch.setattr(console, "width", 200)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mmpca", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    """No mistake here needs a Prefect server to be found."""
+    monkeypatch.setattr(cli, "flow_session", lambda *_: pytest.fail("a server is started"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["methods=[pca,fischer]"], "methods: unknown method 'fischer'; there are pca, .* Did you mean 'fisher'?"),
+        (
+            ["evaluation.classifiers=fischer"],
+            "unknown classifier 'fischer'; there are fisher, .* Did you mean 'fisher'?",
+        ),
+        (["evaluation.classifiers=[svm,svm]"], "two classifiers are called 'svm'; give one of them another label."),
+        (["evaluation.reference=m-pca1a"], "evaluation.reference names 'm-pca1a', which is not among pca, m-pca0. Did"),
+        (["evaluation.train=1.5"], "evaluation.train: The share 1.5 .* must be between 0 and 1, like 0.8 or '4/5'."),
+        (["evaluation.train=4/0"], "evaluation.train: The share '4/0' .* must be between 0 and 1"),
+        (["evaluation.splits=given"], "splits: given takes a column that names the part of each row"),
+        (["evaluation.column=part"], "and a column takes splits: given."),
+        (["evaluation.splits=fold"], "Did you mean 'folds'?"),
+        (["evaluation.fold=3"], "Unknown key 'evaluation.fold'. Did you mean 'folds'?"),
+        (["evaluation.published=ionosfere"], "no published figures for 'ionosfere'; .* Did you mean 'ionosphere'?"),
+        (["n_components=5"], "n_components=5 is more than the 4 features of bundled:iris."),
+        (
+            ["dataset.uri=a.npz", "dataset.data_dir=here"],
+            "There is no a.npz in .* here, the folder of dataset.data_dir.",
+        ),
+        (["dataset.uri=a.npz", "dataset.data_dir=$NO_DATA"], "the environment variable NO_DATA is not set. Set it to"),
+    ],
+)
+def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_path):
+    code, printed, errors = mmpca("evaluate", "my.yaml", *[word for one in settings for word in ("--set", one)])
+    assert code == 2 and not printed
+    assert errors.startswith("mmpca: ") and errors.count("\n") == 1 and errors.endswith((".\n", "?\n")), errors
+    assert all(part in errors for part in expected.split(" .* ")), errors
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch):
+    """It says where it looked and what to do, also where a download fails."""
+    config, offline = load_config(path), OSError("no route to host")
+    assert config.evaluation.published == path.stem and config.output.endswith(f"runs/paper/{path.stem}")
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_: (_ for _ in ()).throw(offline))
+    monkeypatch.delenv("MMPCA_DATA", raising=False)
+    assert "MMPCA_DATA is not set. Set it to the folder of the data sets" in mmpca("evaluate", path)[2]
+    monkeypatch.setenv("MMPCA_DATA", str(tmp_path / "absent"))
+    code, printed, errors = mmpca("evaluate", path)
+    assert code == 2 and not printed and errors.count("\n") == 1
+    assert config.dataset.uri in errors and str(tmp_path / "absent") in errors
+    hint = "Put the file there by hand" if config.dataset.download else "Put it there, or name another folder"
+    assert hint in errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"folds": 500}, "There are 500 folds for 150 rows; there must be 2 to 150."),
+        ({"splits": "shares", "train": 0.999}, "A share of 0.999 of the rows of each class leaves none to hold out"),
+        ({"splits": "given", "column": "part"}, "evaluation.column is 'part', and bundled:iris has no columns but its"),
+        ({"splits": "given", "column": "absent.npy"}, "absent.npy: it does not exist."),
+        ({"splits": "given", "column": "short.npy"}, "There are parts for 10 rows, and bundled:iris has 150."),
+        ({"splits": "given", "column": "parts.npy", "held_out": "3"}, "is in a part '3'; there are '0', '1', '2'."),
+    ],
+)
+def test_rows_that_cannot_be_held_out_so(changes, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("short.npy", np.arange(10))
+    np.save("parts.npy", np.arange(150) % 3)
+    with pytest.raises(InputError) as caught:
+        evaluate({**SOUND, "evaluation": changes, "output": "out"})
+    assert expected in str(caught.value)
+    assert not Path("out").exists()
+
+
+def test_a_column_of_parts_that_is_not_there_is_likened_to_one_that_is(tmp_path):
+    X, y = labelled(30, 3, 2, seed=0)
+    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": np.arange(30) % 3, "label": y}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    dataset = {"uri": str(tmp_path / "rows.parquet"), "drop": ["part"]}
+    wrong = {"splits": "given", "column": "prat"}
+    with pytest.raises(
+        InputError, match=r"^evaluation.column is 'prat': .* has no column 'prat'. Did you mean 'part'\?$"
+    ):
+        evaluate({**SOUND, "dataset": dataset, "evaluation": wrong, "output": str(tmp_path / "out")})
+
+
+def test_the_classifiers_are_listed(mmpca):
+    code, printed, _ = mmpca("classifiers")
+    assert code == 0 and [line.split()[0] for line in printed.splitlines()] == list(CLASSIFIERS)
+
+
+def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_path, monkeypatch):
+    """By the command line, on the server of the tests; nothing is computed twice."""
+    code, first, errors = mmpca("evaluate", "my.yaml")
+    assert code == 0 and not errors, errors
+    assert "The lowest mean error" in first and f"Report: {tmp_path}/out/report/index.html" in first
+    assert all(f"✓ {stage.name}" in first for stage in EVALUATION_STAGES)
+    table = first[first.index("Errors in percent") :]
+    assert all(name in table for name in ("PCA", "M-PCA0", "fisher", "naive-bayes"))
+    listed = mmpca("runs", tmp_path)[1].splitlines()
+    assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
+
+    monkeypatch.setattr(evaluating, "evaluate_split", lambda *_: pytest.fail("evaluated again"))
+    code, again, _ = mmpca("evaluate", "my.yaml")
+    assert code == 0 and again.count("already done") == len(EVALUATION_STAGES)
+    assert again[again.index("The lowest") :] == mmpca("show", "out")[1] == first[first.index("The lowest") :]
+
+    code, _, errors = mmpca("evaluate", "my.yaml", "--set", "evaluation.folds=4")
+    assert code == 2 and "already holds a different run: its evaluation.folds is 3, here it is 4. Choose" in errors
+    code, _, errors = mmpca("run", "my.yaml")
+    assert code == 2 and "it is an evaluation. Choose another output" in errors
+    with pytest.raises(InputError, match="holds an evaluation, which keeps no models: fit them with 'mmpca run'"):
+        load_model("out", "pca")
+
+    (tmp_path / "out" / "records" / "score.json").unlink()
+    assert any("stopped at score; the same command goes on" in line for line in mmpca("runs", "out")[1].splitlines())
+
+
+def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_path):
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    from pipelines.evaluate import evaluate_flow
+
+    config = parse_config({**SOUND, "output": str(tmp_path / "out")}, "the test")
+    state = evaluate_flow(config, return_state=True)
+    assert state.is_completed() and state.message.endswith(f"Report: {tmp_path}/out/report/index.html")
+    found = artifacts_of(state)
+    assert {"standings", "costs", "errors-1", "report-page", "figure-errors-by-components", "progress-score"} <= set(
+        found
+    )
+    assert [row["stage"] for row in json.loads(found["stages"])] == [stage.name for stage in EVALUATION_STAGES]
+    assert "The lowest mean error" in found["evaluation"]
+    with get_client(sync_client=True) as client:
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id]))
+        tasks = client.read_task_runs(flow_run_filter=own)
+    assert len(EVALUATION_STAGES) == len(tasks) <= 50
+
+
+def test_a_mistake_ends_the_flow_refused(prefect_server, tmp_path):
+    from pipelines.evaluate import evaluate_flow
+    from pipelines.flows import REFUSED
+
+    config = parse_config({**SOUND, "n_components": 5, "output": str(tmp_path / "out")}, "the test")
+    state = evaluate_flow(config, return_state=True)
+    assert state.name == REFUSED and state.message.startswith("n_components=5 is more than the 4 features")
