@@ -12,7 +12,7 @@ from evaluating import KNN, by_cell, config_of, scored, store, timeless
 from resuming import small_units, write_rows
 from samples import labelled
 
-from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged
 from mmpca_dist.runs import evaluating
 
@@ -60,7 +60,7 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path)
     assert found[0] == found[1] == found[2]
     records = found[0][0]
     assert len(records) == 3 and sum(record["rows"] for record in records) == len(X)
-    assert all(bool(record["margins"]) != merging == (merged.NO_MARGINS in record["notes"]) for record in records)
+    assert all(bool(record["margins"]) != merging for record in records)
 
 
 def stored(folder, kind):
@@ -86,27 +86,6 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
     assert found[0][0] == found[1][0] == found[2][0]
     for _, distances in found[1:]:
         np.testing.assert_allclose(distances, found[0][1], rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("margins", "held_out", "small", "expected"),
-    [(True, 3, True, False), (False, 3, True, True), (False, 1, True, False), (True, 1, False, True)],
-)
-def test_moments_are_merged_where_rows_are_many_or_folds_need_no_margins(
-    margins, held_out, small, expected, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 1 << 20 if small else 0)
-    np.save(tmp_path / "parts.npy", np.arange(len(X)) % 3)
-    given = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": 0 if held_out == 1 else None}
-    config = config_of(
-        tmp_path / "out", store(tmp_path / "rows.npz", X, Y), evaluation={**given, "margins": margins}
-    )  # fmt: skip
-    merging = []
-    for name in ("_score_merged", "_score_direct"):
-        monkeypatch.setattr(evaluating, name, lambda *_, name=name: merging.append(name == "_score_merged"))
-    with pytest.raises(AccessError, match="splits"):  # no records were written
-        scored(config)
-    assert merging == [expected]
 
 
 def test_what_moments_do_not_serve_must_fit_in_memory(monkeypatch, tmp_path):

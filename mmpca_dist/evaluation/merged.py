@@ -29,7 +29,6 @@ from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 GATHERED_BYTES = 1 << 30
 """Reduced rows that are held at once for classifiers that are fitted to rows."""
-NO_MARGINS = "There are no margins: they are measured of rows that fit in memory."
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
                 "scoring": scoring / len(trained),
                 **{name: taken + seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
             },
-            "notes": notes + [NO_MARGINS] * settings.evaluation.margins,
+            "notes": notes,
         }
 
 

@@ -42,8 +42,7 @@ def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by merging moments: where rows are too many, and of folds without margins, for
-    which rows must be in memory, wherever it can.
+    """Tell whether an evaluation goes by merging moments: folds wherever they can, shares where rows are too many.
 
     Raises
     ------
@@ -57,7 +56,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
             "moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need the "
             "rows themselves. Evaluate a part of the rows."
         )
-    return possible and (not small or (len(splits.held_out) > 1 and not config.evaluation.margins))
+    return possible and (len(splits.held_out) > 1 or not small)
 
 
 def _tune(job: Job) -> dict[str, Any]:

@@ -221,9 +221,7 @@ class EvaluationConfig(Section):
         description="The method that others are tested against; by default the first one",
     )
     margins: bool = setting(
-        True,
-        example=False,
-        description="Measure distances to a linear classifier's hyperplane before and after, of up to 512 MiB of rows",
+        True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
     )
     published: str | None = setting(
         None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
