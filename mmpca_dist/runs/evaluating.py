@@ -13,8 +13,9 @@ from mmpca_dist.datasets import Dataset, Span, storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.judging import Judges
-from mmpca_dist.evaluation.merged import Source, evaluate_parts
+from mmpca_dist.evaluation.merged import evaluate_parts
 from mmpca_dist.evaluation.reductions import needs_of
+from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
