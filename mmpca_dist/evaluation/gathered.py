@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judged, Judges, Part, judge
+from mmpca_dist.evaluation.lazy_rows import judge_lazily
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.predictors import linear_parts
+from mmpca_dist.predictors import OUT_OF_CORE, linear_parts
 from mmpca_dist.reducers.base import projected
 from mmpca_dist.statistics.reduction import read_units
 
@@ -40,62 +41,81 @@ class JudgedRows:
     notes: list[str] = field(default_factory=list)
     fitted: dict[tuple[int, str], Any] = field(default_factory=dict)
 
-    def add(self, found: Judged, first: int) -> None:
-        """Take in what was found of some methods and sizes, of which ``first`` is the position of the first."""
+    def add(self, found: Judged, positions: Sequence[int]) -> None:
+        """Take in what was found of some methods and sizes, whose positions among all are given."""
         self.lines += found.lines
         self.notes += found.notes
         for method, seconds in found.seconds.items():
             self.seconds[method] = self.seconds.get(method, 0.0) + seconds
-        for (position, label), one in found.fitted.items():
+        for (number, label), one in found.fitted.items():
             if linear_parts(one) is not None:
-                self.fitted[first + position, label] = one
+                self.fitted[positions[number], label] = one
 
 
 def judge_rows(source: Source, splits: Splits, part: int, reductions: Reductions, judges: Judges) -> JudgedRows:
     """Judge a part held out by the classifiers that are fitted to rows.
 
-    A pass over the rows serves as many methods and sizes as memory permits.
+    A pass over the rows serves as many methods and sizes as memory permits. Where it does not permit one alone, those
+    classifiers that learn block by block make passes of their own.
 
     Raises
     ------
     InputError
         For rows that a classifier cannot use, or too many of them.
     """
-    judged, first = JudgedRows(), 0
+    judged = JudgedRows()
     if not judges.from_rows:
         return judged
-    for items in _batches(reductions.items, source.dataset.n_rows):
-        columns = np.unique(np.concatenate([item.columns for item in items]))
+    items, n_rows = reductions.items, source.dataset.n_rows
+    check_rows(items, n_rows, judges)
+    lazy = [position for position, item in enumerate(items) if _is_large(item, n_rows)]
+    for positions in _batches(items, n_rows):
+        own = [items[position] for position in positions]
+        columns = np.unique(np.concatenate([item.columns for item in own]))
         task = _GatherSpan(source.dataset, splits, part, reductions.matrix[:, columns], reductions.mean)
         rows = Part(*source.reduce(task, _join, "gather"))
-        moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in items]
-        judged.add(judge(moved, judges, judges.from_rows, rows), first)
-        first += len(items)
+        moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in own]
+        judged.add(judge(moved, judges, judges.from_rows, rows), positions)
+    if lazy:
+        judged.add(judge_lazily(source, splits, part, reductions, [items[at] for at in lazy], judges), lazy)
     return judged
 
 
-def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[Reduction]]:
-    """Yield stretches of methods and sizes whose reduced rows are held at once.
+def check_rows(items: Sequence[Reduction], n_rows: int, judges: Judges) -> None:
+    """Refuse more reduced rows than a classifier may be fitted to.
 
     Raises
     ------
     InputError
-        Where those of a single one are too many.
+        With how many there are.
     """
-    batch: list[Reduction] = []
-    for item in items:
-        if 8 * n_rows * item.used > GATHERED_BYTES:
-            raise InputError(
-                f"{n_rows:,} rows of {item.used} components are more than the {GATHERED_BYTES >> 20:,} MiB of reduced "
-                "rows that a classifier may be fitted to. Use classifiers from moments (fisher, lda, qda, "
-                "naive-bayes), or fewer components."
-            )
-        together = [*batch, item]
-        if 8 * n_rows * len(np.unique(np.concatenate([one.columns for one in together]))) > GATHERED_BYTES:
+    refusing = [spec.label for spec in judges.from_rows if spec.name not in OUT_OF_CORE]
+    large = next((item for item in items if _is_large(item, n_rows)), None)
+    if refusing and large is not None:
+        raise InputError(
+            f"{n_rows:,} rows of {large.used} components are more than the {GATHERED_BYTES >> 20:,} MiB of reduced "
+            f"rows that {refusing[0]} may be fitted to. Use classifiers from moments (fisher, lda, qda, naive-bayes) "
+            f"or those that learn block by block ({', '.join(OUT_OF_CORE)}), or fewer components."
+        )
+
+
+def _is_large(item: Reduction, n_rows: int) -> bool:
+    return 8 * n_rows * item.used > GATHERED_BYTES
+
+
+def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[int]]:
+    """Yield stretches of methods and sizes whose reduced rows are held at once, by position, but for large ones."""
+    batch: list[int] = []
+    for position, item in enumerate(items):
+        if _is_large(item, n_rows):
+            continue
+        together = [*batch, position]
+        if 8 * n_rows * len(np.unique(np.concatenate([items[at].columns for at in together]))) > GATHERED_BYTES:
             yield batch
-            together = [item]
+            together = [position]
         batch = together
-    yield batch
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True)

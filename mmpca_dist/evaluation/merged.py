@@ -15,7 +15,7 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
-from mmpca_dist.evaluation.gathered import judge_rows
+from mmpca_dist.evaluation.gathered import check_rows, judge_rows
 from mmpca_dist.evaluation.heads import Head, Rules, fit_rules, make_head
 from mmpca_dist.evaluation.judging import Judges, entry, named
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions, needs_of
@@ -33,7 +33,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     """Yield the records of all parts of a split that are held out.
 
     Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; one or more passes
-    gather reduced rows for those that are fitted to rows.
+    gather reduced rows for those that are fitted to rows. Margins are measured on samples of the second pass.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     for number, statistics in enumerate(training_statistics(source, splits, settings), first):
         try:
             trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first]))
+            check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
         except InputError as error:
             raise named(error, number) from error
     gathering = time.perf_counter() - begin

@@ -21,6 +21,7 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.predictors import ReducedMoments, Rule, fit_from_moments, is_from_moments, linear_parts
 from mmpca_dist.reducers.base import projected
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.working import Statistics
 
 MARGIN_ROWS = 4096
@@ -101,6 +102,7 @@ def _largest_hash(wanted: int, count: int) -> np.uint64:
     return np.uint64(min((wanted << 64) // count, int(EVERY)))
 
 
+@storable
 @dataclass(frozen=True)
 class Sample:
     """Rows ``X`` (m, d) in the order of their numbers, hashes, parts and codes of classes (m,)."""

@@ -1,0 +1,105 @@
+"""Evaluations whose reduced rows are more than memory: classifiers that learn block by block, and what refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from evaluating import KNN, by_cell, config_of, scored, timeless
+from resuming import small_units
+from samples import labelled
+
+from mmpca_dist.datasets.zarr_groups import ZarrGroupRows
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation import gathered
+from mmpca_dist.predictors import out_of_core
+from mmpca_dist.runs import evaluating
+
+LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-8}}
+ROWS, CHUNK = 400, 90
+SETTINGS = {"methods": ["pca", "m-pca1a"], "n_components": [1, 3]}
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Chunks that are reading units, and blocks of rows that train which begin and end inside them."""
+    import zarr
+
+    monkeypatch.setattr(out_of_core, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+    small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
+    X, y = labelled(ROWS, 5, 3, seed=1, separation=0.5)
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(CHUNK, 5))
+    group.create_array("y", data=np.asarray(["elm", "fir", "oak"])[y], chunks=(CHUNK,))
+    return tmp_path
+
+
+def evaluated(rows, name, classifiers, **changes):
+    evaluation = {"splits": "folds", "folds": 3, "classifiers": classifiers}
+    return scored(config_of(rows / name, rows / "rows.zarr", **SETTINGS, evaluation=evaluation, **changes))
+
+
+def assert_alike(records, expected):
+    """The same errors, and margins up to the rounding of sums in another order."""
+    assert by_cell(records) == by_cell(expected)
+    for found, other in zip(records, expected, strict=True):
+        assert len(found["margins"]) == len(other["margins"]) > 0
+        for line, known in zip(found["margins"], other["margins"], strict=True):
+            assert line["method"] == known["method"] and line["classifier"] == known["classifier"]
+            np.testing.assert_allclose(line["quantiles"], known["quantiles"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [0, 8 * ROWS * 2])
+def test_errors_are_those_of_gathered_rows(limit, rows, monkeypatch):
+    """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
+    classifiers = ["fisher", "incremental", LOGISTIC]
+    expected, _, _ = evaluated(rows, "gathered", classifiers)
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", limit)
+    records, _, results = evaluated(rows, "lazy", classifiers)
+    assert_alike(records, expected)
+    names = results["score"]["passes"]
+    assert names.count("judge") == 3 and ("gather" in names) == (limit > 0)
+    assert sum(line["errors"] for record in records for line in record["errors"]) > 50
+
+
+def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
+    expected = None
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluating, "can_merge", lambda *_: False)
+        patched.setattr(evaluating, "DIRECT_BYTES", 1 << 20)
+        expected, _, _ = evaluated(rows, "direct", ["incremental", LOGISTIC])
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 0)
+    monkeypatch.setattr(evaluating, "read_all", pytest.fail)
+    assert_alike(evaluated(rows, "lazy", ["incremental", LOGISTIC])[0], expected)
+
+
+def test_every_pass_is_told_and_reads_every_row_once(rows, monkeypatch):
+    read, whole = [], ZarrGroupRows.read_rows
+
+    def read_rows(self, start, stop, out=None):
+        read.append(stop - start)
+        return whole(self, start, stop, out)
+
+    monkeypatch.setattr(ZarrGroupRows, "read_rows", read_rows)
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 0)
+    _, _, results = evaluated(rows, "lazy", ["incremental", LOGISTIC])
+    names = results["score"]["passes"]
+    assert names.count("fit") > 3 * 4 * (1 + 3 * 2)  # folds, methods and sizes; three problems of some steps each
+    assert sum(read) == ROWS * len(names)
+    assert results["score"]["bytes"] == ROWS * 5 * 8 * len(names)
+
+
+def test_the_same_bits_for_any_workers(rows, monkeypatch):
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 0)
+    one, many = (
+        timeless(evaluated(rows, f"{n}", ["incremental", LOGISTIC], compute={"workers": n})[0]) for n in (1, 3)
+    )
+    assert one == many
+
+
+@pytest.mark.parametrize(("classifiers", "name"), [(["incremental", "svm"], "svm"), (["fisher", KNN], "knn")])
+def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, monkeypatch):
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 8 * ROWS)
+    told = f"In split 0: 400 rows of 3 components are .* {name} may be fitted to. .*incremental, dask-logistic"
+    with pytest.raises(InputError, match=told):
+        evaluated(rows, "refused", classifiers)
