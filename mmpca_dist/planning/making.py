@@ -99,16 +99,16 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         passes, more_passes, costs = _in_passes(dataset, spans, request, choice.kind)
         reducing, sums = costs.memory, costs.sums
     else:
-        passes, more_passes = _at_once(dataset, spans, request)
+        passes, more_passes = at_once(dataset, spans, request)
         reducing = _forming(dataset, spans, request)
         sums = n * d * 8 if wide else summary_bytes(request.n_classes, d, pooled)
     sums += KEPT_BYTES if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(spans), sums)
-    search = _search_costs(dataset, spans, request, choice)
+    search = search_costs_of(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
-        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
-        passes += [_sample_pass(dataset, spans, resources), cells]
+        cells = one_pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
@@ -126,8 +126,8 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         base=base,
         resources=resources,
         output=projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
-        free=_free_bytes(resources.output),
-        advice=_advice(dataset, spans),
+        free=free_bytes(resources.output),
+        advice=advice_on(dataset, spans),
         search=search,
         choice=choice,
         kept=kept,
@@ -153,13 +153,13 @@ def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
     return max(held, solving) if resources.in_process else held
 
 
-def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
+def at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
     """Return the passes that form scatters, or keep few rows, and how many more for medians there may be."""
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
     counted = 0 if wide else request.median_rows * d
-    found = _pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
+    found = one_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
     if not request.median_rows or wide:
         return [found], 0
     before, after, more = _median_passes(dataset, spans, request)
@@ -184,14 +184,14 @@ def _in_passes(
         threads=resources.process_threads,
     )
     passes = [
-        _pass("apply" if vectors else "moments", dataset, operations, resources)
+        one_pass("apply" if vectors else "moments", dataset, operations, resources)
         for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
     ]
-    sample = _sample_pass(dataset, spans, resources)
+    sample = sample_pass(dataset, spans, resources)
     if not request.median_rows:
         return [sample, *passes], 0, costs
     before, after, more = _median_passes(dataset, spans, request)
-    counting = _pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
+    counting = one_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
     return [sample, *before, counting, *after, *passes], more, costs
 
 
@@ -210,8 +210,8 @@ def plan_projection(
         base=base,
         resources=resources,
         output=projected_bytes(dataset, resources, widths, formats),
-        free=_free_bytes(resources.output),
-        advice=_advice(dataset, spans),
+        free=free_bytes(resources.output),
+        advice=advice_on(dataset, spans),
     )
 
 
@@ -240,7 +240,7 @@ def plan_moments(
             n_classes=found, pooled=pooled, medians=False, item=resources.item, threads=resources.process_threads,
         )  # fmt: skip
         held.append(taking + dataset.resident_bytes)
-        passes.append(_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
+        passes.append(one_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
     whole = PassPlan("moments of the new rows", *(sum(sizes) for sizes in zip(*map(_numbers, passes), strict=True)))
     return Plan(
         passes=[whole],
@@ -252,8 +252,8 @@ def plan_moments(
         base=resources.base,
         resources=resources,
         output=2 * scatters + models,
-        free=_free_bytes(resources.output),
-        advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
+        free=free_bytes(resources.output),
+        advice="".join(dict.fromkeys(advice_on(dataset, spans) for dataset, spans, _ in parts)),
     )
 
 
@@ -261,7 +261,7 @@ def _numbers(one: PassPlan) -> tuple[int, float, float]:
     return one.bytes, one.operations, one.seconds
 
 
-def _advice(dataset: Dataset, spans: list[Span]) -> str:
+def advice_on(dataset: Dataset, spans: list[Span]) -> str:
     """Say which chunks would help, where one row of chunks is more than a reading unit; else nothing."""
     rows, fitting = largest_unit(dataset, spans)[0], default_chunk_rows(dataset.row_bytes)
     if rows <= fitting:
@@ -286,8 +286,8 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     n_medians = request.n_classes * dataset.n_features
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = _sample_pass(dataset, spans, request.resources)
-    return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
+    sample = sample_pass(dataset, spans, request.resources)
+    return [sample], [one_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def _chosen_rows(spans: list[Span]) -> int:
@@ -296,11 +296,11 @@ def _chosen_rows(spans: list[Span]) -> int:
     return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
 
 
-def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return _pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
+    return one_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
 
 
-def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
+def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
     if request.search is None:
         return None
     from mmpca_dist.neighbors.costs import search_costs
@@ -335,10 +335,10 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice:
 def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
     operations = 2.0 * dataset.nnz * sum(widths)
     written = projected_bytes(dataset, resources, widths, formats)
-    return _pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
+    return one_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
 
 
-def _pass(
+def one_pass(
     name: str,
     dataset: Dataset,
     operations: float,
@@ -370,7 +370,7 @@ def _product_rate(precision: str) -> float:
         return rows.size * rows.shape[1] / (time.perf_counter() - begin)
 
 
-def _free_bytes(uri: str) -> int | None:
+def free_bytes(uri: str) -> int | None:
     if not storage.is_local(uri):
         return None
     folder = Path(uri)
