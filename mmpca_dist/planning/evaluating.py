@@ -18,7 +18,7 @@ from mmpca_dist.planning.making import (
     at_once,
     free_bytes,
     make_plan,
-    one_pass,
+    plan_pass,
     sample_pass,
     search_costs_of,
 )
@@ -76,7 +76,7 @@ def _in_memory(dataset: Dataset, spans: list[Span], request: Request, judging: J
     if judging.margins and not dataset.sparse:  # in the original columns, or turned to where few rows are wide
         a_split += rows + 8 * dataset.n_rows * dataset.n_features * (3 if dataset.n_rows < dataset.n_features else 1)
     held = 2 * rows + request.resources.process_threads * a_split
-    return _plan(dataset, spans, request, [one_pass("rows", dataset, 0, request.resources)], held, "split by split", 0)
+    return _plan(dataset, spans, request, [plan_pass("rows", dataset, 0, request.resources)], held, "split by split", 0)
 
 
 def _merging(dataset: Dataset, spans: list[Span], request: Request, judging: Judging) -> Plan:
@@ -87,14 +87,14 @@ def _merging(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
     choice = choose_solver(request.solver, dataset.n_rows, d, request.largest, needed=request.scatters)
     search = search_costs_of(dataset, spans, request, choice)
     if search is not None:
-        passes += [sample_pass(dataset, spans, resources), one_pass("cells", dataset, search.preparation, resources)]
+        passes += [sample_pass(dataset, spans, resources), plan_pass("cells", dataset, search.preparation, resources)]
     if judging.decisions or judging.margins:
         operations = 1.0 * dataset.n_rows * d * judging.decisions
-        passes.append(one_pass("score", dataset, operations, resources))
+        passes.append(plan_pass("score", dataset, operations, resources))
     reduced = 8 * dataset.n_rows * judging.width
     if judging.from_rows:
         gathering = -(-reduced // GATHERED_BYTES) * judging.n_held_out
-        passes += [one_pass("gather", dataset, 1.0 * reduced / 8 * d, resources)] * gathering
+        passes += [plan_pass("gather", dataset, 1.0 * reduced / 8 * d, resources)] * gathering
     summary = summary_bytes(n_classes * n_parts, d, pooled=False)
     held = [
         reducing(

@@ -107,7 +107,7 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     search = search_costs_of(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
-        cells = one_pass("cells", dataset, search.preparation, resources, written=scratch)
+        cells = plan_pass("cells", dataset, search.preparation, resources, written=scratch)
         passes += [sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
@@ -159,7 +159,7 @@ def at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
     counted = 0 if wide else request.median_rows * d
-    found = one_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
+    found = plan_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
     if not request.median_rows or wide:
         return [found], 0
     before, after, more = _median_passes(dataset, spans, request)
@@ -184,14 +184,14 @@ def _in_passes(
         threads=resources.process_threads,
     )
     passes = [
-        one_pass("apply" if vectors else "moments", dataset, operations, resources)
+        plan_pass("apply" if vectors else "moments", dataset, operations, resources)
         for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
     ]
     sample = sample_pass(dataset, spans, resources)
     if not request.median_rows:
         return [sample, *passes], 0, costs
     before, after, more = _median_passes(dataset, spans, request)
-    counting = one_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
+    counting = plan_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
     return [sample, *before, counting, *after, *passes], more, costs
 
 
@@ -240,7 +240,7 @@ def plan_moments(
             n_classes=found, pooled=pooled, medians=False, item=resources.item, threads=resources.process_threads,
         )  # fmt: skip
         held.append(taking + dataset.resident_bytes)
-        passes.append(one_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
+        passes.append(plan_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
     whole = PassPlan("moments of the new rows", *(sum(sizes) for sizes in zip(*map(_numbers, passes), strict=True)))
     return Plan(
         passes=[whole],
@@ -287,7 +287,7 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
     sample = sample_pass(dataset, spans, request.resources)
-    return [sample], [one_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
+    return [sample], [plan_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def _chosen_rows(spans: list[Span]) -> int:
@@ -297,7 +297,7 @@ def _chosen_rows(spans: list[Span]) -> int:
 
 
 def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return one_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
 
 
 def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
@@ -335,10 +335,10 @@ def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choic
 def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
     operations = 2.0 * dataset.nnz * sum(widths)
     written = projected_bytes(dataset, resources, widths, formats)
-    return one_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
+    return plan_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
 
 
-def one_pass(
+def plan_pass(
     name: str,
     dataset: Dataset,
     operations: float,
