@@ -14,15 +14,14 @@ from mmpca_dist.evaluation.sampled_margins import SAMPLE_BYTES
 from mmpca_dist.planning.making import (
     SLACK,
     Request,
-    advice_on,
     at_once,
-    free_bytes,
     make_plan,
+    plan_of_passes,
     plan_pass,
     sample_pass,
     search_costs_of,
 )
-from mmpca_dist.planning.plan import PassPlan, Plan
+from mmpca_dist.planning.plan import Plan
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reducing, summary_bytes
@@ -76,7 +75,8 @@ def _in_memory(dataset: Dataset, spans: list[Span], request: Request, judging: J
     if judging.margins and not dataset.sparse:  # in the original columns, or turned to where few rows are wide
         a_split += rows + 8 * dataset.n_rows * dataset.n_features * (3 if dataset.n_rows < dataset.n_features else 1)
     held = 2 * rows + request.resources.process_threads * a_split
-    return _plan(dataset, spans, request, [plan_pass("rows", dataset, 0, request.resources)], held, "split by split", 0)
+    passes = [plan_pass("rows", dataset, 0, request.resources)]
+    return plan_of_passes(dataset, spans, passes, request.resources, held, solver="split by split")
 
 
 def _merging(dataset: Dataset, spans: list[Span], request: Request, judging: Judging) -> Plan:
@@ -107,9 +107,10 @@ def _merging(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
     if resources.in_process:
         held.append(2 * summary + (4 * n_classes + 5) * d * d * 8)  # the parts, what is merged of them, and a fit
     kept = len(passes) * most_kept(dataset.n_bytes, len(spans), summary)
-    return _plan(
-        dataset, spans, request, passes * judging.n_splits, max(held), f"dense, {d} x {d}, of merged parts", kept,
-        more * judging.n_splits, " Fewer folds (evaluation.folds) need less.",
+    return plan_of_passes(
+        dataset, spans, passes * judging.n_splits, resources, max(held),
+        more_passes=more * judging.n_splits, solver=f"dense, {d} x {d}, of merged parts", kept=kept,
+        advice=" Fewer folds (evaluation.folds) need less.",
     )  # fmt: skip
 
 
@@ -126,32 +127,3 @@ def _judging(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
         return scoring
     gathered = min(reduced, GATHERED_BYTES)
     return max(scoring, resources.process_threads * (unit + 2 * 8 * rows * judging.width) + 4 * gathered)
-
-
-def _plan(
-    dataset: Dataset,
-    spans: list[Span],
-    request: Request,
-    passes: list[PassPlan],
-    held: int,
-    solver: str,
-    kept: int,
-    more_passes: int = 0,
-    advice: str = "",
-) -> Plan:
-    resources = request.resources
-    base = resources.base + dataset.resident_bytes
-    return Plan(
-        passes=passes,
-        more_passes=more_passes,
-        spans=len(spans),
-        solver=solver,
-        pooled=False,
-        memory=int((base + held) * SLACK),
-        base=base,
-        resources=resources,
-        output=0,
-        free=free_bytes(resources.output),
-        advice=advice_on(dataset, spans) + advice,
-        kept=kept,
-    )

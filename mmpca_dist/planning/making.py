@@ -126,8 +126,8 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         base=base,
         resources=resources,
         output=projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
-        free=free_bytes(resources.output),
-        advice=advice_on(dataset, spans),
+        free=_free_bytes(resources.output),
+        advice=_advice(dataset, spans),
         search=search,
         choice=choice,
         kept=kept,
@@ -199,19 +199,41 @@ def plan_projection(
     dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int
 ) -> Plan:
     """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
+    passes = [_projection_pass(dataset, resources, widths, formats)]
+    held = projecting(dataset, spans, resources, widths)
+    return plan_of_passes(
+        dataset, spans, passes, resources, held, output=projected_bytes(dataset, resources, widths, formats)
+    )
+
+
+def plan_of_passes(
+    dataset: Dataset,
+    spans: list[Span],
+    passes: list[PassPlan],
+    resources: Resources,
+    held: int,
+    *,
+    more_passes: int = 0,
+    solver: str = "",
+    output: int = 0,
+    kept: int = 0,
+    advice: str = "",
+) -> Plan:
+    """Return the plan of passes during which a process holds ``held`` bytes, beside what it has before any data."""
     base = resources.base + dataset.resident_bytes
     return Plan(
-        passes=[_projection_pass(dataset, resources, widths, formats)],
-        more_passes=0,
+        passes=passes,
+        more_passes=more_passes,
         spans=len(spans),
-        solver="",
+        solver=solver,
         pooled=False,
-        memory=int((base + projecting(dataset, spans, resources, widths)) * SLACK),
+        memory=int((base + held) * SLACK),
         base=base,
         resources=resources,
-        output=projected_bytes(dataset, resources, widths, formats),
-        free=free_bytes(resources.output),
-        advice=advice_on(dataset, spans),
+        output=output,
+        free=_free_bytes(resources.output),
+        advice=_advice(dataset, spans) + advice,
+        kept=kept,
     )
 
 
@@ -252,8 +274,8 @@ def plan_moments(
         base=resources.base,
         resources=resources,
         output=2 * scatters + models,
-        free=free_bytes(resources.output),
-        advice="".join(dict.fromkeys(advice_on(dataset, spans) for dataset, spans, _ in parts)),
+        free=_free_bytes(resources.output),
+        advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
     )
 
 
@@ -261,7 +283,7 @@ def _numbers(one: PassPlan) -> tuple[int, float, float]:
     return one.bytes, one.operations, one.seconds
 
 
-def advice_on(dataset: Dataset, spans: list[Span]) -> str:
+def _advice(dataset: Dataset, spans: list[Span]) -> str:
     """Say which chunks would help, where one row of chunks is more than a reading unit; else nothing."""
     rows, fitting = largest_unit(dataset, spans)[0], default_chunk_rows(dataset.row_bytes)
     if rows <= fitting:
@@ -370,7 +392,7 @@ def _product_rate(precision: str) -> float:
         return rows.size * rows.shape[1] / (time.perf_counter() - begin)
 
 
-def free_bytes(uri: str) -> int | None:
+def _free_bytes(uri: str) -> int | None:
     if not storage.is_local(uri):
         return None
     folder = Path(uri)
