@@ -1,11 +1,12 @@
 """Evaluations against single fits and peers: ``python benchmarks/evaluation.py [folds|paper ...] [--rows N]``.
 
 ``folds``: five moment methods (pca, m-pca0, m-pca1a, fisher, hsic) x 10 numbers of components x 5 folds, classifier
-``fisher``, on N x 256 float32 (Zarr, two Gaussian classes, made once), against one fit of these methods, both with their
-report, and against scikit-learn: ``GridSearchCV`` over PCA + LinearDiscriminantAnalysis, of the rows in memory. That is
-one method of the five, on the first ``PART`` rows, times N / PART: all it does grows with the rows. ``paper``: the whole
-of ``conf/paper/ionosphere.yaml`` (found through ``MMPCA_DATA``). Each case runs in a process of its own, with the file in
-the page cache; seconds and CPU seconds begin after the imports. Ratios within one run are what counts.
+``fisher``, margins measured, on N x 256 float32 (Zarr, two Gaussian classes, made once), against one fit of these
+methods, both with their report, and against scikit-learn: ``GridSearchCV`` over PCA + LinearDiscriminantAnalysis, of
+the rows in memory. That is one method of the five, on the first ``PART`` rows, times N / PART: all it does grows with
+the rows. ``paper``: the whole of ``conf/paper/ionosphere.yaml`` (found through ``MMPCA_DATA``). Each case runs in a
+process of its own, with the file in the page cache; seconds and CPU seconds begin after the imports. Ratios within one
+run are what counts.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ FUNCTIONS = {
 
 
 def measure(case: str, path: Path, profile: bool = False) -> dict[str, Any]:
-    """Run a case in this process and return its seconds, CPU seconds, peak memory, and the CPU seconds of its stages."""
+    """Run a case in this process and return its seconds, CPU seconds, peak memory, and CPU seconds by stage."""
     import mmpca_dist.neighbors.pairs
     import mmpca_dist.runs.evaluating
     import mmpca_dist.runs.evaluation_reporting

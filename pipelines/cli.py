@@ -120,20 +120,23 @@ def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
     _summary(loaded.output)
 
 
-@cli.command(short_help="Print what a run would cost.")
+@cli.command(short_help="Print what a run or an evaluation would cost.")
+@click.option("--evaluation", is_flag=True, help="What `mmpca evaluate` would cost, in place of `mmpca run`.")
 @_config_options
-def plan(config: str, settings: tuple[str, ...], output: str | None) -> None:
+def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation: bool) -> None:
     """Print what a run of CONFIG would cost: only metadata and labels are read, nothing is written.
 
     \b
-    Example:
+    Examples:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
+      mmpca plan my.yaml --evaluation
     """
     loaded = _load(config, settings, output, {"output": "."})
+    from mmpca_dist.runs.evaluating import preview_evaluation
     from mmpca_dist.runs.stages import preview
     from pipelines.console import plan_table
 
-    found = preview(loaded)
+    found = preview_evaluation(loaded) if evaluation else preview(loaded)
     console.print(plan_table(found.rows()))
     found.refuse_if_too_large()
 

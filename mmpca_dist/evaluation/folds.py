@@ -122,14 +122,13 @@ def moments_by_fold(
     """
     view = CellLabels(dataset, splits)
     n_classes, n_parts = splits.counts.shape
-    counted = count_labels(view, spans, scheduler)
-    counts = np.zeros(n_classes * n_parts, np.int64)
-    counts[counted.classes] = counted.counts
-    cells = Census(np.arange(len(counts)), counts, counted.units)
+    units: tuple[Any, ...] = ()
     sets = None
     if medians_of is not None:
+        units = count_labels(view, spans, scheduler).units  # brackets are of rows from a few units
         trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
         sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
+    cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)
     found, medians = take_moments(
         view, cells, spans,
         scheduler=scheduler, precision=precision, medians_of=sets, progress=progress, on_pass=on_pass,

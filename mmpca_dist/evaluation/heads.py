@@ -79,7 +79,11 @@ class Head:
         return np.count_nonzero(np.argmax(by_class, axis=2) != true[:, None], axis=0)
 
 
-def make_head(part: int, statistics: Statistics, reductions: Reductions, judges: Judges, dtype: Any) -> Head:
+Rules = dict[tuple[int, str], Rule]
+"""Classifiers from moments by position of the method and size, and label."""
+
+
+def fit_rules(reductions: Reductions, judges: Judges) -> Rules:
     """Fit all classifiers from moments, of every method and size.
 
     Raises
@@ -87,13 +91,22 @@ def make_head(part: int, statistics: Statistics, reductions: Reductions, judges:
     InputError
         Where one of them cannot be fitted; see ``mmpca_dist.predictors``.
     """
-    judged = [(item, spec) for item in reductions.items for spec in judges.from_moments]
-    bare = [(item, spec) for item in reductions.without_moments().items for spec in judges.from_moments]
+    rules: Rules = {}
+    for position, item in enumerate(reductions.items):
+        for spec in judges.from_moments:
+            assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
+            rules[position, spec.label] = fit_from_moments(spec, item.moments())
+    return rules
+
+
+def make_head(
+    part: int, statistics: Statistics, reductions: Reductions, judges: Judges, rules: Rules, dtype: Any
+) -> Head:
+    """Return all classifiers from moments, of every method and size, as they meet rows."""
+    judged = [(item, spec) for item in reductions.without_moments().items for spec in judges.from_moments]
     centre = statistics.mean
     weights, offsets, linear, curved = [np.empty((len(centre), 0))], [np.empty(0)], [], []
-    for number, (item, spec) in enumerate(judged):
-        assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
-        rule = fit_from_moments(spec, item.moments())
+    for number, ((item, _), rule) in enumerate(zip(judged, rules.values(), strict=True)):
         found = linear_parts(rule)
         if found is None:
             curved.append(_Curved(number, item.columns, rule))
@@ -105,6 +118,6 @@ def make_head(part: int, statistics: Statistics, reductions: Reductions, judges:
         offsets.append(coef @ (A.T @ middle) + intercept)
         linear.append(number)
     return Head(
-        part, bare, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
+        part, judged, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
         reductions.matrix, reductions.mean, len(statistics.moments.classes),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,9 +48,11 @@ class Judges:
         """Those that are fitted to reduced rows."""
         return [spec for spec in self.specs if not is_from_moments(spec)]
 
-    def fit_rows(self, spec: ClassifierSpec, Z: NDArray, y: NDArray) -> Any:
+    def fit_rows(
+        self, spec: ClassifierSpec, Z: Any, y: NDArray, on_pass: Callable[[], None] | None = None
+    ) -> FittedRows:
         """Fit a classifier to reduced rows, with its penalty."""
-        return fit_rows(spec, Z, y, C=self.penalties.get(spec.label))
+        return fit_rows(spec, Z, y, C=self.penalties.get(spec.label), on_pass=on_pass)
 
 
 @dataclass(frozen=True)

@@ -201,25 +201,52 @@ def margin_records(
     """
     held_out = ~part.train
     records: list[dict[str, Any]] = []
-    for spec in _candidates(judges, issparse(X)):
+    for spec in margin_classifiers(judges, issparse(X)):
         own = [fitted[position, spec.label] for position in range(len(items))]
-        if any(linear_parts(one) is None for one in own):
-            continue
-        before = _before(spec, X, part, judges)
-        if before is None:
-            continue
-        records.append(margin_record(before, before, method="", n_components=X.shape[1], classifier=spec.label))
-        for item, one in zip(items, own, strict=True):
-            after = _distances(one, part.Z[held_out][:, item.columns], part.y[held_out])
-            if after is not None:
-                record = margin_record(
-                    after, before, method=item.method, n_components=item.n_components, classifier=spec.label
-                )
-                records.append(record)
+        if all(linear_parts(one) is not None for one in own):
+            before = _before(spec, X, part, judges)
+            records += classifier_records(
+                spec.label, X.shape[1], before, items, own, part.Z[held_out], part.y[held_out]
+            )  # fmt: skip
     return records
 
 
-def _candidates(judges: Judges, sparse: bool) -> Sequence[ClassifierSection]:
+def classifier_records(
+    label: str,
+    n_features: int,
+    before: NDArray[np.float64] | None,
+    items: Sequence[Reduction],
+    fitted: Sequence[Any],
+    Z: NDArray,
+    y: NDArray,
+) -> list[dict[str, Any]]:
+    """Return the margins under one classifier on rows held out.
+
+    Parameters
+    ----------
+    label : str
+        Its name in tables.
+    before : array of shape (m,) or None
+        Distances in the original columns, ``n_features`` of them; of None there are no records.
+    items, fitted : sequences
+        Methods and sizes, and the linear classifier fitted to each.
+    Z : array of shape (m, M)
+        The same rows, reduced; items name its columns.
+    y : array of shape (m,)
+    """
+    if before is None:
+        return []
+    records = [margin_record(before, before, method="", n_components=n_features, classifier=label)]
+    for item, one in zip(items, fitted, strict=True):
+        after = distances_or_none(one, Z[:, item.columns], y)
+        if after is not None:
+            records.append(
+                margin_record(after, before, method=item.method, n_components=item.n_components, classifier=label)
+            )
+    return records
+
+
+def margin_classifiers(judges: Judges, sparse: bool = False) -> Sequence[ClassifierSection]:
     """Return those that may be linear; the scatter of sparse columns, for Fisher's, is not formed."""
     return judges.from_rows or [spec for spec in judges.specs if spec.name == "fisher" and not sparse]
 
@@ -232,10 +259,11 @@ def _before(spec: ClassifierSection, X: Any, part: Part, judges: Judges) -> NDAr
         rows, basis = row_space(np.asarray(train, dtype=np.float64))
         moments = class_moments(rows, part.y[part.train], precision="double")
         fitted = fit_from_moments(spec, ReducedMoments.of(moments, np.eye(rows.shape[1]), precision="double"))
-        return _distances(fitted, test if basis is None else test @ basis, part.y[~part.train])
-    return _distances(judges.fit_rows(spec, train, part.y[part.train]), test, part.y[~part.train])
+        return distances_or_none(fitted, test if basis is None else test @ basis, part.y[~part.train])
+    return distances_or_none(judges.fit_rows(spec, train, part.y[part.train]), test, part.y[~part.train])
 
 
-def _distances(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
+def distances_or_none(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
+    """Return signed distances, or None where there is no hyperplane."""
     parts = linear_parts(fitted)
     return signed_distances(fitted, Z, y) if parts is not None and _separates(parts[0]) else None

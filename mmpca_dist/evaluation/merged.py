@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,46 +15,25 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
-from mmpca_dist.evaluation.heads import Head, make_head
-from mmpca_dist.evaluation.judging import Judges, Part, entry, judge, named
-from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions, needs_of
+from mmpca_dist.evaluation.gathered import check_rows, judge_rows
+from mmpca_dist.evaluation.heads import Head, Rules, fit_rules, make_head
+from mmpca_dist.evaluation.judging import Judges, entry, named
+from mmpca_dist.evaluation.reductions import Reductions, fit_reductions, needs_of
+from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
+from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
-from mmpca_dist.reducers.base import projected
+from mmpca_dist.predictors import Rule
 from mmpca_dist.reducers.gathering import Needs
-from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
-from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.reduction import read_units
 from mmpca_dist.statistics.working import Statistics, tall_statistics
-
-GATHERED_BYTES = 1 << 30
-"""Reduced rows that are held at once for classifiers that are fitted to rows."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Rows out of memory: where they are, how they are read, where the work goes and who watches."""
-
-    dataset: Dataset
-    census: Census
-    spans: list[Span]
-    scheduler: Scheduler
-    scratch: str | None = None
-    progress: Progress | None = None
-    on_pass: OnPass | None = None
-
-    def reduce(self, task: Any, merge: Callable[[Any, Any], Any], name: str) -> Any:
-        """Make a pass over the rows."""
-        if self.on_pass is not None:
-            self.on_pass(name, self.dataset.n_bytes)
-        return reduce_spans(task, self.spans, merge, scheduler=self.scheduler, name=name, progress=self.progress)
 
 
 def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, judges: Judges) -> Iterator[dict]:
     """Yield the records of all parts of a split that are held out.
 
     Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; one or more passes
-    gather reduced rows for those that are fitted to rows.
+    gather reduced rows for those that are fitted to rows. Margins are measured on samples of the second pass.
 
     Parameters
     ----------
@@ -71,31 +50,40 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
         For rows that a method or a classifier cannot use; the message names the split.
     """
     begin = time.perf_counter()
+    sampling = Sampling.of(splits, source.dataset.n_features, judges) if settings.evaluation.margins else None
     trained = []
     for number, statistics in enumerate(training_statistics(source, splits, settings), first):
         try:
             trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first]))
+            check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
         except InputError as error:
             raise named(error, number) from error
     gathering = time.perf_counter() - begin
-    errors, rows = _score(source, splits, [one.head for one in trained])
+    errors, sample = _score(source, splits, [one.head for one in trained], sampling)
     scoring = time.perf_counter() - begin - gathering
     for place, one in enumerate(trained):
+        part = splits.held_out[place]
         try:
-            lines, seconds, notes = _judge_rows(source, splits, one, judges)
+            judged = judge_rows(source, splits, part, one.reductions, judges)
+            margins: dict[str, Any] = {"margins": []}
+            if sampling is not None and sample is not None:
+                fitted = {**one.rules, **judged.fitted}
+                margins = sampled_margins(
+                    sample, sampling, part, splits.classes, one.reductions, judges, one.before, fitted
+                )
         except InputError as error:
             raise named(error, first + place) from error
         yield {
             "split": first + place,
-            "rows": int(rows[place]),
-            "errors": one.in_order(one.lines(errors[place]) + lines, judges),
-            "margins": [],
+            "rows": int(splits.counts[:, part].sum()),
+            "errors": one.in_order(one.lines(errors[place]) + judged.lines, judges),
+            **margins,
             "seconds": {
                 "gathering": (gathering - sum(sum(t.reductions.seconds.values()) for t in trained)) / len(trained),
                 "scoring": scoring / len(trained),
-                **{name: taken + seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
+                **{name: taken + judged.seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
             },
-            "notes": notes,
+            "notes": judged.notes + (sampling.notes(judges) if sampling is not None and margins["margins"] else []),
         }
 
 
@@ -137,16 +125,21 @@ def _type(settings: Any) -> np.dtype:
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is fitted while a part is held out."""
+    """What is fitted while a part is held out: reductions, classifiers, and those of them that tell margins."""
 
     reductions: Reductions
     head: Head
+    rules: Rules
+    before: dict[str, Rule]
 
     @classmethod
     def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int) -> _Trained:
         reductions = fit_reductions(statistics, settings)
-        head = make_head(part, statistics, reductions, judges, _type(settings))
-        return cls(reductions.without_moments(), head)
+        rules = fit_rules(reductions, judges)
+        head = make_head(part, statistics, reductions, judges, rules, _type(settings))
+        before = rules_before(statistics, judges) if settings.evaluation.margins else {}
+        kept = {key: rule for key, rule in rules.items() if key[1] in before}
+        return cls(reductions.without_moments(), head, kept, before)
 
     def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the lines of a record for the classifiers from moments."""
@@ -160,104 +153,39 @@ class _Trained:
         ]
 
 
-Scores = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Errors, shape (H, R), and how many rows are held out, shape (H,)."""
+Scores = tuple[NDArray[np.int64], Sample | None]
+"""Errors, shape (H, R), and rows to measure margins on."""
 
 
-def _score(source: Source, splits: Splits, heads: Sequence[Head]) -> Scores:
-    return source.reduce(_ScoreSpan(source.dataset, splits, heads), _add, "score")
+def _score(source: Source, splits: Splits, heads: Sequence[Head], sampling: Sampling | None) -> Scores:
+    if sampling is None and not heads[0].judged:
+        return np.zeros((len(heads), 0), np.int64), None
+    return source.reduce(_ScoreSpan(source.dataset, splits, heads, sampling), _add, "score")
 
 
 def _add(left: Scores, right: Scores) -> Scores:
-    return left[0] + right[0], left[1] + right[1]
+    sample = None if left[1] is None or right[1] is None else Sample.joined([left[1], right[1]])
+    return left[0] + right[0], sample
 
 
 @dataclass(frozen=True)
 class _ScoreSpan:
-    """The task: errors of all classifiers from moments, on the rows of every part held out."""
+    """The task: errors of all classifiers from moments, on the rows of every part held out, and a sample of rows."""
 
     dataset: Dataset
     splits: Splits
     heads: Sequence[Head]
+    sampling: Sampling | None
 
     def __call__(self, span: Span) -> Scores:
         errors = np.zeros((len(self.heads), len(self.heads[0].judged)), np.int64)
-        rows = np.zeros(len(self.heads), np.int64)
+        samples = []
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))
             parts = self.splits.codes(start, start + len(X), labels)[0]
             codes = encode(labels, self.splits.classes, self.dataset.uri)
             for h, head in enumerate(self.heads):
-                own = np.flatnonzero(parts == head.part)
-                rows[h] += len(own)
-                errors[h] += head.judge(X, codes, own)
-        return errors, rows
-
-
-def _judge_rows(
-    source: Source, splits: Splits, one: _Trained, judges: Judges
-) -> tuple[list[dict[str, Any]], dict[str, float], list[str]]:
-    """Judge by the classifiers that are fitted to rows, with as many methods and sizes at a time as memory permits."""
-    lines: list[dict[str, Any]] = []
-    seconds: dict[str, float] = {}
-    notes: list[str] = []
-    if not judges.from_rows:
-        return lines, seconds, notes
-    for items in _batches(one.reductions.items, source.dataset.n_rows):
-        columns = np.unique(np.concatenate([item.columns for item in items]))
-        task = _GatherSpan(
-            source.dataset, splits, one.head.part, one.reductions.matrix[:, columns], one.reductions.mean
-        )
-        part = Part(*source.reduce(task, _join, "gather"))
-        moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in items]
-        found = judge(moved, judges, judges.from_rows, part)
-        lines += found.lines
-        notes += found.notes
-        for name, taken in found.seconds.items():
-            seconds[name] = seconds.get(name, 0.0) + taken
-    return lines, seconds, notes
-
-
-def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[Reduction]]:
-    """Yield stretches of methods and sizes whose reduced rows are held at once.
-
-    Raises
-    ------
-    InputError
-        Where those of a single one are too many.
-    """
-    batch: list[Reduction] = []
-    for item in items:
-        if 8 * n_rows * item.used > GATHERED_BYTES:
-            raise InputError(
-                f"{n_rows:,} rows of {item.used} components are more than the {GATHERED_BYTES >> 20:,} MiB of reduced "
-                "rows that a classifier may be fitted to. Use classifiers from moments (fisher, lda, qda, "
-                "naive-bayes), or fewer components."
-            )
-        together = [*batch, item]
-        if 8 * n_rows * len(np.unique(np.concatenate([one.columns for one in together]))) > GATHERED_BYTES:
-            yield batch
-            together = [item]
-        batch = together
-    yield batch
-
-
-@dataclass(frozen=True)
-class _GatherSpan:
-    """The task: reduced rows, their labels, and which of them train."""
-
-    dataset: Dataset
-    splits: Splits
-    part: int
-    matrix: NDArray[np.float64]
-    mean: NDArray[np.float64] | None
-
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
-        labels = self.dataset.read_labels(span.start, span.stop)
-        units = read_units(self.dataset, span)
-        Z = [projected(X, self.matrix, self.mean, np.dtype(np.float64)) for _, X in units]
-        return np.concatenate(Z), labels, self.splits.training(span.start, span.stop, labels, self.part)[0]
-
-
-def _join(left: tuple[NDArray, ...], right: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
-    return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
+                errors[h] += head.judge(X, codes, np.flatnonzero(parts == head.part))
+            if self.sampling is not None:
+                samples.append(self.sampling.take(start, X, parts, codes))
+        return errors, Sample.joined(samples) if samples else None

@@ -99,16 +99,16 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         passes, more_passes, costs = _in_passes(dataset, spans, request, choice.kind)
         reducing, sums = costs.memory, costs.sums
     else:
-        passes, more_passes = _at_once(dataset, spans, request)
+        passes, more_passes = at_once(dataset, spans, request)
         reducing = _forming(dataset, spans, request)
         sums = n * d * 8 if wide else summary_bytes(request.n_classes, d, pooled)
     sums += KEPT_BYTES if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(spans), sums)
-    search = _search_costs(dataset, spans, request, choice)
+    search = search_costs_of(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
-        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
-        passes += [_sample_pass(dataset, spans, resources), cells]
+        cells = plan_pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
@@ -153,13 +153,13 @@ def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
     return max(held, solving) if resources.in_process else held
 
 
-def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
+def at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
     """Return the passes that form scatters, or keep few rows, and how many more for medians there may be."""
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
     counted = 0 if wide else request.median_rows * d
-    found = _pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
+    found = plan_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
     if not request.median_rows or wide:
         return [found], 0
     before, after, more = _median_passes(dataset, spans, request)
@@ -184,14 +184,14 @@ def _in_passes(
         threads=resources.process_threads,
     )
     passes = [
-        _pass("apply" if vectors else "moments", dataset, operations, resources)
+        plan_pass("apply" if vectors else "moments", dataset, operations, resources)
         for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
     ]
-    sample = _sample_pass(dataset, spans, resources)
+    sample = sample_pass(dataset, spans, resources)
     if not request.median_rows:
         return [sample, *passes], 0, costs
     before, after, more = _median_passes(dataset, spans, request)
-    counting = _pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
+    counting = plan_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
     return [sample, *before, counting, *after, *passes], more, costs
 
 
@@ -199,19 +199,41 @@ def plan_projection(
     dataset: Dataset, spans: list[Span], resources: Resources, *, widths: list[int], formats: int
 ) -> Plan:
     """Return the plan of a projection alone, by methods of ``widths`` components into so many formats."""
+    passes = [_projection_pass(dataset, resources, widths, formats)]
+    held = projecting(dataset, spans, resources, widths)
+    return plan_of_passes(
+        dataset, spans, passes, resources, held, output=projected_bytes(dataset, resources, widths, formats)
+    )
+
+
+def plan_of_passes(
+    dataset: Dataset,
+    spans: list[Span],
+    passes: list[PassPlan],
+    resources: Resources,
+    held: int,
+    *,
+    more_passes: int = 0,
+    solver: str = "",
+    output: int = 0,
+    kept: int = 0,
+    advice: str = "",
+) -> Plan:
+    """Return the plan of passes during which a process holds ``held`` bytes, beside what it has before any data."""
     base = resources.base + dataset.resident_bytes
     return Plan(
-        passes=[_projection_pass(dataset, resources, widths, formats)],
-        more_passes=0,
+        passes=passes,
+        more_passes=more_passes,
         spans=len(spans),
-        solver="",
+        solver=solver,
         pooled=False,
-        memory=int((base + projecting(dataset, spans, resources, widths)) * SLACK),
+        memory=int((base + held) * SLACK),
         base=base,
         resources=resources,
-        output=projected_bytes(dataset, resources, widths, formats),
+        output=output,
         free=_free_bytes(resources.output),
-        advice=_advice(dataset, spans),
+        advice=_advice(dataset, spans) + advice,
+        kept=kept,
     )
 
 
@@ -240,7 +262,7 @@ def plan_moments(
             n_classes=found, pooled=pooled, medians=False, item=resources.item, threads=resources.process_threads,
         )  # fmt: skip
         held.append(taking + dataset.resident_bytes)
-        passes.append(_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
+        passes.append(plan_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
     whole = PassPlan("moments of the new rows", *(sum(sizes) for sizes in zip(*map(_numbers, passes), strict=True)))
     return Plan(
         passes=[whole],
@@ -286,8 +308,8 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     n_medians = request.n_classes * dataset.n_features
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = _sample_pass(dataset, spans, request.resources)
-    return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
+    sample = sample_pass(dataset, spans, request.resources)
+    return [sample], [plan_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def _chosen_rows(spans: list[Span]) -> int:
@@ -296,11 +318,11 @@ def _chosen_rows(spans: list[Span]) -> int:
     return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
 
 
-def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return _pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
+    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
 
 
-def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
+def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
     if request.search is None:
         return None
     from mmpca_dist.neighbors.costs import search_costs
@@ -335,10 +357,10 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice:
 def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
     operations = 2.0 * dataset.nnz * sum(widths)
     written = projected_bytes(dataset, resources, widths, formats)
-    return _pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
+    return plan_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
 
 
-def _pass(
+def plan_pass(
     name: str,
     dataset: Dataset,
     operations: float,

@@ -24,6 +24,10 @@ What else a long-lived process holds is its own affair: the same settings are re
 """
 
 
+MOST_LISTED = 20
+"""Passes that are named one by one."""
+
+
 @dataclass(frozen=True)
 class PassPlan:
     """One pass over rows: bytes read, operations, and the expected seconds."""
@@ -129,7 +133,7 @@ class Plan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what to show: names and formatted values."""
-        passes, count = ", ".join(p.name for p in self.passes), str(len(self.passes))
+        passes, count = _listed([p.name for p in self.passes]), str(len(self.passes))
         if self.more_passes:
             count += f" to {len(self.passes) + self.more_passes}"
             passes += "; medians again where brackets overflow or miss"
@@ -196,6 +200,13 @@ class Plan:
                 f"The plan writes {format_bytes(self.written)}{part}, and {format_bytes(self.free)} are free at the "
                 "output. Free some, choose another output, or project fewer methods (project.methods)."
             )
+
+
+def _listed(names: list[str]) -> str:
+    """Return names in order; many of them by how often each comes."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
 def _duration(seconds: float) -> str:

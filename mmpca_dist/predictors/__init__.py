@@ -2,6 +2,7 @@
 
 from mmpca_dist.predictors.classifiers import (
     CLASSIFIERS,
+    OUT_OF_CORE,
     ClassifierSection,
     ClassifierSpec,
     fit_from_moments,
@@ -16,6 +17,7 @@ from mmpca_dist.predictors.rules import Rule
 
 __all__ = [
     "CLASSIFIERS",
+    "OUT_OF_CORE",
     "ClassifierSection",
     "ClassifierSpec",
     "FittedRows",

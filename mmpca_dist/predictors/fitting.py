@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,13 @@ class FittedRows:
             return self.classes[np.asarray(self.model.predict(Z)).astype(np.intp)]
 
 
-def fit_rows(spec: ClassifierSection, Z: Any, y: ArrayLike, C: float | None = None) -> FittedRows:
+def fit_rows(
+    spec: ClassifierSection,
+    Z: Any,
+    y: ArrayLike,
+    C: float | None = None,
+    on_pass: Callable[[], None] | None = None,
+) -> FittedRows:
     """Fit a classifier to reduced rows, the same for the same rows whatever the threads.
 
     Parameters
@@ -67,6 +73,8 @@ def fit_rows(spec: ClassifierSection, Z: Any, y: ArrayLike, C: float | None = No
         Integers or strings.
     C : float, optional
         In place of ``C: auto``.
+    on_pass : callable, optional
+        Called as ``incremental`` and ``dask-logistic`` begin a pass over the rows.
 
     Raises
     ------
@@ -100,13 +108,12 @@ def fit_rows(spec: ClassifierSection, Z: Any, y: ArrayLike, C: float | None = No
             return _fit_liblinear(spec, Z, codes, classes, penalty or DEFAULT_C)
         if spec.name == "dask-logistic":
             parts = out_of_core.fit_logistic(
-                Z, codes, len(classes), penalty or DEFAULT_C, spec.bias, spec.options
+                Z, codes, len(classes), penalty or DEFAULT_C, spec.bias, spec.options, on_pass
             )  # fmt: skip
             return FittedRows(spec.label, classes, _rule(*parts))
         if spec.name == "incremental":
-            return FittedRows(
-                spec.label, classes, out_of_core.fit_incremental(Z, codes, len(classes), spec.options)
-            )  # fmt: skip
+            model = out_of_core.fit_incremental(Z, codes, len(classes), spec.options, on_pass)
+            return FittedRows(spec.label, classes, model)
         model = make_classifier(spec.name, {**spec.options, **({} if penalty is None else {"C": penalty})})
         with liblinear.fitting_alone:
             model.fit(Z, codes)

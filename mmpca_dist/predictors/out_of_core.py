@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import dask
@@ -39,7 +41,9 @@ def make_incremental(options: dict[str, Any]) -> Any:
     return make_classifier(name, settings)
 
 
-def fit_incremental(Z: Any, codes: Any, n_classes: int, options: dict[str, Any]) -> Any:
+def fit_incremental(
+    Z: Any, codes: Any, n_classes: int, options: dict[str, Any], on_pass: Callable[[], None] | None = None
+) -> Any:
     """Fit an estimator in one pass over blocks of rows, in their order.
 
     Parameters
@@ -47,11 +51,15 @@ def fit_incremental(Z: Any, codes: Any, n_classes: int, options: dict[str, Any])
     Z : array or Dask array of shape (n, K)
     codes : array of shape (n,)
         Of the classes, 0 to ``n_classes`` - 1.
+    on_pass : callable, optional
+        Called as a pass over the rows begins.
     """
     from dask_ml.wrappers import Incremental  # takes seconds to import
 
     rows, labels = _in_blocks(Z, codes)
     model = Incremental(make_incremental(options), shuffle_blocks=False, assume_equal_chunks=True)
+    if on_pass is not None:
+        on_pass()
     # One block at a time: threads that are waiting for the estimator would read blocks ahead without a bound.
     with dask.config.set(scheduler="synchronous"):
         model.fit(rows, labels, classes=np.arange(n_classes))
@@ -59,12 +67,18 @@ def fit_incremental(Z: Any, codes: Any, n_classes: int, options: dict[str, Any])
 
 
 def fit_logistic(
-    Z: Any, codes: Any, n_classes: int, C: float, bias: bool, options: dict[str, Any]
+    Z: Any,
+    codes: Any,
+    n_classes: int,
+    C: float,
+    bias: bool,
+    options: dict[str, Any],
+    on_pass: Callable[[], None] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return coefficients, shape (C, K), or (1, K) for two classes, and intercepts of logistic regression.
 
     It is the minimum that LIBLINEAR finds, with its penalised bias; of more than two classes each is told from the
-    rest. L-BFGS makes a pass or two an iteration.
+    rest. L-BFGS makes a pass or two an iteration; ``on_pass`` is called as each begins.
 
     Notes
     -----
@@ -76,7 +90,7 @@ def fit_logistic(
     settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **options}
     coef, intercept = [], []
     for code in range(1 if n_classes == 2 else 0, n_classes):
-        model = _logistic_class()(
+        model = _logistic_class(on_pass)(
             C=C, fit_intercept=bias, solver="lbfgs", solver_kwargs={"normalize": False}, **settings
         )
         with nullcontext() if isinstance(Z, da.Array) else dask.config.set(scheduler="synchronous"):
@@ -86,21 +100,28 @@ def fit_logistic(
     return np.stack(coef), np.asarray(intercept)
 
 
-def _logistic_class() -> Any:
+def _logistic_class(on_pass: Callable[[], None] | None) -> Any:
     """Return dask-ml's logistic regression with losses of which a task holds a block of rows, and then leaves it."""
     from dask_ml.linear_model import LogisticRegression  # takes seconds to import
 
     class OutOfCore(LogisticRegression):
-        family = _BlockLosses
+        family = _BlockLosses(on_pass)
 
     return OutOfCore
 
 
+@dataclass(frozen=True)
 class _BlockLosses:
-    """Sum of log(1 + exp(-s b^T z)), s = 1 for label 1 and -1 for label 0, and its gradient, block by block."""
+    """Sum of log(1 + exp(-s b^T z)), s = 1 for label 1 and -1 for label 0, and its gradient, block by block.
 
-    @staticmethod
-    def pointwise_loss(beta: Any, X: Any, y: Any) -> Any:
+    L-BFGS asks for both, the loss first, and computes them together, in one pass.
+    """
+
+    on_pass: Callable[[], None] | None
+
+    def pointwise_loss(self, beta: Any, X: Any, y: Any) -> Any:
+        if self.on_pass is not None:
+            self.on_pass()
         blocks = da.map_blocks(_loss, X, y[:, None], beta, chunks=((1,) * X.numblocks[0], (1,)), dtype=np.float64)
         return blocks.sum()
 

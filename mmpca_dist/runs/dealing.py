@@ -15,13 +15,19 @@ from mmpca_dist.runs.job import Job
 
 
 def splits_of(job: Job) -> Splits:
-    """Return the splits of an evaluation, from passes over the labels alone.
+    """Return the splits of an evaluation, from passes over the labels alone, which are made once.
 
     Raises
     ------
     InputError
         Where a class has too few rows, or a column of parts does not fit.
     """
+    if job.splits is None:
+        job.splits = _dealt(job)
+    return job.splits
+
+
+def _dealt(job: Job) -> Splits:
     wanted, dataset, census = job.config.evaluation, job.dataset, job.counted()
     if wanted.splits == "shares":
         return share_splits(

@@ -13,16 +13,19 @@ from mmpca_dist.datasets import Dataset, Span, storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.judging import Judges
-from mmpca_dist.evaluation.merged import Source, evaluate_parts
+from mmpca_dist.evaluation.merged import evaluate_parts
 from mmpca_dist.evaluation.reductions import needs_of
+from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.planning import Judging, Plan, plan_evaluation
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 from mmpca_dist.runs.dealing import splits_of
+from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
+from mmpca_dist.runs.job import Job, Stage, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.passes import PassCounter
-from mmpca_dist.runs.stages import COUNT
+from mmpca_dist.runs.stages import COUNT, request_of
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.reduction import Threads, reduce_spans
 
@@ -57,6 +60,44 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
             "rows themselves. Evaluate a part of the rows."
         )
     return possible and (len(splits.held_out) > 1 or not small)
+
+
+def plan_of_evaluation(job: Job) -> Plan:
+    """Return the plan of an evaluation, from metadata and labels.
+
+    Raises
+    ------
+    InputError
+        For splits that the labels do not permit, and rows that cannot be evaluated.
+    """
+    config, splits = job.config, splits_of(job)
+    judges, n_sizes = Judges(config.evaluation.classifiers), len(config.n_components)
+    scores = 1 if len(splits.classes) == 2 else len(splits.classes)
+    judging = Judging(
+        splits.counts,
+        len(splits.held_out),
+        splits.n_splits,
+        merges(job.dataset, splits, config),
+        width=len(config.methods) * config.largest,
+        decisions=len(config.methods) * n_sizes * len(judges.from_moments) * scores,
+        from_rows=bool(judges.from_rows),
+        margins=config.evaluation.margins,
+    )
+    return plan_evaluation(job.dataset, job.spans, request_of(job), judging)
+
+
+def preview_evaluation(config: RunConfig) -> Plan:
+    """Return the plan of an evaluation that is not begun: metadata and labels are read, nothing is written."""
+    dataset = open_run_dataset(config)
+    scheduler = Threads(config.compute.n_threads)
+    return plan_of_evaluation(Job(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
+
+
+def _plan(job: Job) -> dict[str, Any]:
+    plan = plan_of_evaluation(job)
+    job.callback.on_plan(plan)
+    plan.refuse_if_too_large()
+    return {**plan.to_json(), "rows": plan.rows()}
 
 
 def _tune(job: Job) -> dict[str, Any]:
@@ -197,11 +238,12 @@ def _report(job: Job) -> dict[str, Any]:
     return write_comparison(job, records)
 
 
+PLAN = Stage("plan", "Plan", _plan)
 TUNE = Stage("tune", "Choose penalties of classifiers", _tune)
 SCORE = Stage("score", "Fit and judge on every split", _score)
 COMPARE = Stage("compare", "Write tables and the report", _report)
 
-EVALUATION_STAGES = [COUNT, TUNE, SCORE, COMPARE]
+EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
 
 
 def evaluate(

@@ -13,6 +13,7 @@ import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import Purpose, RunConfig
@@ -39,6 +40,7 @@ class Job:
     callback: Callback
     lease: Lease | None = None
     census: Census | None = None
+    splits: Splits | None = None
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property

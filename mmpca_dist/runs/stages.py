@@ -213,9 +213,14 @@ def scatters_of(config: RunConfig) -> frozenset[str]:
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
+    return make_plan(job.dataset, job.spans, request_of(job))
+
+
+def request_of(job: Job) -> Request:
+    """Return what the plan must know of a job's settings."""
     config, census = job.config, job.counted()
     medians = any(METHODS[method].needs_medians for method in config.methods)
-    request = Request(
+    return Request(
         counts=census.counts,
         largest=config.largest,
         n_methods=len(config.methods),
@@ -228,7 +233,6 @@ def plan_of(job: Job) -> Plan:
         solver=config.solver.options(),
         scatters=scatters_of(config),
     )
-    return make_plan(job.dataset, job.spans, request)
 
 
 def resources_of(config: RunConfig, output: str) -> Resources:

@@ -45,6 +45,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         classifiers=_titles(config, results["tune"]["penalties"]),
         reference=wanted.reference or config.methods[0],
         table=ErrorTable.of(records),
+        margin_rows=_margin_rows(records),
         margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
         seconds=_summed(records),
         bytes_read={"all methods": results["score"]["bytes"]},
@@ -54,6 +55,11 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         config_yaml=yaml.safe_dump(config.model_dump(mode="json", exclude={"project"}), sort_keys=False),
         versions=versions(),
     )
+
+
+def _margin_rows(records: list[dict[str, Any]]) -> str:
+    sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in records)
+    return "a sample of the rows held out" if sampled else "the rows held out"
 
 
 def _summed(records: list[dict[str, Any]]) -> dict[str, float]:

@@ -1,0 +1,173 @@
+"""Margins of rows that need not fit in memory: on samples that the pass for the errors brings along.
+
+A row is in a sample where the hash of its number is small enough: the same rows whatever the chunks and workers. Of few
+rows a sample is all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.evaluation.heads import Rules
+from mmpca_dist.evaluation.judging import Judges
+from mmpca_dist.evaluation.margins import classifier_records, distances_or_none, margin_classifiers
+from mmpca_dist.evaluation.reductions import Reductions
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
+from mmpca_dist.predictors import ReducedMoments, Rule, fit_from_moments, is_from_moments, linear_parts
+from mmpca_dist.reducers.base import projected
+from mmpca_dist.statistics.storing import storable
+from mmpca_dist.statistics.working import Statistics
+
+MARGIN_ROWS = 4096
+"""About as many rows of each part held out are measured, if it has as many."""
+
+SAMPLE_BYTES = 64 << 20
+"""What the rows that are measured take in double precision, those of all parts; and again those that are fitted to."""
+
+LEAST_ROWS = 64
+"""Of a part that is measured, and of a class that is fitted to, however wide the rows are."""
+
+KEY = mix(np.full(1, 1 << 62, np.uint64))[0]
+"""Neither the key of a split nor the mix of a row number."""
+
+EVERY = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which rows are sampled, by the largest hash that is.
+
+    Attributes
+    ----------
+    measured : uint64 array of shape (P,)
+        Of the rows of each part whose distances are measured while it is held out; zero of other parts.
+    fitted : uint64 array of shape (C,)
+        Of the rows of each class that classifiers in the original columns are fitted to while they train; zero where
+        moments do.
+    """
+
+    measured: NDArray[np.uint64]
+    fitted: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, splits: Splits, n_features: int, judges: Judges) -> Sampling:
+        """Return which rows are sampled for the classifiers of an evaluation."""
+        affordable = SAMPLE_BYTES // (8 * n_features)
+        sizes, counts = splits.counts.sum(axis=0), splits.counts.sum(axis=1)
+        measured, fitted = np.zeros(len(sizes), np.uint64), np.zeros(len(counts), np.uint64)
+        each = max(min(MARGIN_ROWS, affordable // len(splits.held_out)), LEAST_ROWS)
+        for part in splits.held_out:
+            measured[part] = _largest_hash(each, int(sizes[part]))
+        if judges.from_rows:
+            for code, count in enumerate(counts.tolist()):
+                fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
+        return cls(measured, fitted)
+
+    def take(self, start: int, X: NDArray, parts: NDArray, codes: NDArray[np.intp]) -> Sample:
+        """Return the sample of consecutive rows, of which ``start`` is the first."""
+        hashes = row_hashes(row_mixes(start, start + len(X)), KEY)
+        chosen = np.flatnonzero(hashes <= np.maximum(self.measured[parts], self.fitted[codes]))
+        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen])
+
+    def is_measured(self, sample: Sample, part: int) -> NDArray[np.bool_]:
+        """Return which rows are measured while a part is held out."""
+        return (sample.parts == part) & (sample.hashes <= self.measured[part])
+
+    def is_fitted_to(self, sample: Sample, part: int) -> NDArray[np.bool_]:
+        """Return which rows classifiers are fitted to while a part is held out."""
+        return (sample.parts != part) & (sample.hashes <= self.fitted[sample.codes])
+
+    def notes(self, judges: Judges) -> list[str]:
+        """Return what a reader must know of margins that are not those of all rows."""
+        found = []
+        if (self.measured[self.measured > 0] < EVERY).any():
+            found.append(
+                "Margins are those of samples of the rows held out: a smallest margin is the smallest of a sample."
+            )
+        if judges.from_rows and (self.fitted < EVERY).any():
+            found.append(
+                "For the margins in the original columns, classifiers are fitted to a sample of the rows that train."
+            )
+        return found
+
+
+def _largest_hash(wanted: int, count: int) -> np.uint64:
+    """Return the hash that about ``wanted`` of ``count`` rows do not exceed; all of them where there are no more."""
+    return np.uint64(min((wanted << 64) // count, int(EVERY)))
+
+
+@storable
+@dataclass(frozen=True)
+class Sample:
+    """Rows ``X`` (m, d) in the order of their numbers, hashes, parts and codes of classes (m,)."""
+
+    X: NDArray
+    hashes: NDArray[np.uint64]
+    parts: NDArray
+    codes: NDArray[np.intp]
+
+    @classmethod
+    def joined(cls, samples: Sequence[Sample]) -> Sample:
+        """Return samples of consecutive stretches of rows as one."""
+        names = ("X", "hashes", "parts", "codes")
+        return cls(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in names))
+
+
+def rules_before(statistics: Statistics, judges: Judges) -> dict[str, Rule]:
+    """Return those classifiers that margins are told by, in the original columns, which moments determine; by label.
+
+    Raises
+    ------
+    InputError
+        For rows of each class that are all equal.
+    """
+    specs = [spec for spec in margin_classifiers(judges) if is_from_moments(spec)]
+    moments = statistics.raw
+    if not specs or moments is None:
+        return {}
+    ones = np.ones(len(moments.counts))
+    pooled = replace(moments, scatters=moments.scatter(ones)[None], weights=ones[None])
+    reduced = ReducedMoments.of(pooled, np.eye(moments.n_features), precision=statistics.precision)
+    return {spec.label: fit_from_moments(spec, reduced) for spec in specs}
+
+
+def sampled_margins(
+    sample: Sample,
+    sampling: Sampling,
+    part: int,
+    classes: NDArray,
+    reductions: Reductions,
+    judges: Judges,
+    before: Mapping[str, Rule],
+    fitted: Rules | Mapping[tuple[int, str], Any],
+) -> dict[str, Any]:
+    """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.
+
+    Parameters
+    ----------
+    before : mapping
+        Classifiers in the original columns by label, as of ``rules_before``; others are fitted to the sample.
+    fitted : mapping
+        Classifiers of reduced rows by position of the method and size, and label.
+    """
+    at, labels = sampling.is_measured(sample, part), classes[sample.codes]
+    X, y = sample.X[at], labels[at]
+    Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
+    records: list[dict[str, Any]] = []
+    for spec in margin_classifiers(judges):
+        own = [fitted.get((position, spec.label)) for position in range(len(reductions.items))]
+        if any(one is None or linear_parts(one) is None for one in own):
+            continue
+        model: Any = before.get(spec.label)
+        if model is None:
+            train = sampling.is_fitted_to(sample, part)
+            model = judges.fit_rows(spec, sample.X[train], labels[train])
+        distances = distances_or_none(model, X, y)
+        records += classifier_records(spec.label, X.shape[1], distances, reductions.items, own, Z, y)
+    return {"margins": records, "margin_rows": len(X)}

@@ -1,0 +1,83 @@
+"""What an evaluation costs, told beforehand, beside what it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from evaluating import config_of, scored, store
+from samples import labelled
+
+from mmpca_dist.datasets import storage
+from mmpca_dist.errors import PlanError
+from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting, preview_evaluation
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.job import measured, open_job, run_stage
+from pipelines.cli import cli
+
+METHODS = ["pca", "m-pca1a", "fisher"]
+CASES = {
+    "merged": {"methods": METHODS, "evaluation": {"folds": 3}},
+    "dealt twice": {"methods": METHODS, "evaluation": {"folds": 2, "count": 2, "classifiers": ["qda", "svm"]}},
+    "medians and rows": {"methods": ["m-pca1b"], "evaluation": {"folds": 3, "classifiers": ["fisher", "logistic"]}},
+    "rows alone": {"methods": METHODS, "evaluation": {"folds": 2, "classifiers": ["svm"], "margins": False}},
+    "pairs": {"methods": ["m-pca2"], "evaluation": {"folds": 3}},
+    "shares": {"methods": METHODS, "evaluation": {"splits": "shares", "count": 3}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_passes_and_bytes_are_those_that_are_made(case, tmp_path):
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
+    )
+    plan, (_, _, results) = preview_evaluation(config), scored(config)
+    assert plan.bytes == results["score"]["bytes"] > 0
+    if case != "pairs":  # whose search names its steps, which read what is kept of the rows
+        assert [one.name for one in plan.passes] == results["score"]["passes"]
+    assert results["plan"]["rows"] == plan.rows()
+    assert plan.memory > plan.base
+
+
+def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluating, "read_all", pytest.fail)
+    monkeypatch.setattr(evaluating, "evaluate_parts", pytest.fail)
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
+        compute={"memory_limit": "100MiB"},
+    )  # fmt: skip
+    told = r"The plan needs .* 200.00 MiB \(2 workers x 100.00 MiB\) are allowed. .*Fewer folds"
+    with pytest.raises(PlanError, match=told):
+        scored(config)
+    assert not storage.exists(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("splits", [{"folds": 4}, {"splits": "shares", "count": 2}])
+def test_memory_is_within_the_plan(splits, tmp_path):
+    rng = np.random.default_rng(3)
+    y = rng.integers(5, size=4000)
+    X = rng.standard_normal((4000, 500)) + 2 * np.eye(5, 500)[y]
+    config = config_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=["pca", "m-pca0"], n_components=[2, 20],
+        evaluation={**splits, "classifiers": ["fisher", "qda"]},
+    )  # fmt: skip
+    with open_job(config, Callback(), "evaluation") as job, forgetting():
+        for stage in EVALUATION_STAGES[:-2]:
+            run_stage(job, stage)
+        with measured(job.scheduler) as peak:
+            run_stage(job, EVALUATION_STAGES[-2])
+            assert peak() < job.results["plan"]["memory"] < 4 * peak()
+
+
+def test_the_command_shows_it(tmp_path):
+    import yaml
+
+    content = {
+        "dataset": {"uri": str(store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=4)))},
+        "methods": ["pca"], "n_components": [2], "evaluation": {"count": 7, "classifiers": ["svm"]},
+    }  # fmt: skip
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(content))
+    found = CliRunner().invoke(cli, ["plan", str(tmp_path / "my.yaml"), "--evaluation"], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    assert "7 x moments, 7 x score, 35 x gather" in " ".join(found.output.split())

@@ -1,0 +1,171 @@
+"""Margins of folds whose rows are never in memory as a whole, beside those of rows that are."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from evaluating import config_of, scored, store, timeless
+from naive import signed_distance, wasserstein
+from samples import labelled
+
+from mmpca_dist.evaluation import sampled_margins
+from mmpca_dist.evaluation.judging import Judges
+from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
+from mmpca_dist.predictors import ClassifierSection, fisher_linear, fit_rows, linear_parts
+from mmpca_dist.runs import evaluating
+
+METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
+
+
+def margins_of(tmp_path, monkeypatch, name, direct, **changes):
+    """Return the records, evaluated with all rows in memory or by merging moments."""
+    with monkeypatch.context() as patched:
+        if direct:
+            patched.setattr(evaluating, "can_merge", lambda *_: False)
+        else:
+            patched.setattr(evaluating, "DIRECT_BYTES", 0)
+            patched.setattr(evaluating, "read_all", pytest.fail)
+        records, splits, _ = scored(config_of(tmp_path / name, tmp_path / "rows.npz", **changes))
+        return records, splits
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("classifiers", [["fisher", "naive-bayes"], ["fisher", "svm", {"name": "logistic", "C": 10}]])
+@pytest.mark.parametrize("splits", [{"splits": "folds", "folds": 3}, {"splits": "shares", "count": 2, "train": "2/3"}])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_of_few_rows_they_are_those_of_rows_in_memory(
+    n_classes, splits, classifiers, standardize, monkeypatch, tmp_path
+):
+    X, y = labelled(90, 5, n_classes, seed=1, separation=0.8)
+    store(tmp_path / "rows.npz", X * [1, 2, 5, 1, 0.5], np.asarray(["ash", "oak", "yew"])[y])
+    settings = {
+        "methods": METHODS, "n_components": [1, 3], "standardize": standardize,
+        "evaluation": {**splits, "classifiers": classifiers},
+    }  # fmt: skip
+    merged, _ = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
+    direct, _ = margins_of(tmp_path, monkeypatch, "direct", True, **settings)
+    assert len(merged) == len(direct)
+    for found, expected in zip(merged, direct, strict=True):
+        assert not found["notes"]
+        assert found["margin_rows"] == found["rows"]
+        keys = ("method", "n_components", "classifier")
+        assert [[line[key] for key in keys] for line in found["margins"]] == [
+            [line[key] for key in keys] for line in expected["margins"]
+        ]
+        assert len(found["margins"]) == 11 * (1 if "svm" not in classifiers else 2)
+        for line, other in zip(found["margins"], expected["margins"], strict=True):
+            for name in ("minimum", "quantiles", "edges", "wasserstein"):
+                np.testing.assert_allclose(line[name], other[name], rtol=1e-6, atol=1e-7)
+            assert np.abs(np.subtract(line["histogram"], other["histogram"])).sum() <= 4  # at the edge of a bar
+
+
+@pytest.mark.parametrize("classifier", ["fisher", "svm"])
+def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, tmp_path):
+    """Fitted to moments of all rows that train, or reduced rows; in the original columns of an SVM, to a sample."""
+    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 70)
+    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 8 * 4 * 300)
+    X, y = labelled(900, 4, 2, seed=2, separation=0.6)
+    store(tmp_path / "rows.npz", X, y)
+    settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
+    records, splits = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
+    parts = splits.codes(0, 900, y)[0]
+    sampling = Sampling.of(splits, 4, Judges([ClassifierSection(name=classifier)]))
+    sample = sampling.take(0, X, parts, y)
+    for part, record in enumerate(records):
+        before, after = record["margins"]
+        measured = sampling.is_measured(sample, part)
+        rows, labels = sample.X[measured], sample.codes[measured]
+        assert 40 < len(rows) < 100
+        assert sum(before["histogram"]) == record["margin_rows"] == len(rows)
+        train = parts != part
+        if classifier == "svm":
+            chosen = sampling.is_fitted_to(sample, part)
+            assert 150 < np.count_nonzero(chosen) < 250
+            fitted = fit_rows(ClassifierSection(name="svm"), sample.X[chosen], sample.codes[chosen])
+        else:
+            fitted = fisher_linear(moments_of(X[train], y[train]))
+        distances = [
+            signed_distance(x, label, *linear_parts(fitted), [0, 1]) for x, label in zip(rows, labels, strict=True)
+        ]
+        np.testing.assert_allclose(before["minimum"], min(distances), rtol=1e-6)
+        np.testing.assert_allclose(before["quantiles"], np.percentile(distances, [1, 5, 25, 50, 75, 95, 99]), rtol=1e-6)
+        if classifier == "svm":
+            fitted = fit_rows(ClassifierSection(name="svm"), X[train], y[train])
+        moved = [
+            signed_distance(x, label, *linear_parts(fitted), [0, 1]) for x, label in zip(rows, labels, strict=True)
+        ]
+        np.testing.assert_allclose(after["minimum"], min(moved), rtol=1e-6)  # all components keep all distances
+        np.testing.assert_allclose(after["wasserstein"], wasserstein(moved, distances), rtol=1e-6, atol=1e-9)
+        assert len(record["notes"]) == 1 + (classifier == "svm")
+        assert "smallest of a sample" in record["notes"][0]
+
+
+def moments_of(X, y):
+    from mmpca_dist import class_moments
+    from mmpca_dist.predictors import ReducedMoments
+
+    return ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(X.shape[1]), precision="double")
+
+
+def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
+    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 8 * 3 * 400)
+    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 100)
+    X, y = labelled(2000, 3, 2, seed=3)
+    splits = dealt(y)
+    parts = splits.codes(0, 2000, y)[0]
+    sampling = Sampling.of(splits, 3, Judges([ClassifierSection(name="svm")]))
+    whole = sampling.take(0, X, parts, y)
+    edges = [0, 1, 700, 1999, 2000]
+    pieces = [sampling.take(a, X[a:b], parts[a:b], y[a:b]) for a, b in pairwise(edges)]
+    joined = Sample.joined(pieces)
+    for name in ("X", "hashes", "parts", "codes"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
+    assert 300 < len(whole.X) < 600
+    everything = Sampling.of(splits, 3, Judges([ClassifierSection(name="fisher")]))
+    assert not everything.fitted.any()
+
+
+def test_a_rare_class_and_a_small_part_are_in_the_sample(monkeypatch):
+    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 0)
+    y = np.r_[np.zeros(5000, int), np.ones(30, int)]
+    X = np.random.default_rng(4).standard_normal((len(y), 2))
+    splits = dealt(y)
+    sampling = Sampling.of(splits, 2, Judges([ClassifierSection(name="svm")]))
+    parts = splits.codes(0, len(y), y)[0]
+    sample = sampling.take(0, X, parts, y)
+    for part in range(4):
+        train = sampling.is_fitted_to(sample, part)
+        assert np.count_nonzero(sample.codes[train] == 1) == np.count_nonzero((y == 1) & (parts != part))
+        assert 30 < np.count_nonzero(sampling.is_measured(sample, part)) < 100
+
+
+def dealt(y):
+    from mmpca_dist.datasets.arrays import rows_in_memory
+    from mmpca_dist.datasets.base import make_spans
+    from mmpca_dist.evaluation.splits import fold_splits
+    from mmpca_dist.statistics.census import take_census
+    from mmpca_dist.statistics.reduction import Threads
+
+    dataset, scheduler = rows_in_memory(np.zeros((len(y), 1)), y, "rows"), Threads(1)
+    spans = make_spans(dataset)
+    return fold_splits(dataset, take_census(dataset, spans, scheduler), spans, 4, scheduler=scheduler)
+
+
+@pytest.mark.parametrize("classifiers", [["fisher"], ["svm"]])
+def test_the_same_bits_for_any_workers_and_none_where_they_are_not_wanted(classifiers, monkeypatch, tmp_path):
+    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 100)
+    store(tmp_path / "rows.npz", *labelled(600, 4, 2, seed=5, separation=0.6))
+    found = []
+    for workers in (1, 3):
+        records, _ = margins_of(
+            tmp_path, monkeypatch, f"{workers}", False, compute={"workers": workers},
+            evaluation={"splits": "folds", "folds": 3, "classifiers": classifiers},
+        )  # fmt: skip
+        found.append(timeless(records))
+    assert found[0] == found[1] and all(record["margins"] for record in found[0])
+    wanted = {"splits": "folds", "folds": 3, "classifiers": classifiers, "margins": False}
+    records, _ = margins_of(tmp_path, monkeypatch, "none", False, evaluation=wanted)
+    assert all(record["margins"] == [] and not record["notes"] for record in records)
+    assert [record["errors"] for record in records] == [record["errors"] for record in found[0]]

@@ -1,0 +1,91 @@
+"""Evaluations whose reduced rows are more than memory: classifiers that learn block by block, and what refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from evaluating import KNN, by_cell, config_of, scored, timeless
+from resuming import small_units
+from samples import labelled
+
+from mmpca_dist.datasets.zarr_rows import ZarrDataset
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation import gathered
+from mmpca_dist.predictors import out_of_core
+from mmpca_dist.runs import evaluating
+
+LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
+ROWS, CHUNK = 400, 90
+CLASSIFIERS = ["fisher", "incremental", LOGISTIC]
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Chunks that are reading units, and blocks of rows that train which begin and end inside them."""
+    import zarr
+
+    monkeypatch.setattr(out_of_core, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+    small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
+    X, y = labelled(ROWS, 5, 2, seed=1, separation=0.5)
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(CHUNK, 5))
+    group.create_array("y", data=np.asarray(["elm", "oak"])[y], chunks=(CHUNK,))
+    return tmp_path
+
+
+def evaluated(rows, name, classifiers=CLASSIFIERS, **changes):
+    evaluation = {"splits": "folds", "folds": 2, "classifiers": classifiers}
+    return scored(config_of(rows / name, rows / "rows.zarr", n_components=[1, 3], evaluation=evaluation, **changes))
+
+
+def assert_alike(records, expected):
+    """The same errors, and margins up to the rounding of sums in another order."""
+    assert by_cell(records) == by_cell(expected)
+    for found, other in zip(records, expected, strict=True):
+        assert len(found["margins"]) == len(other["margins"]) > 0
+        for line, known in zip(found["margins"], other["margins"], strict=True):
+            assert line["method"] == known["method"] and line["classifier"] == known["classifier"]
+            np.testing.assert_allclose(line["quantiles"], known["quantiles"], rtol=1e-4, atol=1e-5)
+
+
+def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
+    """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluating, "can_merge", lambda *_: False)
+        patched.setattr(evaluating, "DIRECT_BYTES", 1 << 20)
+        expected, _, _ = evaluated(rows, "direct")
+    monkeypatch.setattr(evaluating, "read_all", pytest.fail)
+    for limit in (1 << 30, 8 * ROWS * 2, 0):
+        monkeypatch.setattr(gathered, "GATHERED_BYTES", limit)
+        records, _, results = evaluated(rows, f"limit {limit}")
+        assert_alike(records, expected)
+        names = results["score"]["passes"]
+        assert (names.count("gather"), names.count("judge")) == (2 * (limit > 0), 2 * (limit < 1 << 30))
+    assert sum(line["errors"] for record in records for line in record["errors"]) > 50
+
+
+def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_workers(rows, monkeypatch):
+    read, whole = [], ZarrDataset.read_rows
+
+    def read_rows(self, start, stop, out=None):
+        read.append(stop - start)
+        return whole(self, start, stop, out)
+
+    monkeypatch.setattr(ZarrDataset, "read_rows", read_rows)
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 0)
+    one, _, results = evaluated(rows, "one", compute={"workers": 1})
+    names = results["score"]["passes"]
+    assert names.count("fit") > 2 * 2 * (1 + 2)  # folds and sizes, of which a logistic regression takes some steps
+    assert sum(read) == ROWS * len(names)
+    assert results["score"]["bytes"] == ROWS * 5 * 8 * len(names)
+    three, _, _ = evaluated(rows, "three", compute={"workers": 3})
+    assert timeless(three) == timeless(one)
+
+
+@pytest.mark.parametrize(("classifiers", "name"), [(["incremental", "svm"], "svm"), (["fisher", KNN], "knn")])
+def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, monkeypatch):
+    monkeypatch.setattr(gathered, "GATHERED_BYTES", 8 * ROWS)
+    told = f"In split 0: 400 rows of 3 components are .* {name} may be fitted to. .*incremental, dask-logistic"
+    with pytest.raises(InputError, match=told):
+        evaluated(rows, "refused", classifiers)
