@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,39 +12,23 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, default_chunk_rows
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
+from mmpca_dist.planning.timing import chosen_rows, plan_pass, sample_pass
 from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
-from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+from mmpca_dist.statistics.sample import sample_rows
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
-
-READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
-"""Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
-
-WRITE_RATES = {True: 5e8, False: 1e8}
-"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
-
-COUNT_RATE = 2e8
-"""Values a second a thread that are counted against the brackets of medians: measured."""
-
-CSR_RATE = 8e8
-"""Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
-
-DENSE_RATE = 1e10
-"""Bytes of dense rows a second a thread that are made of CSR rows: a third of what was measured on text."""
 
 SLACK = 1.15
 """Allocators keep some memory that was freed."""
@@ -107,8 +89,8 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     search = _search_costs(dataset, spans, request, choice)
     if search is not None:
         scratch = 0 if search.in_memory else search.scratch
-        cells = _pass("cells", dataset, search.preparation, resources, written=scratch)
-        passes += [_sample_pass(dataset, spans, resources), cells]
+        cells = plan_pass("cells", dataset, search.preparation, resources, written=scratch)
+        passes += [sample_pass(dataset, spans, resources), cells]
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
@@ -159,7 +141,7 @@ def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[lis
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     operations = n * d * min(n, d) * (2 if wide else 1 + pooled) * 1.0
     counted = 0 if wide else request.median_rows * d
-    found = _pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
+    found = plan_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
     if not request.median_rows or wide:
         return [found], 0
     before, after, more = _median_passes(dataset, spans, request)
@@ -184,14 +166,14 @@ def _in_passes(
         threads=resources.process_threads,
     )
     passes = [
-        _pass("apply" if vectors else "moments", dataset, operations, resources)
+        plan_pass("apply" if vectors else "moments", dataset, operations, resources)
         for vectors, operations in zip(costs.vectors, costs.operations, strict=True)
     ]
-    sample = _sample_pass(dataset, spans, resources)
+    sample = sample_pass(dataset, spans, resources)
     if not request.median_rows:
         return [sample, *passes], 0, costs
     before, after, more = _median_passes(dataset, spans, request)
-    counting = _pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
+    counting = plan_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
     return [sample, *before, counting, *after, *passes], more, costs
 
 
@@ -240,7 +222,7 @@ def plan_moments(
             n_classes=found, pooled=pooled, medians=False, item=resources.item, threads=resources.process_threads,
         )  # fmt: skip
         held.append(taking + dataset.resident_bytes)
-        passes.append(_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
+        passes.append(plan_pass("moments", dataset, dataset.n_rows * d * d * 1.0, resources))
     whole = PassPlan("moments of the new rows", *(sum(sizes) for sizes in zip(*map(_numbers, passes), strict=True)))
     return Plan(
         passes=[whole],
@@ -281,23 +263,13 @@ def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tup
     values = request.median_rows * dataset.n_features
     if values * entry <= KEPT_BYTES:
         return [], [], 0
-    chosen = _chosen_rows(spans)
+    chosen = chosen_rows(spans)
     sampled = min(sample_rows(dataset.row_bytes), chosen)
     n_medians = request.n_classes * dataset.n_features
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = _sample_pass(dataset, spans, request.resources)
-    return [sample], [_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
-
-
-def _chosen_rows(spans: list[Span]) -> int:
-    """Return how many rows are in the reading units that a sample comes from."""
-    units = [unit for span in spans for unit in span.units]
-    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
-
-
-def _sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return _pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+    sample = sample_pass(dataset, spans, request.resources)
+    return [sample], [plan_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
@@ -335,39 +307,7 @@ def _search_costs(dataset: Dataset, spans: list[Span], request: Request, choice:
 def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:
     operations = 2.0 * dataset.nnz * sum(widths)
     written = projected_bytes(dataset, resources, widths, formats)
-    return _pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
-
-
-def _pass(
-    name: str,
-    dataset: Dataset,
-    operations: float,
-    resources: Resources,
-    *,
-    n_rows: int | None = None,
-    counted: int = 0,
-    written: int = 0,
-    dense: bool = True,
-) -> PassPlan:
-    n_rows = dataset.n_rows if n_rows is None else n_rows
-    size = dataset.share_bytes(n_rows)
-    rate = _product_rate(resources.precision) if dense else CSR_RATE
-    seconds = size / READ_RATES[dataset.kind] + operations / rate
-    if dataset.sparse and dense:
-        seconds += n_rows * dataset.row_bytes / DENSE_RATE
-    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
-    return PassPlan(name, size, operations, seconds / resources.busy_threads)
-
-
-@functools.cache
-def _product_rate(precision: str) -> float:
-    """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
-    rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
-    with single_blas_thread():
-        rows.T @ rows
-        begin = time.perf_counter()
-        rows.T @ rows
-        return rows.size * rows.shape[1] / (time.perf_counter() - begin)
+    return plan_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
 
 
 def _free_bytes(uri: str) -> int | None:

@@ -27,9 +27,18 @@ from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 
 
+def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str) -> list[int]:
+    """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
+    chosen = results.get("choose")
+    return config.sizes if chosen is None else [chosen["methods"][method]["chosen"]]
+
+
 @dataclass
 class Job:
-    """A run in progress: its settings, its input, its folder, who watches and where tasks go."""
+    """A run in progress: its settings, its input, its folder, who watches and where tasks go.
+
+    Where numbers of components are to be chosen, ``chooses``, the settings hold those that are tried.
+    """
 
     config: RunConfig
     dataset: Dataset
@@ -40,6 +49,22 @@ class Job:
     lease: Lease | None = None
     census: Census | None = None
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    chooses: bool = False
+
+    @classmethod
+    def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
+        """Return the job of settings as they were given."""
+        resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
+        return cls(resolved, dataset, *rest, chooses=config.chooses)
+
+    def sizes(self, method: str) -> list[int]:
+        """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
+        return sizes_of(self.config, self.results, method)
+
+    @property
+    def largest(self) -> int:
+        """The largest number of components of any method."""
+        return max(self.sizes(method)[-1] for method in self.config.methods)
 
     @property
     def spans(self) -> list[Span]:
@@ -102,7 +127,7 @@ def open_run_dataset(config: RunConfig) -> Dataset:
         drop=section.drop,
         missing_chunks=section.missing_chunks,
     )
-    if config.largest > dataset.n_features:
+    if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}."
         )
@@ -147,7 +172,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
                 if isinstance(scheduler, Threads):
                     scheduler.held = _held_besides(dataset)
                 tell_dashboard(scheduler, told)
-                yield Job(config, dataset, run, key, scheduler, told, lease)
+                yield Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))
         except MmpcaError as error:
@@ -160,7 +185,8 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
 def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
     """Leave nothing of what was refused; but what a failing disk, network or cluster has stopped keeps what it has."""
     with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
-        if isinstance(error, AccessError) and (run.record("reduce") is not None or run.has_checkpoints):
+        done = any(run.record(stage) is not None for stage in ("choose", "reduce"))
+        if isinstance(error, AccessError) and (done or run.has_checkpoints):
             on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
         else:
             run.discard()
