@@ -11,8 +11,9 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.planning.plan import PassPlan, Resources
+from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import evenly_chosen
+from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
@@ -29,8 +30,11 @@ CSR_RATE = 8e8
 DENSE_RATE = 1e10
 """Bytes of dense rows a second a thread that are made of CSR rows: a third of what was measured on text."""
 
+DRIFT = 1.2
+"""Brackets may hold this much more than their share before the plan counts on another pass."""
 
-def chosen_rows(spans: list[Span]) -> int:
+
+def _chosen_rows(spans: list[Span]) -> int:
     """Return how many rows are in the reading units that a sample comes from."""
     units = [unit for span in spans for unit in span.units]
     return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
@@ -38,7 +42,27 @@ def chosen_rows(spans: list[Span]) -> int:
 
 def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
     """Return the pass that draws a sample of the rows."""
-    return plan_pass("sample", dataset, 0, resources, n_rows=chosen_rows(spans))
+    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+
+
+def median_passes(
+    dataset: Dataset, spans: list[Span], resources: Resources, *, rows: int, n_classes: int
+) -> tuple[list[PassPlan], list[PassPlan], int]:
+    """Return the passes before and after that of the moments, and how many more there may be.
+
+    ``rows`` are those in all sets whose medians are wanted, together. The forecast is for rows in random order; where
+    they are sorted, single spans overflow their share of the budget.
+    """
+    entry = key_type(n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
+    values = rows * dataset.n_features
+    if values * entry <= KEPT_BYTES:
+        return [], [], 0
+    sampled = min(sample_rows(dataset.row_bytes), _chosen_rows(spans))
+    n_medians = n_classes * dataset.n_features
+    rounds = foreseen_rounds(values, entry, n_medians, sampled)
+    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
+    sample = sample_pass(dataset, spans, resources)
+    return [sample], [plan_pass("medians", dataset, 0, resources, counted=values)] * (rounds - 1), most - rounds
 
 
 def plan_pass(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.choosing import RULE, fewest_training, one_standard_error
+from mmpca_dist.evaluation.comparing import Summary
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.planning import Choosing
 from mmpca_dist.runs.evaluating import DIRECT_BYTES, SplitRecords, forgetting, moments_suffice, score_splits
@@ -27,6 +29,7 @@ def _choose(job: Job) -> dict[str, Any]:
     methods = {method: _choice([one for one in cells if one.method == method]) for method in job.config.methods}
     return {
         **found,
+        "passes": [name for name in found["passes"] if name != "pairs"],  # which reads no rows again
         "memory": peak(),
         "rule": RULE,
         "classifier": spec.label,
@@ -56,6 +59,15 @@ def _choice(cells: list[Cell]) -> dict[str, Any]:
         "candidate": taken.n_components,
         "chosen": taken.used,
     }
+
+
+def tried(method: str, record: dict[str, Any]) -> list[Cell]:
+    """Return the errors of the numbers that were tried of a method, from the record of the stage."""
+    found, folds, cells = record["methods"][method], record["folds"], []
+    for i, size in enumerate(found["candidates"]):
+        summary = Summary(found["means"][i], found["standard_errors"][i] * math.sqrt(folds), folds)
+        cells.append(Cell(method, size, record["classifier"], summary, used=found["used"][i]))
+    return cells
 
 
 def _words(method: str, choice: dict[str, Any], classifier: str, folds: int) -> str:

@@ -33,6 +33,12 @@ def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str)
     return config.sizes if chosen is None else [chosen["methods"][method]["chosen"]]
 
 
+def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
+    """Return settings as they were given: auto where numbers of components are, or were, to be chosen."""
+    found = config.model_dump(mode="json", **options)
+    return {**found, "n_components": "auto"} if chooses else found
+
+
 @dataclass
 class Job:
     """A run in progress: its settings, its input, its folder, who watches and where tasks go.
@@ -54,8 +60,13 @@ class Job:
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
         """Return the job of settings as they were given."""
-        resolved = config.resolved(dataset.n_rows, dataset.n_features, purpose)
-        return cls(resolved, dataset, *rest, chooses=config.chooses)
+        job = cls(config.resolved(dataset.n_rows, dataset.n_features, purpose), dataset, *rest)
+        job.chooses = config.chooses
+        return job
+
+    def asked(self, **options: Any) -> dict[str, Any]:
+        """Return the settings as they were given; ``options`` are those of ``model_dump``."""
+        return asked(self.config, self.chooses, **options)
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""

@@ -29,6 +29,12 @@ def search(output: str) -> str | None:
     return search_line({name: record for name, record in records.items() if record is not None})
 
 
+def choices(output: str) -> list[str]:
+    """Return a line a method on how the number of its components was chosen; none where it was given."""
+    record = open_run(output).record("choose")
+    return [] if record is None else record["found"]
+
+
 def report_of(output: str) -> str | None:
     """Return the address of the run's report, if it has one."""
     record = open_run(output).record("report")
