@@ -26,16 +26,17 @@ def _choose(job: Job) -> dict[str, Any]:
         found = score_splits(judged, "choose")
     records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
     cells = ErrorTable.of(records).cells()
-    methods = {method: _choice([one for one in cells if one.method == method]) for method in job.config.methods}
+    how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
+    methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.methods}
     return {
         **found,
-        "passes": [name for name in found["passes"] if name != "pairs"],  # which reads no rows again
         "memory": peak(),
         "rule": RULE,
         "classifier": spec.label,
         "folds": found["n_splits"],
         "methods": methods,
-        "found": [_words(method, choice, spec.label, found["n_splits"]) for method, choice in methods.items()],
+        "how": how,
+        "found": [choice["words"] for choice in methods.values()],
     }
 
 
@@ -48,7 +49,7 @@ def _judged_job(job: Job) -> Job:
     return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
 
 
-def _choice(cells: list[Cell]) -> dict[str, Any]:
+def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
     """Return what was tried of a method, errors in percent of the rows held out, and the number that is taken."""
     taken = one_standard_error(cells)
     return {
@@ -58,6 +59,7 @@ def _choice(cells: list[Cell]) -> dict[str, Any]:
         "standard_errors": [cell.summary.standard_error for cell in cells],
         "candidate": taken.n_components,
         "chosen": taken.used,
+        "words": f"{taken.method}: {counted(taken.used, 'component')} ({how})",
     }
 
 
@@ -68,11 +70,6 @@ def tried(method: str, record: dict[str, Any]) -> list[Cell]:
         summary = Summary(found["means"][i], found["standard_errors"][i] * math.sqrt(folds), folds)
         cells.append(Cell(method, size, record["classifier"], summary, used=found["used"][i]))
     return cells
-
-
-def _words(method: str, choice: dict[str, Any], classifier: str, folds: int) -> str:
-    how = f"one-standard-error rule, {classifier}, {folds} folds"
-    return f"{method}: {counted(choice['chosen'], 'component')} ({how})"
 
 
 def choosing_of(job: Job) -> Choosing | None:

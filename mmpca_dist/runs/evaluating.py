@@ -101,7 +101,7 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
         _score_direct(job, splits, judges, records, missing, stage)
     return {
         "n_splits": total,
-        "passes": passes.names,
+        "passes": passes.over_rows,
         "bytes": passes.n_bytes,
         "outputs": [f"splits/{number:05d}.json" for number in range(total)],
     }

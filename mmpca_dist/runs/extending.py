@@ -130,11 +130,11 @@ def kept_choice(before: RunDirectory, methods: list[str]) -> dict[str, Any]:
     To choose anew takes folds of all rows, and those before are not read again.
     """
     record = finished(before, "choose")
-    words = zip(record["methods"], record["found"], strict=True)
+    choices = {method: record["methods"][method] for method in methods}
     return {
-        **{name: record[name] for name in ("rule", "classifier", "folds")},
-        "methods": {method: record["methods"][method] for method in methods},
-        "found": [line for method, line in words if method in methods],
+        **{name: record[name] for name in ("rule", "classifier", "folds", "how")},
+        "methods": choices,
+        "found": [choice["words"] for choice in choices.values()],
     }
 
 

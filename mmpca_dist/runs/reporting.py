@@ -89,17 +89,18 @@ def report_contents(
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
         reconstructions=_reconstructions(run, config, dataset, results),
-        **_choices(results),
+        **_choices(config.methods, results),
     )
 
 
-def _choices(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _choices(methods: list[str], results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return what the report shows of the choice of numbers of components; nothing where they were given."""
     record = results.get("choose")
     if record is None:
         return {}
     choices = []
-    for name, found in record["methods"].items():
+    for name in methods:
+        found = record["methods"][name]
         cells = tried(name, record)
         taken = next(cell for cell in cells if cell.n_components == found["candidate"])
         choices.append(Choice(name, METHODS[name].title, cells, taken))

@@ -105,7 +105,7 @@ def _search(job: Job) -> dict[str, Any]:
     save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
     certificate = statistics.pairs.certificate
     return {
-        "passes": [name for name in passes.names if name in ("sample", "cells")],
+        "passes": passes.over_rows,
         "bytes": passes.n_bytes,
         "memory": peak(),
         "certificate": certificate,

@@ -29,10 +29,10 @@ def search(output: str) -> str | None:
     return search_line({name: record for name, record in records.items() if record is not None})
 
 
-def choices(output: str) -> list[str]:
-    """Return a line a method on how the number of its components was chosen; none where it was given."""
+def choice(output: str) -> str | None:
+    """Return one line on how numbers of components were chosen, if they were."""
     record = open_run(output).record("choose")
-    return [] if record is None else record["found"]
+    return None if record is None else f"components: chosen for each method by the {record['how']}"
 
 
 def report_of(output: str) -> str | None:

@@ -11,6 +11,10 @@ from mmpca_dist.runs.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plai
 from mmpca_dist.runs.report.error_curves import draw_line, places_of, size_axis
 from mmpca_dist.runs.report.evaluated import Style
 
+HEIGHT = 2.7
+"""Inches of a panel."""
+SHOWN = 12
+"""Standard errors above the lowest mean up to which errors are shown: those of few components would hide the band."""
 CURVE = Style(FEW_COLOURS[0], "o", False)
 
 
@@ -19,14 +23,14 @@ def choices(contents: ReportContents) -> list[Figure]:
     found = contents.choices
     if not found:
         return []
-    made, panels = drawing.panel_grid(len(found), 2.6)
+    made, panels = drawing.panel_grid(len(found), HEIGHT)
     for panel, choice in zip(panels, found, strict=True):
         _draw(panel, choice)
     caption = (
         f"Mean error in {contents.folds} folds, each held out once while the others train, in percent, against the "
         f"number of components; bars are one standard error to either side. Classifier: {contents.judge}. The band "
         "reaches from the lowest mean to one standard error above it; the ring is the number that was chosen, the "
-        "smallest whose mean is within the band. Hollow: the method gave fewer components than were tried. Vertical "
+        "smallest whose mean is within the band. Errors beyond twelve standard errors are cut off. Hollow: the method gave fewer components than were tried. Vertical "
         "scales differ from panel to panel."
     )
     return [Figure("choice", "How many components", caption, drawing.png(made))]
@@ -45,4 +49,8 @@ def _draw(panel: Axes, choice: Choice) -> None:
         markerfacecolor="none", color=INK, linestyle="none",
     )  # fmt: skip
     size_axis(panel, sizes, places)
+    top = best.summary.mean + SHOWN * best.summary.standard_error
+    if best.summary.mean < top < panel.get_ylim()[1]:
+        lower = [cell.summary.mean - cell.summary.standard_error for cell in choice.cells]
+        panel.set_ylim(min(lower) - best.summary.standard_error, top)
     drawing.dress(panel, f"{plain(choice.title)}: {taken.used}", "components", "error in folds (%)")

@@ -113,7 +113,11 @@ def places_of(sizes: Sequence[int]) -> NDArray[np.float64]:
 
 def size_axis(panel: Axes, sizes: Sequence[int], places: NDArray[np.float64]) -> None:
     """Label the horizontal axis with some of the numbers of components at these places."""
-    shown = np.unique(np.linspace(0, len(sizes) - 1, min(MOST_TICKS, len(sizes))).round().astype(int))
+    room = (places[-1] - places[0]) / (MOST_TICKS + 1)
+    shown = [0]
+    for i in range(1, len(sizes)):
+        if places[i] - places[shown[-1]] >= room:
+            shown.append(i)
     panel.xaxis.set_major_locator(FixedLocator([float(places[i]) for i in shown]))
     panel.xaxis.set_major_formatter(FixedFormatter([str(sizes[i]) for i in shown]))
     panel.xaxis.set_minor_locator(NullLocator())
