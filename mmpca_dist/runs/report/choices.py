@@ -30,8 +30,8 @@ def choices(contents: ReportContents) -> list[Figure]:
         f"Mean error in {contents.folds} folds, each held out once while the others train, in percent, against the "
         f"number of components; bars are one standard error to either side. Classifier: {contents.judge}. The band "
         "reaches from the lowest mean to one standard error above it; the ring is the number that was chosen, the "
-        "smallest whose mean is within the band. Errors beyond twelve standard errors are cut off. Hollow: the method gave fewer components than were tried. Vertical "
-        "scales differ from panel to panel."
+        "smallest whose mean is within the band. Errors beyond twelve standard errors are cut off. Hollow: the method "
+        "gave fewer components than were tried. Vertical scales differ from panel to panel."
     )
     return [Figure("choice", "How many components", caption, drawing.png(made))]
 
