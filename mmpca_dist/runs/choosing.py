@@ -13,7 +13,6 @@ from mmpca_dist.evaluation.choosing import RULE, fewest_training, one_standard_e
 from mmpca_dist.evaluation.comparing import Summary
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.planning import Choosing
-from mmpca_dist.runs.evaluating import DIRECT_BYTES, SplitRecords, forgetting, moments_suffice, score_splits
 from mmpca_dist.runs.job import Job, Stage, measured
 from mmpca_dist.runs.solving import counted
 
@@ -21,6 +20,8 @@ NUMBERS = "give n_components as numbers"
 
 
 def _choose(job: Job) -> dict[str, Any]:
+    from mmpca_dist.runs.evaluating import SplitRecords, forgetting, score_splits  # builds on the stages of runs
+
     judged, spec = _judged_job(job), job.config.evaluation.judge
     with forgetting(), measured(job.scheduler) as peak:
         found = score_splits(judged, "choose")
@@ -82,6 +83,8 @@ def choosing_of(job: Job) -> Choosing | None:
     """
     if not job.chooses:
         return None
+    from mmpca_dist.runs.evaluating import DIRECT_BYTES, moments_suffice  # builds on the stages of runs
+
     dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
     few = census.counts < folds
     if few.any():
