@@ -65,6 +65,8 @@ class ArtifactCallback(Callback):
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
         get_run_logger().info("Stage %s: %s", stage, note)
+        for line in manifest.get("found", []):
+            get_run_logger().info("%s", line)
         self._stages.append(_stage_row(stage, manifest, reused))
         create_table_artifact(self._stages, key="stages", description="The stages so far, and what they took")
 
@@ -84,6 +86,7 @@ def _stage_row(stage: str, manifest: dict[str, Any], reused: bool) -> dict[str, 
         "bytes": measured.get("bytes", ""),
         "peak memory a worker": measured.get("memory", ""),
         "written": measured.get("written", ""),
+        "found": "; ".join(found.get("found", [])),
     }
 
 

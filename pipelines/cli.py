@@ -357,15 +357,15 @@ def _finished(state: Any) -> None:
 
 
 def _summary(output: str) -> None:
-    from mmpca_dist.runs.summary import LEGEND, components, headline, report_of, search
+    from mmpca_dist.runs.summary import LEGEND, choice, components, headline, report_of, search
     from pipelines.console import components_table
 
     console.print(headline(output), highlight=False, markup=False)
     console.print(components_table(components(output)))
     console.print(LEGEND, style="dim", highlight=False, markup=False)
-    line = search(output)
-    if line is not None:
-        console.print(line, highlight=False, markup=False)
+    for line in (choice(output), search(output)):
+        if line is not None:
+            console.print(line, highlight=False, markup=False)
     report = report_of(output)
     if report is not None:
         console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)

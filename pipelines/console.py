@@ -52,6 +52,8 @@ class ConsoleCallback(Callback):
         self.close()
         note = "already done" if reused else f"{manifest.get('seconds', 0.0):.2f} s"
         self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
+        for line in manifest.get("found", []):
+            self.console.print(f"    {line}", highlight=False, markup=False)
 
     def on_note(self, message: str) -> None:
         self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -28,6 +28,11 @@ def config_of(output, uri, **changes):
     return parse_config({**content, **changes}, "the test")
 
 
+def auto(output, uri="bundled:iris", **changes):
+    """Return a configuration that leaves the number of components to the run."""
+    return config_of(output, uri, **{"n_components": "auto", **changes})
+
+
 def store(path, X, y, *, sparse=False):
     """Write rows and labels as .npz, dense or CSR, and return the path."""
     if sparse:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import naive
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -104,3 +106,15 @@ def evaluate(X, y, splits, settings):
                     errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
                     found[number, method, size, spec.label] = (A.shape[1], errors, close)
     return found
+
+
+def one_standard_error(errors, rows):
+    """The number of components that the rule takes, in exact arithmetic.
+
+    ``errors`` has, for each number of components, the rows misclassified in every fold of ``rows`` rows.
+    """
+    shares = {size: [Fraction(e, n) for e, n in zip(found, rows, strict=True)] for size, found in errors.items()}
+    means = {size: sum(found) / len(found) for size, found in shares.items()}
+    best = min(sorted(means), key=lambda size: means[size])
+    variance = sum((share - means[best]) ** 2 for share in shares[best]) / (len(rows) - 1)
+    return min(size for size in means if (means[size] - means[best]) ** 2 <= variance / len(rows))

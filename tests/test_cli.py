@@ -188,9 +188,11 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("n_components", "abc", "n_components must be whole numbers of at least 1, such as 'n_components: [8, 16]'"),
-        ("n_components", 0, "whole numbers of at least 1, such as 'n_components: [8, 16]' (found 0)."),
+        ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
+        ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
         ("n_components", [], "(found [])."),
+        ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
+        ("n_components", ["auto"], "(found ['auto'])."),
         ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
         ("methods", [1], "methods must be names of methods"),
         (

@@ -8,6 +8,7 @@ from dask.utils import format_bytes
 from test_runs import make_config
 
 import mmpca_dist.planning.making as planning_module
+import mmpca_dist.planning.timing as timing_module
 import mmpca_dist.statistics.medians as medians_module
 import mmpca_dist.statistics.summary as summary_module
 from mmpca_dist import open_dataset, run
@@ -43,7 +44,7 @@ def test_medians_that_need_brackets(tmp_path):
 
 def test_medians_that_need_another_pass(tmp_path, monkeypatch):
     """A budget of 2 MiB, where 4.5 are expected between the brackets."""
-    for module in (planning_module, medians_module, summary_module):
+    for module in (planning_module, timing_module, medians_module, summary_module):
         monkeypatch.setattr(module, "KEPT_BYTES", 2 << 20)
     monkeypatch.setattr(medians_module, "KEPT_FLOOR", 0)
     plan, passes, n_bytes = planned_and_done(

@@ -40,6 +40,7 @@ def rows(tmp_path, monkeypatch):
 KINDS = {
     "in memory": {},
     "on disk": {},
+    "chosen": {"n_components": "auto", "methods": ["pca", "m-pca1b", "m-pca2", "fisher"]},
     "approximate": {"neighbors": {"mode": "approximate", "recall": 0.9, "max_queries": 250}},
     "in passes": {"solver": {"kind": "krylov", "passes": 3, "tolerance": 0}, "methods": ["pca", "m-pca0", "m-pca2"]},
     "standardized": {"standardize": True, "methods": ["m-pca1b", "m-pca2"], "project": {"format": ["zarr", "parquet"]}},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from mmpca_dist.evaluation.choosing import alike, lowest, near_lowest
 from mmpca_dist.evaluation.comparing import SignTest, Summary
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
@@ -115,30 +115,17 @@ def verdict(evaluation: Evaluation) -> Verdict | None:
     cells = list(evaluation.cells.values())
     if not cells:
         return None
-    best = _lowest(cells)
-    error = best.summary.standard_error
-    near = [cell for cell in cells if cell.summary.mean <= best.summary.mean + error] or [best]
+    best = lowest(cells)
     of_reference = best.method != evaluation.reference
     rivals = [cell for cell in cells if (cell.method == evaluation.reference) == of_reference]
-    rival = _lowest(rivals) if rivals else None
+    rival = lowest(rivals) if rivals else None
     return Verdict(
         best=best,
-        tied=[cell for cell in cells if cell is not best and _alike(cell, best)],
-        smallest=min(near, key=lambda cell: (cell.used, cell.summary.mean)),
+        tied=[cell for cell in cells if cell is not best and alike(cell, best)],
+        smallest=min(near_lowest(cells), key=lambda cell: (cell.used, cell.summary.mean)),
         rival=rival,
         test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
     )
-
-
-def _lowest(cells: list[Cell]) -> Cell:
-    """Return the cell of the lowest mean; of equal means the one with the fewest components, then the first."""
-    lowest = min(cells, key=lambda cell: cell.summary.mean)
-    return min((cell for cell in cells if _alike(cell, lowest)), key=lambda cell: cell.used)
-
-
-def _alike(one: Cell, other: Cell) -> bool:
-    """Return whether two means are equal up to rounding: those of the same counts in another order may differ by it."""
-    return math.isclose(one.summary.mean, other.summary.mean, rel_tol=1e-12, abs_tol=1e-12)
 
 
 @dataclass(frozen=True)
@@ -179,7 +166,7 @@ def _standing(evaluation: Evaluation, method: str) -> Standing:
     ]
     return Standing(
         method,
-        _lowest(cells) if cells else None,
+        lowest(cells) if cells else None,
         lower=sum(own.mean < other.mean for own, other in means),
         higher=sum(own.mean > other.mean for own, other in means),
         significant=sum(cell.test is not None and cell.test.p_value <= SIGNIFICANT for cell in cells),

@@ -17,11 +17,10 @@ from mmpca_dist.planning.making import (
     at_once,
     make_plan,
     plan_of_passes,
-    plan_pass,
-    sample_pass,
     search_costs_of,
 )
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.timing import plan_pass, sample_pass
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reducing, summary_bytes

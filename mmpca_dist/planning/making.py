@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,45 +12,26 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, default_chunk_rows
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.planning.choosing import Choosing, choosing_costs
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
+from mmpca_dist.planning.timing import median_passes, plan_pass, sample_pass
 from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing, summary_bytes
 from mmpca_dist.statistics.gather import is_wide, use_pooled
-from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
-from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+from mmpca_dist.statistics.medians import KEPT_BYTES
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
-READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
-"""Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
-
-WRITE_RATES = {True: 5e8, False: 1e8}
-"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
-
-COUNT_RATE = 2e8
-"""Values a second a thread that are counted against the brackets of medians: measured."""
-
-CSR_RATE = 8e8
-"""Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
-
-DENSE_RATE = 1e10
-"""Bytes of dense rows a second a thread that are made of CSR rows: a third of what was measured on text."""
-
 SLACK = 1.15
 """Allocators keep some memory that was freed."""
-
-DRIFT = 1.2
-"""Brackets may hold this much more than their share before the plan counts on another pass."""
 
 
 def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
@@ -67,8 +46,9 @@ class Request:
     """What the plan must know of a run's settings.
 
     ``counts`` are the rows of each class, ``median_rows`` is the number of rows in all sets of classes whose medians
-    are wanted, together, ``search`` what m-pca2 wants, if it is among the methods, and ``scatters`` what the methods
-    are made from; see ``solvers.passes``.
+    are wanted, together, ``search`` what m-pca2 wants, if it is among the methods, ``scatters`` what the methods
+    are made from (see ``solvers.passes``), and ``choosing`` how numbers of components up to the largest are chosen, if
+    they are.
     """
 
     counts: NDArray[np.int64]
@@ -82,6 +62,7 @@ class Request:
     search: Search | None = None
     solver: SolverOptions = field(default_factory=SolverOptions)
     scatters: frozenset[str] = frozenset({"plain"})
+    choosing: Choosing | None = None
 
     @property
     def n_classes(self) -> int:
@@ -115,6 +96,15 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
     held = [reducing, projecting(dataset, spans, resources, widths)]
     if search is not None:
         held.append(search.memory)
+    if request.choosing is not None:
+        trying = choosing_costs(
+            dataset, spans, resources, request.choosing,
+            n_classes=request.n_classes, width=rank * request.n_methods, median_rows=request.median_rows,
+            standardize=request.standardize, search=search, forming=reducing,
+        )  # fmt: skip
+        passes, more_passes = [*trying.passes, *passes], trying.more_passes + more_passes
+        held.append(trying.memory)
+        kept, search = max(kept, trying.kept), trying.search
     form = "in the span of the rows" if wide else f"dense, {d} x {d}"
     return Plan(
         passes=passes,
@@ -127,11 +117,18 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         resources=resources,
         output=projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
         free=_free_bytes(resources.output),
-        advice=_advice(dataset, spans),
+        advice=_advice(dataset, spans) + _advice_on_choosing(request, held),
         search=search,
         choice=choice,
         kept=kept,
     )
+
+
+def _advice_on_choosing(request: Request, held: list[int]) -> str:
+    """Say what helps where it is the choice of numbers of components that holds most; else nothing."""
+    if request.choosing is None or held[-1] < max(held):
+        return ""
+    return " Most of it is for the choice by n_components: auto; give them as numbers, or fewer evaluation.folds."
 
 
 def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
@@ -162,7 +159,7 @@ def at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list
     found = plan_pass("rows" if wide else "moments", dataset, operations, resources, counted=counted)
     if not request.median_rows or wide:
         return [found], 0
-    before, after, more = _median_passes(dataset, spans, request)
+    before, after, more = _medians(dataset, spans, request)
     return [*before, found, *after], more
 
 
@@ -190,9 +187,13 @@ def _in_passes(
     sample = sample_pass(dataset, spans, resources)
     if not request.median_rows:
         return [sample, *passes], 0, costs
-    before, after, more = _median_passes(dataset, spans, request)
+    before, after, more = _medians(dataset, spans, request)
     counting = plan_pass("medians", dataset, 0, resources, counted=request.median_rows * dataset.n_features)
     return [sample, *before, counting, *after, *passes], more, costs
+
+
+def _medians(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], list[PassPlan], int]:
+    return median_passes(dataset, spans, request.resources, rows=request.median_rows, n_classes=request.n_classes)
 
 
 def plan_projection(
@@ -294,34 +295,6 @@ def _advice(dataset: Dataset, spans: list[Span]) -> str:
     )
 
 
-def _median_passes(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], list[PassPlan], int]:
-    """Return the passes before and after that of the moments, and how many more there may be.
-
-    The forecast is for rows in random order; where they are sorted, single spans overflow their share of the budget.
-    """
-    entry = key_type(request.n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
-    values = request.median_rows * dataset.n_features
-    if values * entry <= KEPT_BYTES:
-        return [], [], 0
-    chosen = _chosen_rows(spans)
-    sampled = min(sample_rows(dataset.row_bytes), chosen)
-    n_medians = request.n_classes * dataset.n_features
-    rounds = foreseen_rounds(values, entry, n_medians, sampled)
-    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = sample_pass(dataset, spans, request.resources)
-    return [sample], [plan_pass("medians", dataset, 0, request.resources, counted=values)] * (rounds - 1), most - rounds
-
-
-def _chosen_rows(spans: list[Span]) -> int:
-    """Return how many rows are in the reading units that a sample comes from."""
-    units = [unit for span in spans for unit in span.units]
-    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
-
-
-def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
-
-
 def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choice: Choice) -> SearchCosts | None:
     if request.search is None:
         return None
@@ -358,38 +331,6 @@ def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], 
     operations = 2.0 * dataset.nnz * sum(widths)
     written = projected_bytes(dataset, resources, widths, formats)
     return plan_pass("project", dataset, operations, resources, written=written, dense=not dataset.sparse)
-
-
-def plan_pass(
-    name: str,
-    dataset: Dataset,
-    operations: float,
-    resources: Resources,
-    *,
-    n_rows: int | None = None,
-    counted: int = 0,
-    written: int = 0,
-    dense: bool = True,
-) -> PassPlan:
-    n_rows = dataset.n_rows if n_rows is None else n_rows
-    size = dataset.share_bytes(n_rows)
-    rate = _product_rate(resources.precision) if dense else CSR_RATE
-    seconds = size / READ_RATES[dataset.kind] + operations / rate
-    if dataset.sparse and dense:
-        seconds += n_rows * dataset.row_bytes / DENSE_RATE
-    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
-    return PassPlan(name, size, operations, seconds / resources.busy_threads)
-
-
-@functools.cache
-def _product_rate(precision: str) -> float:
-    """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
-    rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
-    with single_blas_thread():
-        rows.T @ rows
-        begin = time.perf_counter()
-        rows.T @ rows
-        return rows.size * rows.shape[1] / (time.perf_counter() - begin)
 
 
 def _free_bytes(uri: str) -> int | None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.evaluation.choosing import CANDIDATES, candidates, fewest_training
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.regressing import DEFAULT_ALPHA
 from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
@@ -31,6 +32,9 @@ Purpose = Literal["run", "evaluation"]
 """What a configuration is used for: the same one serves both."""
 
 
+Sizes = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), BeforeValidator(as_list)]
+
+
 class RunConfig(Section):
     """A run: which data, which methods, how many components, where to."""
 
@@ -41,11 +45,11 @@ class RunConfig(Section):
         example=["pca", "m-pca0"],
         description="Methods to fit; all of them share the passes over the rows",
     )
-    n_components: Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(as_list)] = setting(
-        min_length=1,
-        values="whole numbers of at least 1",
+    n_components: Literal["auto"] | Sizes = setting(
+        values="whole numbers of at least 1, or auto",
         example=[8, 16],
-        description="Numbers of components; the largest is computed, the others are its first ones",
+        description="Numbers of components; the largest is computed, the others are its first ones. auto chooses one "
+        "for each method, by cross-validation and the one-standard-error rule",
     )
     pairing: Literal["one-vs-rest", "one-vs-one"] = setting(
         "one-vs-rest",
@@ -87,8 +91,8 @@ class RunConfig(Section):
 
     @field_validator("n_components")
     @classmethod
-    def _sorted_sizes(cls, sizes: list[int]) -> list[int]:
-        return sorted(set(sizes))
+    def _sorted_sizes(cls, sizes: Literal["auto"] | list[int]) -> Literal["auto"] | list[int]:
+        return "auto" if sizes == "auto" else sorted(set(sizes))
 
     @field_validator("output")
     @classmethod
@@ -116,9 +120,30 @@ class RunConfig(Section):
         return self.neighbors.mutual
 
     @property
+    def chooses(self) -> bool:
+        """Whether the numbers of components are yet to be chosen."""
+        return self.n_components == "auto"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of components, ascending; where they are to be chosen, all that may be tried."""
+        return candidates(CANDIDATES[-1]) if self.n_components == "auto" else self.n_components
+
+    @property
     def largest(self) -> int:
         """The largest number of components; the others are prefixes."""
-        return self.n_components[-1]
+        return self.sizes[-1]
+
+    def resolved(self, n_rows: int, n_features: int, purpose: Purpose = "run") -> RunConfig:
+        """Return the same with the numbers of components that are tried on so many rows and columns, for ``auto``.
+
+        A run tries no more than there are columns, and one less than rows train; so does an evaluation in folds.
+        """
+        if not self.chooses:
+            return self
+        in_folds = purpose == "run" or self.evaluation.splits == "folds"
+        training = fewest_training(n_rows, self.evaluation.folds) if in_folds else n_rows
+        return self.model_copy(update={"n_components": candidates(min(n_features, training - 1))})
 
     @property
     def projected(self) -> list[str]:
@@ -128,7 +153,10 @@ class RunConfig(Section):
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return what the results depend on: not where the work runs and where results go, nor what is for others."""
         foreign = {"run": "evaluation", "evaluation": "project"}[purpose]
-        return self.model_dump(mode="json", exclude={"compute", "output", foreign})
+        found = self.model_dump(mode="json", exclude={"compute", "output", foreign})
+        if purpose == "run" and self.chooses:
+            found["evaluation"] = self.evaluation.choosing()
+        return found
 
 
 SECTIONS = sections_of(RunConfig)

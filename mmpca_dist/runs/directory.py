@@ -138,8 +138,9 @@ class RunDirectory:
 
     @property
     def has_results(self) -> bool:
-        """Whether there is what the same run goes on from: statistics, splits, or something of an unfinished stage."""
-        return self.record("reduce") is not None or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
+        """Whether there is what the same run goes on from: a choice, statistics, splits, or parts of a stage."""
+        done = any(self.record(stage) is not None for stage in ("choose", "reduce"))
+        return done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
 
     def header(self) -> dict[str, Any]:
         """Return ``run.json``.

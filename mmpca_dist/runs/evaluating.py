@@ -20,12 +20,13 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.planning import Judging, Plan, plan_evaluation
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.dealing import splits_of
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.job import Job, Stage, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.passes import PassCounter
-from mmpca_dist.runs.stages import COUNT, request_of
+from mmpca_dist.runs.stages import request_of
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.reduction import Threads, reduce_spans
 
@@ -36,11 +37,15 @@ on the memory at hand, for the bits must not."""
 
 def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
-    needs = needs_of(config, len(splits.classes))
     fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
+    return moments_suffice(dataset, fewest, len(splits.classes), config)
+
+
+def moments_suffice(dataset: Dataset, fewest: int, n_classes: int, config: RunConfig) -> bool:
+    """Tell whether all methods follow from merged moments where at least ``fewest`` rows train."""
     if dataset.sparse or fewest < dataset.n_features:
         return False
-    options = config.solver.options()
+    needs, options = needs_of(config, n_classes), config.solver.options()
     return not choose_solver(options, fewest, dataset.n_features, config.largest, needed=needs.scatters).in_passes
 
 
@@ -119,9 +124,14 @@ def _small_rows(job: Job, who: str) -> LabelledRows:
 
 
 def _score(job: Job) -> dict[str, Any]:
+    return score_splits(job, "score", job.results["tune"]["penalties"])
+
+
+def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> dict[str, Any]:
+    """Fit and judge on every split that is not done yet, and return what that took and where the records are."""
     splits = splits_of(job)
-    judges = Judges(job.config.evaluation.classifiers, job.results["tune"]["penalties"])
-    passes = PassCounter(job, "score")
+    judges = Judges(job.config.evaluation.classifiers, penalties or {})
+    passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
     done = records.numbers()
     total = splits.n_splits * len(splits.held_out)
@@ -130,10 +140,10 @@ def _score(job: Job) -> dict[str, Any]:
         _score_merged(job, splits, judges, records, missing, passes)
     elif missing:
         passes("rows", job.dataset.n_bytes)
-        _score_direct(job, splits, judges, records, missing)
+        _score_direct(job, splits, judges, records, missing, stage)
     return {
         "n_splits": total,
-        "passes": passes.names,
+        "passes": passes.over_rows,
         "bytes": passes.n_bytes,
         "outputs": [f"splits/{number:05d}.json" for number in range(total)],
     }
@@ -167,19 +177,21 @@ def _score_merged(
     job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
 ) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
-    scratch = job.run.path("scratch", "score")
-    source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, job.progress("score"), passes)
+    scratch, progress = job.run.path("scratch", passes.stage), job.progress(passes.stage)
+    source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, progress, passes)
     parts = len(splits.held_out)
     for split in sorted({number // parts for number in missing}):
         for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
             records.write(record)
 
 
-def _score_direct(job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int]) -> None:
+def _score_direct(
+    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], stage: str
+) -> None:
     """Evaluate a split a task, each with all rows in memory."""
     task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress("score"), kept=False)
+    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress(stage), kept=False)
 
 
 def _count(left: int, right: int) -> int:

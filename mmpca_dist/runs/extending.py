@@ -124,6 +124,20 @@ def content_of(taken: list[dict[str, Any]]) -> str:
     return storage.digest([[entry.get(name) for name in names] for entry in taken])
 
 
+def kept_choice(before: RunDirectory, methods: list[str]) -> dict[str, Any]:
+    """Return the record of the numbers of components that were chosen, which new rows do not change.
+
+    To choose anew takes folds of all rows, and those before are not read again.
+    """
+    record = finished(before, "choose")
+    choices = {method: record["methods"][method] for method in methods}
+    return {
+        **{name: record[name] for name in ("rule", "classifier", "folds", "how")},
+        "methods": choices,
+        "found": [choice["words"] for choice in choices.values()],
+    }
+
+
 def count_with(count: dict[str, Any], census: Census, taken: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the record of the count, with the rows of another data set."""
     before = classes_of(count)

@@ -28,9 +28,24 @@ from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.reduction import Scheduler, Threads
 
 
+def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str) -> list[int]:
+    """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
+    chosen = results.get("choose")
+    return config.sizes if chosen is None else [chosen["methods"][method]["chosen"]]
+
+
+def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
+    """Return settings as they were given: auto where numbers of components are, or were, to be chosen."""
+    found = config.model_dump(mode="json", **options)
+    return {**found, "n_components": "auto"} if chooses else found
+
+
 @dataclass
 class Job:
-    """A run in progress: its settings, its input, its folder, who watches and where tasks go."""
+    """A run in progress: its settings, its input, its folder, who watches and where tasks go.
+
+    Where numbers of components are to be chosen, ``chooses``, the settings hold those that are tried.
+    """
 
     config: RunConfig
     dataset: Dataset
@@ -42,6 +57,27 @@ class Job:
     census: Census | None = None
     splits: Splits | None = None
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    chooses: bool = False
+
+    @classmethod
+    def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
+        """Return the job of settings as they were given."""
+        job = cls(config.resolved(dataset.n_rows, dataset.n_features, purpose), dataset, *rest)
+        job.chooses = config.chooses
+        return job
+
+    def asked(self, **options: Any) -> dict[str, Any]:
+        """Return the settings as they were given; ``options`` are those of ``model_dump``."""
+        return asked(self.config, self.chooses, **options)
+
+    def sizes(self, method: str) -> list[int]:
+        """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
+        return sizes_of(self.config, self.results, method)
+
+    @property
+    def largest(self) -> int:
+        """The largest number of components of any method."""
+        return max(self.sizes(method)[-1] for method in self.config.methods)
 
     @property
     def spans(self) -> list[Span]:
@@ -104,7 +140,7 @@ def open_run_dataset(config: RunConfig) -> Dataset:
         drop=section.drop,
         missing_chunks=section.missing_chunks,
     )
-    if config.largest > dataset.n_features:
+    if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}."
         )
@@ -149,7 +185,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
                 if isinstance(scheduler, Threads):
                     scheduler.held = _held_besides(dataset)
                 tell_dashboard(scheduler, told)
-                yield Job(config, dataset, run, key, scheduler, told, lease)
+                yield Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))
         except MmpcaError as error:

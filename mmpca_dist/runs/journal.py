@@ -57,7 +57,9 @@ class Journal(Callback):
             self.note("progress", stage=stage, done=done, total=total)
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
-        measured = {name: manifest[name] for name in ("seconds", "bytes", "memory", "passes") if name in manifest}
+        measured = {
+            name: manifest[name] for name in ("seconds", "bytes", "memory", "passes", "found") if name in manifest
+        }
         self.note("stage-end", stage=stage, reused=reused, **measured)
         self._store()
 

@@ -9,14 +9,17 @@ from mmpca_dist.runs.job import Job
 
 @dataclass
 class PassCounter:
-    """Counts the passes of a stage over the rows, and tells the run's callback."""
+    """Counts the passes of a stage, and tells the run's callback; ``over_rows`` are those that read rows."""
 
     job: Job
     stage: str
     names: list[str] = field(default_factory=list)
+    over_rows: list[str] = field(default_factory=list)
     n_bytes: int = 0
 
     def __call__(self, name: str, size: int) -> None:
         self.names.append(name)
+        if size:
+            self.over_rows.append(name)
         self.n_bytes += size
         self.job.callback.on_pass(self.stage, name)

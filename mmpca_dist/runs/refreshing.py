@@ -20,10 +20,10 @@ from mmpca_dist.runs.arriving import Arrival, arrivals, not_taken, taken_by
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.extending import Part, content_of, count_with, extendable, is_pooled, reduce_part
+from mmpca_dist.runs.extending import Part, content_of, count_with, extendable, is_pooled, kept_choice, reduce_part
 from mmpca_dist.runs.finished import classes_of, finished, note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.generations import Generations
-from mmpca_dist.runs.job import Job, Stage, run_stage
+from mmpca_dist.runs.job import Job, Stage, run_stage, sizes_of
 from mmpca_dist.runs.lease import Lease, held
 from mmpca_dist.runs.sections import Section, setting
 from mmpca_dist.runs.stages import REPORT, SOLVE, resources_of
@@ -212,10 +212,14 @@ class _Refresh:
             resources_of(config, self.output.uri),
             n_classes=len(classes),
             pooled=is_pooled(self.current),
-            models=len(config.methods) * d * min(config.largest, d) * 8,
+            models=sum(self._sizes(method)[-1] for method in config.methods) * d * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
+
+    def _sizes(self, method: str) -> list[int]:
+        chosen = {"choose": finished(self.current, "choose")} if self.config.chooses else {}
+        return sizes_of(self.config, chosen, method)
 
     def _take(self, arrival: Arrival, part: Part, key: str, scheduler: Scheduler) -> None:
         self.lease.check()
@@ -224,6 +228,8 @@ class _Refresh:
         taken = [*self.taken, {**asdict(arrival), "rows": part.dataset.n_rows, **read_as}]
         run, run_key = self.output.begin_next(self.config, content_of(taken))
         run.finish("count", run_key, count_with(self.count, part.census, taken))
+        if self.config.chooses:
+            run.finish("choose", run_key, kept_choice(before, self.config.methods))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, self.lease, part.census)
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
         self.lease.check()
@@ -250,7 +256,8 @@ class _Refresh:
         run = self.output.folder(number)
         key = run.header()["key"]
         job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback, self.lease)
-        job.results = {name: finished(run, name) for name in ("count", "reduce")}
+        stages = ("count", *(["choose"] if self.config.chooses else []), "reduce")
+        job.results = {name: finished(run, name) for name in stages}
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
         self.lease.check()

@@ -15,12 +15,14 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.solving import IMPRECISE
 from mmpca_dist.runs.arrays import load_pairs
 from mmpca_dist.runs.certificate import search_notes, search_rows
+from mmpca_dist.runs.choosing import tried
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.finished import classes_of
+from mmpca_dist.runs.job import asked, sizes_of
 from mmpca_dist.runs.models import load_model
 from mmpca_dist.runs.rebuilding import reconstructions
-from mmpca_dist.runs.report import Margins, MethodResult, Reconstructions, ReportContents, figures, render
+from mmpca_dist.runs.report import Choice, Margins, MethodResult, Reconstructions, ReportContents, figures, render
 from mmpca_dist.runs.solving import counted, proved_of, solver_notes, solver_rows
 
 SAMPLE_ROWS = 2000
@@ -61,7 +63,7 @@ def report_contents(
     classes = classes_of(count)
     projected, codes, note = _sample(run, config, classes, dataset.n_rows)
     methods = [_method_result(run, config, name, results) for name in config.methods]
-    notes = _notes(config.largest, results["solve"].get("precision", config.precision), methods)
+    notes = _notes(results["solve"].get("precision", config.precision), methods)
     return ReportContents(
         dataset={
             "uri": dataset.uri,
@@ -79,25 +81,42 @@ def report_contents(
         sample_note=note,
         plan=plan_and_measured(results),
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
-        config_yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
+        config_yaml=yaml.safe_dump(asked(config, "choose" in results), sort_keys=False),
         versions=run.header()["versions"],
         notes=notes + search_notes(results) + solver_notes(results, config.solver.tolerance),
         margins=_margins(run, config, methods, results) if "search" in results else None,
         search=search_rows(results),
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
-        reconstructions=_reconstructions(run, config, dataset, count),
+        reconstructions=_reconstructions(run, config, dataset, results),
+        **_choices(config.methods, results),
     )
 
 
+def _choices(methods: list[str], results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return what the report shows of the choice of numbers of components; nothing where they were given."""
+    record = results.get("choose")
+    if record is None:
+        return {}
+    choices = []
+    for name in methods:
+        found = record["methods"][name]
+        cells = tried(name, record)
+        taken = next(cell for cell in cells if cell.n_components == found["candidate"])
+        choices.append(Choice(name, METHODS[name].title, cells, taken))
+    return {"choices": choices, "folds": record["folds"], "judge": record["classifier"], "rule": record["rule"]}
+
+
 def _reconstructions(
-    run: RunDirectory, config: RunConfig, dataset: Dataset, count: dict[str, Any]
+    run: RunDirectory, config: RunConfig, dataset: Dataset, results: dict[str, dict[str, Any]]
 ) -> Reconstructions | None:
     """Return a few rows and what the methods rebuild of them, where rows are images."""
+    count = results["count"]
     if not count["image_shape"] or not dataset.readable:
         return None
     models = ((name, load_model(run.uri, name)) for name in config.methods)
-    return reconstructions(dataset, classes_of(count), models, config.n_components)
+    sizes = {size for name in config.methods for size in sizes_of(config, results, name)}
+    return reconstructions(dataset, classes_of(count), models, sorted(sizes))
 
 
 def _margins(
@@ -117,7 +136,7 @@ def _margins(
 def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dict[str, dict[str, Any]]) -> MethodResult:
     model = load_model(run.uri, name)
     found = results["solve"]["models"][name]
-    known = proved_of(results).get(name, {})
+    requested, known = sizes_of(config, results, name), proved_of(results).get(name, {})
     history = known.get("history", [])
     return MethodResult(
         name=name,
@@ -128,8 +147,8 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
         relative_errors=model.relative_errors_,
         total=model.total_,
         limit=found["limit"],
-        sizes=sorted({min(size, found["n_components"]) for size in config.n_components}),
-        requested=list(config.n_components),
+        sizes=sorted({min(size, found["n_components"]) for size in requested}),
+        requested=requested,
         orthonormal=METHODS[name].orthonormal,
         ordered=METHODS[name].ordered,
         values=METHODS[name].values,
@@ -138,12 +157,12 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
     )
 
 
-def _notes(largest: int, precision: str, methods: list[MethodResult]) -> list[str]:
+def _notes(precision: str, methods: list[MethodResult]) -> list[str]:
     notes = [
-        f"{m.title} has {counted(len(m.eigenvalues), 'component')} where {largest} were asked for: its limit is "
-        f"{m.limit}."
+        f"{m.title} has {counted(len(m.eigenvalues), 'component')} where {m.requested[-1]} were asked for: its limit "
+        f"is {m.limit}."
         for m in methods
-        if len(m.eigenvalues) < largest
+        if len(m.eigenvalues) < m.requested[-1]
     ]
     for method in methods:
         alike = np.flatnonzero(method.arbitrary) + 1
@@ -170,9 +189,14 @@ def _listed(numbers: NDArray[np.intp]) -> str:
 def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
     planned = dict(results.get("plan", {}).get("rows", []))
-    stages = [results.get(name, {}) for name in ("reduce", "search", "project")]
-    reduce, search, project = stages
-    passes = [*reduce.get("passes", []), *search.get("passes", []), *(["project"] if project.get("bytes") else [])]
+    stages = [results.get(name, {}) for name in ("choose", "reduce", "search", "project")]
+    choose, reduce, search, project = stages
+    passes = [
+        *(f"choose: {name}" for name in choose.get("passes", [])),
+        *reduce.get("passes", []),
+        *search.get("passes", []),
+        *(["project"] if project.get("bytes") else []),
+    ]
     measured = {
         "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
         "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),

@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.neighbors.options import PairSearch, Search
-from mmpca_dist.predictors.classifiers import ClassifierSetting
+from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting, is_from_moments
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
@@ -195,7 +195,9 @@ class EvaluationConfig(Section):
         example="4/5",
         description="Of shares: how much of each class trains",
     )
-    folds: int = setting(5, ge=2, example=10, description="Number of folds")
+    folds: int = setting(
+        5, ge=2, example=10, description="Number of folds; those that n_components: auto goes by are as many"
+    )
     column: str | None = setting(
         None, example="part", description="Of given parts: the array, column or .npy file that names each row's part"
     )
@@ -212,7 +214,8 @@ class EvaluationConfig(Section):
         validate_default=True,
         values="names of classifiers, or mappings like {name: svm, C: 1}",
         example=["svm", "logistic", "fisher", "naive-bayes"],
-        description="Classifiers of the reduced rows (see `mmpca classifiers`)",
+        description="Classifiers of the reduced rows (see `mmpca classifiers`); n_components: auto goes by the first "
+        "that is made from moments, or fisher",
     )
     reference: MethodName | None = setting(
         None,
@@ -239,6 +242,16 @@ class EvaluationConfig(Section):
         if name is not None:
             published_cells(name)
         return name
+
+    @property
+    def judge(self) -> ClassifierSection:
+        """The classifier by which numbers of components are chosen: it needs no rows to be fitted."""
+        own = next((one for one in self.classifiers if is_from_moments(one)), None)
+        return own or ClassifierSection.model_validate("fisher")
+
+    def choosing(self) -> dict[str, Any]:
+        """Return the settings that the choice of numbers of components depends on."""
+        return {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

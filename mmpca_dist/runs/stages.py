@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.scratch import open_scratch
 from mmpca_dist.planning import Plan, Request, Resources, make_plan, search_in_memory
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
 from mmpca_dist.runs.certificate import search_notes
+from mmpca_dist.runs.choosing import CHOOSE, choosing_of
 from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.finished import classes_of
@@ -27,32 +28,10 @@ from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.solving import solver_notes
 from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
 from mmpca_dist.solvers.passes import statistics_in_passes
-from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics, is_wide
 from mmpca_dist.statistics.reduction import Threads
 from mmpca_dist.statistics.summary import median_sets
 from mmpca_dist.statistics.working import Statistics
-
-
-def _count(job: Job) -> dict[str, Any]:
-    census = job.census = take_census(job.dataset, job.spans, job.scheduler, job.progress("count"))
-    dataset = job.dataset
-    shape = job.config.dataset.image_shape or dataset.image_shape
-    if shape is not None and shape[0] * shape[1] != dataset.n_features:
-        raise InputError(
-            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features."
-        )
-    return {
-        "n_rows": dataset.n_rows,
-        "n_features": dataset.n_features,
-        "dtype": str(dataset.dtype),
-        "classes": census.classes.tolist(),
-        "class_type": census.classes.dtype.str,
-        "counts": census.counts.tolist(),
-        "feature_names": dataset.feature_names,
-        "named_columns": dataset.named_columns,
-        "image_shape": shape,
-    }
 
 
 def _plan(job: Job) -> dict[str, Any]:
@@ -71,7 +50,7 @@ def _reduce(job: Job) -> dict[str, Any]:
     standardize = config.standardize and is_wide(dataset.n_rows, dataset.n_features)
     if solver.kind in IN_PASSES:
         scatters = scatters_of(config)
-        gather = partial(statistics_in_passes, solver=solver, n_components=config.largest, needed=scatters)
+        gather = partial(statistics_in_passes, solver=solver, n_components=job.largest, needed=scatters)
         standardize = config.standardize
     with measured(job.scheduler) as peak:
         statistics = gather(
@@ -107,7 +86,7 @@ def _search(job: Job) -> dict[str, Any]:
         from mmpca_dist.solvers.pair_passes import pairs_in_passes
 
         solver = replace(config.solver.options(), kind=stored.approximation.solver)
-        summarize = partial(pairs_in_passes, solver=solver, n_components=config.largest)
+        summarize = partial(pairs_in_passes, solver=solver, n_components=job.largest)
     tables = open_scratch(in_memory, job.run.path("scratch", "search", "tables"), resumable=job.resumable)
     with measured(job.scheduler) as peak, tables as scratch:
         statistics = with_pairs(
@@ -126,7 +105,7 @@ def _search(job: Job) -> dict[str, Any]:
     save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
     certificate = statistics.pairs.certificate
     return {
-        "passes": [name for name in passes.names if name in ("sample", "cells")],
+        "passes": passes.over_rows,
         "bytes": passes.n_bytes,
         "memory": peak(),
         "certificate": certificate,
@@ -151,12 +130,13 @@ def _solve(job: Job) -> dict[str, Any]:
         statistics = replace(statistics, pairs=pairs)
     models = {}
     for number, method in enumerate(config.methods):
-        reducer = METHODS[method].reducer(config.largest, config).fit_statistics(statistics, at_most=True)
+        wanted = job.sizes(method)[-1]
+        reducer = METHODS[method].reducer(wanted, config).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
         found = models[method]["n_components"]
-        if found < config.largest:
+        if found < wanted:
             job.callback.on_note(
-                f"{method}: {found} of the {config.largest} components asked for; its limit is {reducer.limit_}."
+                f"{method}: {found} of the {wanted} components asked for; its limit is {reducer.limit_}."
             )
         job.callback.on_progress("solve", number + 1, len(config.methods))
     results = {**job.results, "solve": {"models": models}}
@@ -186,7 +166,6 @@ def _report(job: Job) -> dict[str, Any]:
     return write_report(job.run, job.config, job.dataset, job.results)
 
 
-COUNT = Stage("count", "Count classes", _count)
 PLAN = Stage("plan", "Plan", _plan)
 REDUCE = Stage("reduce", "Reduce rows to moments", _reduce)
 SEARCH = Stage("search", "Find nearest rows of other classes", _search)
@@ -197,8 +176,9 @@ REPORT = Stage("report", "Write the report", _report)
 
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
+    choose = [CHOOSE] if config.chooses else []
     search = [SEARCH] if needs_pairs(config) else []
-    return [COUNT, PLAN, REDUCE, *search, SOLVE, PROJECT, REPORT]
+    return [COUNT, PLAN, *choose, REDUCE, *search, SOLVE, PROJECT, REPORT]
 
 
 def needs_pairs(config: RunConfig) -> bool:
@@ -232,6 +212,7 @@ def request_of(job: Job) -> Request:
         search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
         solver=config.solver.options(),
         scatters=scatters_of(config),
+        choosing=choosing_of(job),
     )
 
 
@@ -265,7 +246,7 @@ def preview(config: RunConfig) -> Plan:
     """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
     dataset = open_run_dataset(config)
     scheduler = Threads(config.compute.n_threads)
-    return plan_of(Job(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
+    return plan_of(Job.of(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
 
 
 def run(

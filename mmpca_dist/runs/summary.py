@@ -29,6 +29,12 @@ def search(output: str) -> str | None:
     return search_line({name: record for name, record in records.items() if record is not None})
 
 
+def choice(output: str) -> str | None:
+    """Return one line on how numbers of components were chosen, if they were."""
+    record = open_run(output).record("choose")
+    return None if record is None else f"components: chosen for each method by the {record['how']}"
+
+
 def report_of(output: str) -> str | None:
     """Return the address of the run's report, if it has one."""
     record = open_run(output).record("report")

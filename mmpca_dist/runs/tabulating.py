@@ -41,7 +41,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         },
         splits=describe(config, len(records)),
         methods=list(config.methods),
-        n_components=list(config.n_components),
+        n_components=config.sizes,
         classifiers=_titles(config, results["tune"]["penalties"]),
         reference=wanted.reference or config.methods[0],
         table=ErrorTable.of(records),
@@ -52,7 +52,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         published=wanted.published,
         notes=list(dict.fromkeys(note for record in records for note in record.get("notes", []))),
         stages=[(name, results[name]["seconds"], "") for name in results],
-        config_yaml=yaml.safe_dump(config.model_dump(mode="json", exclude={"project"}), sort_keys=False),
+        config_yaml=yaml.safe_dump(job.asked(exclude={"project"}), sort_keys=False),
         versions=versions(),
     )
 

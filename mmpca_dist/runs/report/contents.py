@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.reducers.solving import IMPRECISE
 
 
@@ -91,6 +92,25 @@ class MethodResult:
         components = self.components[:first]
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         return components / np.where(lengths > 0, lengths, 1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the number of components of a method was chosen.
+
+    Attributes
+    ----------
+    name, title : str
+    cells : list of Cell
+        Errors of the numbers that were tried, ascending, over folds.
+    taken : Cell
+        The one that was chosen.
+    """
+
+    name: str
+    title: str
+    cells: list[Cell]
+    taken: Cell
 
 
 @dataclass(frozen=True)
@@ -178,6 +198,10 @@ class ReportContents:
     tolerance : float
     reconstructions : Reconstructions or None
         Where rows are images.
+    choices : list of Choice
+        Where numbers of components were chosen, in ``folds`` folds under the classifier ``judge`` and by ``rule``.
+    folds : int
+    judge, rule : str
     """
 
     dataset: dict[str, Any]
@@ -195,6 +219,10 @@ class ReportContents:
     solving: list[tuple[str, str, str]] = field(default_factory=list)
     tolerance: float = 0.0
     reconstructions: Reconstructions | None = None
+    choices: list[Choice] = field(default_factory=list)
+    folds: int = 0
+    judge: str = ""
+    rule: str = ""
 
     @property
     def solved(self) -> list[MethodResult]:

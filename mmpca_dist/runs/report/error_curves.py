@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.published import SOURCE, WITHIN
 from mmpca_dist.evaluation.results import Evaluation
@@ -87,8 +90,7 @@ def _handle(method: str, style: Style) -> Line2D:
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     sizes = evaluation.table.sizes
-    logarithmic = sizes[0] > 0 and sizes[-1] > WIDE * sizes[0]
-    places = np.log2(sizes) if logarithmic else np.asarray(sizes, float)
+    places = places_of(sizes)
     step = SPREAD * float(np.diff(places).min()) / len(styles(evaluation))
     drawn = styles(evaluation)
     for i, (method, style) in enumerate(drawn.items()):
@@ -99,8 +101,23 @@ def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
         }
         at = np.array([place for place, size in zip(places, sizes, strict=True) if size in cells])
         shift = step * (i - (len(drawn) - 1) / 2)
-        _line(panel, at + shift, [cells[size] for size in sizes if size in cells], style)
-    shown = np.unique(np.linspace(0, len(sizes) - 1, min(MOST_TICKS, len(sizes))).round().astype(int))
+        draw_line(panel, at + shift, [cells[size] for size in sizes if size in cells], style)
+    size_axis(panel, sizes, places)
+
+
+def places_of(sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Return where numbers of components, ascending, stand on an axis: by their logarithms where they span much."""
+    logarithmic = sizes[0] > 0 and sizes[-1] > WIDE * sizes[0]
+    return np.log2(sizes) if logarithmic else np.asarray(sizes, float)
+
+
+def size_axis(panel: Axes, sizes: Sequence[int], places: NDArray[np.float64]) -> None:
+    """Label the horizontal axis with some of the numbers of components at these places."""
+    room = (places[-1] - places[0]) / (MOST_TICKS + 1)
+    shown = [0]
+    for i in range(1, len(sizes)):
+        if places[i] - places[shown[-1]] >= room:
+            shown.append(i)
     panel.xaxis.set_major_locator(FixedLocator([float(places[i]) for i in shown]))
     panel.xaxis.set_major_formatter(FixedFormatter([str(sizes[i]) for i in shown]))
     panel.xaxis.set_minor_locator(NullLocator())
@@ -108,7 +125,8 @@ def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     panel.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.6)
 
 
-def _line(panel: Axes, at: np.ndarray, cells: list[Cell], style: Style) -> None:
+def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style: Style) -> None:
+    """Draw the means of cells with bars of one standard error, hollow where components are fewer than asked for."""
     means = np.array([cell.summary.mean for cell in cells])
     panel.plot(at, means, color=style.colour, linewidth=1.3, linestyle="--" if style.dashed else "-", alpha=0.85)
     panel.errorbar(at, means, yerr=_errors(cells), fmt="none", ecolor=style.colour, elinewidth=1, alpha=0.7)
@@ -137,7 +155,7 @@ def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
 
 
-def _errors(cells: list[Cell]) -> np.ndarray:
+def _errors(cells: Sequence[Cell]) -> np.ndarray:
     return np.nan_to_num([cell.summary.standard_error for cell in cells])
 
 

@@ -1,0 +1,110 @@
+"""How long a pass over the rows takes."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import numpy as np
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.planning.plan import PassPlan, Resources
+from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
+from mmpca_dist.statistics.moments import BLOCK_ROWS
+from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+
+READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
+"""Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
+
+WRITE_RATES = {True: 5e8, False: 1e8}
+"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
+
+COUNT_RATE = 2e8
+"""Values a second a thread that are counted against the brackets of medians: measured."""
+
+CSR_RATE = 8e8
+"""Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
+
+DENSE_RATE = 1e10
+"""Bytes of dense rows a second a thread that are made of CSR rows: a third of what was measured on text."""
+
+DRIFT = 1.2
+"""Brackets may hold this much more than their share before the plan counts on another pass."""
+
+
+def _chosen_rows(spans: list[Span]) -> int:
+    """Return how many rows are in the reading units that a sample comes from."""
+    units = [unit for span in spans for unit in span.units]
+    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
+
+
+def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
+    """Return the pass that draws a sample of the rows."""
+    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+
+
+def median_passes(
+    dataset: Dataset, spans: list[Span], resources: Resources, *, rows: int, n_classes: int
+) -> tuple[list[PassPlan], list[PassPlan], int]:
+    """Return the passes before and after that of the moments, and how many more there may be.
+
+    ``rows`` are those in all sets whose medians are wanted, together. The forecast is for rows in random order; where
+    they are sorted, single spans overflow their share of the budget.
+    """
+    entry = key_type(n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
+    values = rows * dataset.n_features
+    if values * entry <= KEPT_BYTES:
+        return [], [], 0
+    sampled = min(sample_rows(dataset.row_bytes), _chosen_rows(spans))
+    n_medians = n_classes * dataset.n_features
+    rounds = foreseen_rounds(values, entry, n_medians, sampled)
+    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
+    sample = sample_pass(dataset, spans, resources)
+    return [sample], [plan_pass("medians", dataset, 0, resources, counted=values)] * (rounds - 1), most - rounds
+
+
+def plan_pass(
+    name: str,
+    dataset: Dataset,
+    operations: float,
+    resources: Resources,
+    *,
+    n_rows: int | None = None,
+    counted: int = 0,
+    written: int = 0,
+    dense: bool = True,
+) -> PassPlan:
+    """Return a pass over the rows, or over ``n_rows`` of them.
+
+    Parameters
+    ----------
+    operations : float
+        Multiply-adds.
+    counted : int
+        Values that are counted against the brackets of medians.
+    written : int
+        Bytes that are written.
+    dense : bool
+        Whether rows are made dense where they are not.
+    """
+    n_rows = dataset.n_rows if n_rows is None else n_rows
+    size = dataset.share_bytes(n_rows)
+    rate = _product_rate(resources.precision) if dense else CSR_RATE
+    seconds = size / READ_RATES[dataset.kind] + operations / rate
+    if dataset.sparse and dense:
+        seconds += n_rows * dataset.row_bytes / DENSE_RATE
+    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
+    return PassPlan(name, size, operations, seconds / resources.busy_threads)
+
+
+@functools.cache
+def _product_rate(precision: str) -> float:
+    """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
+    rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
+    with single_blas_thread():
+        rows.T @ rows
+        begin = time.perf_counter()
+        rows.T @ rows
+        return rows.size * rows.shape[1] / (time.perf_counter() - begin)

@@ -1,0 +1,109 @@
+"""The stage that chooses the number of components of every method, where a configuration leaves that to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.evaluation.choosing import RULE, fewest_training, one_standard_error
+from mmpca_dist.evaluation.comparing import Summary
+from mmpca_dist.evaluation.tables import Cell, ErrorTable
+from mmpca_dist.planning import Choosing
+from mmpca_dist.runs.job import Job, Stage, measured
+from mmpca_dist.runs.solving import counted
+
+NUMBERS = "give n_components as numbers"
+
+
+def _choose(job: Job) -> dict[str, Any]:
+    from mmpca_dist.runs.evaluating import SplitRecords, forgetting, score_splits  # builds on the stages of runs
+
+    judged, spec = _judged_job(job), job.config.evaluation.judge
+    with forgetting(), measured(job.scheduler) as peak:
+        found = score_splits(judged, "choose")
+    records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
+    cells = ErrorTable.of(records).cells()
+    how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
+    methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.methods}
+    return {
+        **found,
+        "memory": peak(),
+        "rule": RULE,
+        "classifier": spec.label,
+        "folds": found["n_splits"],
+        "methods": methods,
+        "how": how,
+        "found": [choice["words"] for choice in methods.values()],
+    }
+
+
+def _judged_job(job: Job) -> Job:
+    """Return the job as an evaluation in folds, each row held out once, by one classifier."""
+    job.counted()
+    section = job.config.evaluation
+    changes = {"splits": "folds", "column": None, "count": 1, "classifiers": [section.judge], "margins": False}
+    evaluation = section.model_copy(update=changes)
+    return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
+
+
+def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
+    """Return what was tried of a method, errors in percent of the rows held out, and the number that is taken."""
+    taken = one_standard_error(cells)
+    return {
+        "candidates": [cell.n_components for cell in cells],
+        "used": [cell.used for cell in cells],
+        "means": [cell.summary.mean for cell in cells],
+        "standard_errors": [cell.summary.standard_error for cell in cells],
+        "candidate": taken.n_components,
+        "chosen": taken.used,
+        "words": f"{taken.method}: {counted(taken.used, 'component')} ({how})",
+    }
+
+
+def tried(method: str, record: dict[str, Any]) -> list[Cell]:
+    """Return the errors of the numbers that were tried of a method, from the record of the stage."""
+    found, folds, cells = record["methods"][method], record["folds"], []
+    for i, size in enumerate(found["candidates"]):
+        summary = Summary(found["means"][i], found["standard_errors"][i] * math.sqrt(folds), folds)
+        cells.append(Cell(method, size, record["classifier"], summary, used=found["used"][i]))
+    return cells
+
+
+def choosing_of(job: Job) -> Choosing | None:
+    """Return what the plan must know of the choice; None where numbers of components are given.
+
+    Raises
+    ------
+    InputError
+        Where rows or classes do not permit a choice.
+    """
+    if not job.chooses:
+        return None
+    from mmpca_dist.runs.evaluating import DIRECT_BYTES, moments_suffice  # builds on the stages of runs
+
+    dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
+    few = census.counts < folds
+    if few.any():
+        names = [str(label) for label in census.classes[few]]
+        least = int(np.min(census.counts))
+        lower = f"set evaluation.folds to {least}, " if least > 1 else "leave out classes of one row, "
+        raise InputError(
+            f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
+            f"{some_names(names)}: {lower}or {NUMBERS}."
+        )
+    fewest = fewest_training(dataset.n_rows, folds)
+    merged = moments_suffice(dataset, fewest, len(census.classes), job.config)
+    if not merged and dataset.n_bytes > DIRECT_BYTES:
+        raise InputError(
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the {DIRECT_BYTES >> 20} MiB "
+            "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
+            f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
+        )
+    return Choosing(folds, merged, fewest)
+
+
+CHOOSE = Stage("choose", "Choose how many components", _choose)
