@@ -1,7 +1,8 @@
 """How many published means agree, seed by seed: ``python benchmarks/paper.py [NAME ...] [--seeds 0 1 2 3 4]``.
 
 Evaluates ``conf/paper/NAME.yaml`` (data found through ``MMPCA_DATA``) with every seed of the splits and prints, for the
-PCA and M-PCA cells of Luo & Durrant 2017, how many own means are within two combined standard errors. See docs/paper.md.
+PCA and M-PCA cells of Luo & Durrant 2017, how many own means are within two combined standard errors.
+See docs/paper.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from evaluating import KNN, by_cell, config_of, scored, store
 from samples import counts_like_text, labelled
 
-from mmpca_dist.evaluation import direct, merged
+from mmpca_dist.evaluation import direct, gathered, merged
 from mmpca_dist.neighbors import pair_folds
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import evaluating
@@ -27,6 +27,7 @@ class Fitted:
         self.found = defaultdict(list)
         for module in (direct, merged):
             self._watch(patch, module, "fit_reductions", self._reductions)
+        for module in (direct, gathered):
             self._watch(patch, module, "judge", lambda judged: self._keep("from rows", judged.fitted))
         self._watch(patch, merged, "make_head", lambda head: self._keep("from moments", head))
         self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
