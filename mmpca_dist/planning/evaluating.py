@@ -121,7 +121,7 @@ def _judging(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
     block = BLOCK_ROWS * (d * (dataset.dtype.itemsize + 8 + resources.item) + 3 * 8 * columns)
     scoring = resources.process_threads * (unit + 32 * rows + block) + judging.n_held_out * d * columns * 8
     if judging.margins:
-        scoring += 3 * SAMPLE_BYTES * (1 + judging.from_rows)
+        scoring += 3 * min(SAMPLE_BYTES, 8 * dataset.n_rows * d) * (1 + judging.from_rows)
     if not judging.from_rows:
         return scoring
     gathered = min(reduced, GATHERED_BYTES)
