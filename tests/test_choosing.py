@@ -267,7 +267,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
 
 def test_a_run_depends_on_folds_and_judge_only_where_it_chooses(no_report, tmp_path):
     run(auto(tmp_path / "out"))
-    with pytest.raises(OutputError, match="its evaluation.folds is 5, here it is 4"):
+    with pytest.raises(OutputError, match=r"its evaluation\.folds is 5, here it is 4"):
         run(auto(tmp_path / "out", evaluation={"folds": 4}))
     recorder = Recorder()  # what the choice does not depend on
     run(auto(tmp_path / "out", evaluation={"classifiers": ["fisher", "svm"], "margins": False}), [recorder])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
 from mmpca_dist.predictors import Rule
 from mmpca_dist.reducers.gathering import Needs
-from mmpca_dist.statistics.reduction import read_units
+from mmpca_dist.statistics.reduction import keeping_nothing, read_units
 from mmpca_dist.statistics.working import Statistics, tall_statistics
 
 
@@ -100,11 +101,13 @@ def training_statistics(source: Source, splits: Splits, settings: Any) -> Iterat
     from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
 
     in_memory = source.scheduler.in_process and fits_memory(source.dataset.n_rows * row_bytes(source.dataset))
-    yield from with_pairs_by_part(
-        statistics, source.dataset, source.census, source.spans, splits, needs.pairs,
-        partial(open_scratch, in_memory, source.scratch),
-        scheduler=source.scheduler, progress=source.progress, on_pass=source.on_pass,
-    )  # fmt: skip
+    moments = chain([next(statistics)], statistics)  # all passes for them come before the first
+    with keeping_nothing(source.scheduler):
+        yield from with_pairs_by_part(
+            moments, source.dataset, source.census, source.spans, splits, needs.pairs,
+            partial(open_scratch, in_memory, source.scratch),
+            scheduler=source.scheduler, progress=source.progress, on_pass=source.on_pass,
+        )  # fmt: skip
 
 
 def _merged_statistics(source: Source, splits: Splits, settings: Any, needs: Needs) -> Iterator[Statistics]:

@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -147,6 +147,16 @@ class Cluster(_ReadingScheduler):
         finally:
             with suppress(CancelledError, CommClosedError):
                 self.client.cancel(futures)
+
+
+@contextmanager
+def keeping_nothing(scheduler: Scheduler) -> Iterator[None]:
+    """Let passes keep nothing for another attempt, as what tasks leave besides their results is gone by then."""
+    checkpoint, scheduler.checkpoint = scheduler.checkpoint, None
+    try:
+        yield
+    finally:
+        scheduler.checkpoint = checkpoint
 
 
 def reduce_spans(
