@@ -286,6 +286,18 @@ def test_an_evaluation_tries_all_candidates(tmp_path):
     assert by_cell(records) == by_cell(scored(given)[0])
 
 
+def test_the_plan_of_an_evaluation_is_that_of_the_candidates_given(tmp_path):
+    """And a class with fewer rows than folds, which a choice refuses, is no matter to shares."""
+    rows, y = labelled(60, 5, 2, seed=1)
+    uri = store(tmp_path / "rows.npz", rows, np.where(np.arange(60) < 3, 2, y))
+    shares = {"evaluation": {"splits": "shares", "count": 2}}
+    plan = evaluating.preview_evaluation(auto(tmp_path / "out", uri, **shares))
+    given = evaluating.preview_evaluation(config_of(tmp_path / "out", uri, n_components=[1, 2, 3, 4], **shares))
+    assert (plan.memory, [one.name for one in plan.passes]) == (given.memory, [one.name for one in given.passes])
+    results = evaluating.evaluate(auto(tmp_path / "out", uri, **shares))
+    assert "n_components: auto" in Path(results["compare"]["html"]).read_text()
+
+
 def test_a_refreshed_run_keeps_the_numbers_that_were_chosen(no_report, tmp_path):
     methods = ["fisher", "pca", "m-pca1b", "m-pca0"]  # not in the order of the alphabet
     first = write("npz", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])

@@ -76,7 +76,7 @@ def plan_of_evaluation(job: Job) -> Plan:
         For splits that the labels do not permit, and rows that cannot be evaluated.
     """
     config, splits = job.config, splits_of(job)
-    judges, n_sizes = Judges(config.evaluation.classifiers), len(config.n_components)
+    judges, n_sizes = Judges(config.evaluation.classifiers), len(config.sizes)
     scores = 1 if len(splits.classes) == 2 else len(splits.classes)
     judging = Judging(
         splits.counts,
@@ -95,7 +95,8 @@ def preview_evaluation(config: RunConfig) -> Plan:
     """Return the plan of an evaluation that is not begun: metadata and labels are read, nothing is written."""
     dataset = open_run_dataset(config)
     scheduler = Threads(config.compute.n_threads)
-    return plan_of_evaluation(Job(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
+    run = RunDirectory(config.output)
+    return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))
 
 
 def _plan(job: Job) -> dict[str, Any]:

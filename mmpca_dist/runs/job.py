@@ -44,7 +44,8 @@ def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
 class Job:
     """A run in progress: its settings, its input, its folder, who watches and where tasks go.
 
-    Where numbers of components are to be chosen, ``chooses``, the settings hold those that are tried.
+    Where numbers of components are to be chosen, the settings hold those that are tried; a run ``chooses``, and an
+    evaluation tries them all.
     """
 
     config: RunConfig
@@ -63,12 +64,8 @@ class Job:
     def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
         """Return the job of settings as they were given."""
         job = cls(config.resolved(dataset.n_rows, dataset.n_features, purpose), dataset, *rest)
-        job.chooses = config.chooses
+        job.chooses = config.chooses and purpose == "run"
         return job
-
-    def asked(self, **options: Any) -> dict[str, Any]:
-        """Return the settings as they were given; ``options`` are those of ``model_dump``."""
-        return asked(self.config, self.chooses, **options)
 
     def sizes(self, method: str) -> list[int]:
         """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""

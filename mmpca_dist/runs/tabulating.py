@@ -16,7 +16,7 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.dealing import describe
 from mmpca_dist.runs.directory import RunDirectory, versions
 from mmpca_dist.runs.finished import finished
-from mmpca_dist.runs.job import Job
+from mmpca_dist.runs.job import Job, asked
 
 
 def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         published=wanted.published,
         notes=list(dict.fromkeys(note for record in records for note in record.get("notes", []))),
         stages=[(name, results[name]["seconds"], "") for name in results],
-        config_yaml=yaml.safe_dump(job.asked(exclude={"project"}), sort_keys=False),
+        config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),
     )
 
