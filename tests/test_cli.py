@@ -391,7 +391,7 @@ def test_the_python_of_the_readme_runs_as_printed(tmp_path):
 def test_every_command_and_option_in_the_readme_exists():
     words = re.findall(r"^(?:pip .* && )?mmpca (\w+)(.*)$", (ROOT / "README.md").read_text(), re.M)
     assert {name for name, _ in words} == {
-        "run", "plan", "config", "show", "transform", "refresh", "ingest", "runs", "clean",
+        "run", "plan", "config", "show", "transform", "refresh", "ingest", "runs", "clean", "evaluate", "classifiers",
     }  # fmt: skip
     for name, rest in words:
         command = cli.commands[name]
