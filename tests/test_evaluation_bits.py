@@ -12,9 +12,12 @@ from evaluating import KNN, by_cell, config_of, scored, store, timeless
 from resuming import small_units, write_rows
 from samples import labelled
 
+from mmpca_dist import run
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged
+from mmpca_dist.evaluation.direct import read_all
 from mmpca_dist.runs import evaluating
+from mmpca_dist.statistics import gather
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}
@@ -86,6 +89,24 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
     assert found[0][0] == found[1][0] == found[2][0]
     for _, distances in found[1:]:
         np.testing.assert_allclose(distances, found[0][1], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("who", ["evaluation", "choice"])
+def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, tmp_path):
+    """Their moments would be larger; of rows that do not fit in memory, there is no other way."""
+    read = []
+    monkeypatch.setattr(evaluating, "read_all", lambda *given: read.append(1) or read_all(*given))
+    monkeypatch.setattr(gather, "POOLED_BYTES", 8 * 3 * 3 * 6 * 6 - 1)  # less than classes x folds x columns^2 doubles
+    uri = store(tmp_path / "rows.npz", X, Y)
+    if who == "evaluation":
+        scored(config_of(tmp_path / "out", uri, evaluation=FOLDS))
+    else:
+        run(config_of(tmp_path / "out", uri, n_components="auto", evaluation={"folds": 3}, project={"methods": []}))
+    assert read
+    read.clear()
+    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+    scored(config_of(tmp_path / "large", uri, evaluation=FOLDS))
+    assert not read
 
 
 def test_what_moments_do_not_serve_must_fit_in_memory(monkeypatch, tmp_path):

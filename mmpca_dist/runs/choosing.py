@@ -15,6 +15,7 @@ from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.planning import Choosing
 from mmpca_dist.runs.job import Job, Stage, measured
 from mmpca_dist.runs.solving import counted
+from mmpca_dist.statistics.gather import use_pooled
 
 NUMBERS = "give n_components as numbers"
 
@@ -96,14 +97,15 @@ def choosing_of(job: Job) -> Choosing | None:
             f"{some_names(names)}: {lower}or {NUMBERS}."
         )
     fewest = fewest_training(dataset.n_rows, folds)
-    merged = moments_suffice(dataset, fewest, len(census.classes), job.config)
-    if not merged and dataset.n_bytes > DIRECT_BYTES:
+    merged, small = moments_suffice(dataset, fewest, len(census.classes), job.config), dataset.n_bytes <= DIRECT_BYTES
+    if not merged and not small:
         raise InputError(
             f"n_components: auto is not possible for {dataset.uri}: it is larger than the {DIRECT_BYTES >> 20} MiB "
             "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
             f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
         )
-    return Choosing(folds, merged, fewest)
+    large = use_pooled(folds * len(census.classes), dataset.n_features)
+    return Choosing(folds, merged and not (small and large), fewest)
 
 
 CHOOSE = Stage("choose", "Choose how many components", _choose)

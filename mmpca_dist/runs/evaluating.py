@@ -28,6 +28,7 @@ from mmpca_dist.runs.job import Job, Stage, open_job, open_run_dataset, run_stag
 from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.stages import request_of
 from mmpca_dist.solvers.options import choose_solver
+from mmpca_dist.statistics.gather import use_pooled
 from mmpca_dist.statistics.reduction import Threads, reduce_spans
 
 DIRECT_BYTES = 512 << 20
@@ -50,7 +51,8 @@ def moments_suffice(dataset: Dataset, fewest: int, n_classes: int, config: RunCo
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by merging moments: folds wherever they can, shares where rows are too many.
+    """Tell whether an evaluation goes by merging moments: shares where rows are too many, and folds wherever they can,
+    but for few rows of so many classes and columns that the moments of the folds are large.
 
     Raises
     ------
@@ -64,7 +66,8 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
             "moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need the "
             "rows themselves. Evaluate a part of the rows."
         )
-    return possible and (len(splits.held_out) > 1 or not small)
+    large = use_pooled(splits.counts.size, dataset.n_features)
+    return possible and not (small and (large or len(splits.held_out) == 1))
 
 
 def plan_of_evaluation(job: Job) -> Plan:
