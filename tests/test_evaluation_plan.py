@@ -10,6 +10,7 @@ from samples import labelled
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import PlanError
+from mmpca_dist.neighbors import nearest, pair_folds
 from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting, preview_evaluation
 from mmpca_dist.runs.events import Callback
@@ -22,20 +23,42 @@ CASES = {
     "dealt twice": {"methods": METHODS, "evaluation": {"folds": 2, "count": 2, "classifiers": ["qda", "svm"]}},
     "medians and rows": {"methods": ["m-pca1b"], "evaluation": {"folds": 3, "classifiers": ["fisher", "logistic"]}},
     "rows alone": {"methods": METHODS, "evaluation": {"folds": 2, "classifiers": ["svm"], "margins": False}},
-    "pairs": {"methods": ["m-pca2"], "evaluation": {"folds": 3}},
     "shares": {"methods": METHODS, "evaluation": {"splits": "shares", "count": 3}},
+    "pairs": {"methods": ["m-pca2"], "evaluation": {"folds": 3}},
+    "pairs of some": {"methods": ["m-pca2"], "evaluation": {"folds": 4}, "neighbors": {"max_queries": 80}},
+    "pairs, fold by fold": {"methods": ["m-pca2"], "evaluation": {"folds": 2, "count": 2}},
+    "pairs of scaled columns": {"methods": ["m-pca2"], "evaluation": {"folds": 3}, "standardize": True},
+    "pairs in memory": {"methods": ["m-pca2"], "evaluation": {"splits": "shares", "count": 2}},
 }
 
 
+def searched(monkeypatch):
+    """Return a list that the work of every search is added to."""
+    works = []
+
+    def noted(*arguments, search=nearest.run_search, **options):
+        found = search(*arguments, **options)
+        works.append(found.work)
+        return found
+
+    for module in (nearest, pair_folds):
+        monkeypatch.setattr(module, "run_search", noted)
+    return works
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_passes_and_bytes_are_those_that_are_made(case, tmp_path):
+def test_passes_bytes_and_pairs_are_those_that_are_made(case, tmp_path, monkeypatch):
+    works = searched(monkeypatch)
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
     )
     plan, (_, _, results) = preview_evaluation(config), scored(config)
     assert plan.bytes == results["score"]["bytes"] > 0
-    if case != "pairs":  # whose search names its steps, which read what is kept of the rows
-        assert [one.name for one in plan.passes] == results["score"]["passes"]
+    assert [one.name for one in plan.passes] == results["score"]["passes"]
+    assert (plan.search is None) is (not works) is not case.startswith("pairs")
+    if works:
+        bound = plan.search.pairs * (1.05 if case == "pairs of some" else 1)  # drawn, and not evenly from the classes
+        assert 0.5 * plan.search.pairs < sum(work.compared for work in works) <= bound
     assert results["plan"]["rows"] == plan.rows()
     assert plan.memory > plan.base
 

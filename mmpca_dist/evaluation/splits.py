@@ -229,13 +229,19 @@ def fold_splits(
             f"Only one row has the label {some_names(alone)}: while its fold is held out, none is left to train on. "
             "Leave such classes out."
         )
-    # Row i of all, class by class, is dealt to fold i mod k.
-    ends = np.cumsum(census.counts)[:, None]
-    folds = np.arange(n_folds)
-    sizes = (ends - 1 - folds) // n_folds - (ends - census.counts[:, None] - 1 - folds) // n_folds
+    sizes = fold_sizes(census.counts, n_folds)
     return _hashed(
         dataset, census, spans, sizes, tuple(range(n_folds)), n_splits, seed, scheduler, progress
     )  # fmt: skip
+
+
+def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
+    """Return the rows of every class in every fold, shape (C, P), of the rows of each class, shape (C,).
+
+    Row i of all, class by class, is dealt to fold i mod P.
+    """
+    ends, folds = np.cumsum(counts)[:, None], np.arange(n_folds)
+    return np.asarray((ends - 1 - folds) // n_folds - (ends - counts[:, None] - 1 - folds) // n_folds)
 
 
 def given_splits(

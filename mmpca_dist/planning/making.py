@@ -16,7 +16,6 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, default_chunk_rows
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
-from mmpca_dist.planning.choosing import Choosing, choosing_costs
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.projecting import projected_bytes, projecting
 from mmpca_dist.planning.timing import median_passes, plan_pass, sample_pass
@@ -46,9 +45,8 @@ class Request:
     """What the plan must know of a run's settings.
 
     ``counts`` are the rows of each class, ``median_rows`` is the number of rows in all sets of classes whose medians
-    are wanted, together, ``search`` what m-pca2 wants, if it is among the methods, ``scatters`` what the methods
-    are made from (see ``solvers.passes``), and ``choosing`` how numbers of components up to the largest are chosen, if
-    they are.
+    are wanted, together, ``search`` what m-pca2 wants, if it is among the methods, and ``scatters`` what the methods
+    are made from (see ``solvers.passes``).
     """
 
     counts: NDArray[np.int64]
@@ -62,7 +60,6 @@ class Request:
     search: Search | None = None
     solver: SolverOptions = field(default_factory=SolverOptions)
     scatters: frozenset[str] = frozenset({"plain"})
-    choosing: Choosing | None = None
 
     @property
     def n_classes(self) -> int:
@@ -70,7 +67,7 @@ class Request:
 
 
 def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
-    """Return the plan of a run over ``spans`` of a data set."""
+    """Return the plan of fits to all rows, over ``spans`` of a data set, and of projections."""
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
     rank = min(request.largest, d, n)
@@ -80,31 +77,20 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         passes, more_passes, costs = _in_passes(dataset, spans, request, choice.kind)
         reducing, sums = costs.memory, costs.sums
     else:
-        passes, more_passes = at_once(dataset, spans, request)
+        passes, more_passes = _at_once(dataset, spans, request)
         reducing = _forming(dataset, spans, request)
         sums = n * d * 8 if wide else summary_bytes(request.n_classes, d, pooled)
     sums += KEPT_BYTES if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(spans), sums)
     search = search_costs_of(dataset, spans, request, choice)
     if search is not None:
-        scratch = 0 if search.in_memory else search.scratch
-        cells = plan_pass("cells", dataset, search.preparation, resources, written=scratch)
-        passes += [sample_pass(dataset, spans, resources), cells]
+        passes += search_passes(dataset, spans, resources, search)
     widths = [rank] * request.n_projected
     if widths:
         passes.append(_projection_pass(dataset, resources, widths, request.formats))
     held = [reducing, projecting(dataset, spans, resources, widths)]
     if search is not None:
         held.append(search.memory)
-    if request.choosing is not None:
-        trying = choosing_costs(
-            dataset, spans, resources, request.choosing,
-            n_classes=request.n_classes, width=rank * request.n_methods, median_rows=request.median_rows,
-            standardize=request.standardize, search=search, forming=reducing,
-        )  # fmt: skip
-        passes, more_passes = [*trying.passes, *passes], trying.more_passes + more_passes
-        held.append(trying.memory)
-        kept, search = max(kept, trying.kept), trying.search
     form = "in the span of the rows" if wide else f"dense, {d} x {d}"
     return Plan(
         passes=passes,
@@ -117,18 +103,11 @@ def make_plan(dataset: Dataset, spans: list[Span], request: Request) -> Plan:
         resources=resources,
         output=projected_bytes(dataset, resources, widths, request.formats) + request.n_methods * d * rank * 8,
         free=_free_bytes(resources.output),
-        advice=_advice(dataset, spans) + _advice_on_choosing(request, held),
+        advice=_advice(dataset, spans),
         search=search,
         choice=choice,
         kept=kept,
     )
-
-
-def _advice_on_choosing(request: Request, held: list[int]) -> str:
-    """Say what helps where it is the choice of numbers of components that holds most; else nothing."""
-    if request.choosing is None or held[-1] < max(held):
-        return ""
-    return " Most of it is for the choice by n_components: auto; give them as numbers, or fewer evaluation.folds."
 
 
 def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
@@ -150,7 +129,7 @@ def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
     return max(held, solving) if resources.in_process else held
 
 
-def at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
+def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:
     """Return the passes that form scatters, or keep few rows, and how many more for medians there may be."""
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     wide, pooled = is_wide(n, d), use_pooled(request.n_classes, d)
@@ -219,6 +198,7 @@ def plan_of_passes(
     output: int = 0,
     kept: int = 0,
     advice: str = "",
+    search: SearchCosts | None = None,
 ) -> Plan:
     """Return the plan of passes during which a process holds ``held`` bytes, beside what it has before any data."""
     base = resources.base + dataset.resident_bytes
@@ -234,6 +214,7 @@ def plan_of_passes(
         output=output,
         free=_free_bytes(resources.output),
         advice=_advice(dataset, spans) + advice,
+        search=search,
         kept=kept,
     )
 
@@ -325,6 +306,13 @@ def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choic
         vectors=solving.vectors if solving else None,
         solving=solving.memory if solving else 0,
     )
+
+
+def search_passes(dataset: Dataset, spans: list[Span], resources: Resources, search: SearchCosts) -> list[PassPlan]:
+    """Return the passes that lay out rows for a search."""
+    scratch = 0 if search.in_memory else search.scratch
+    cells = plan_pass("cells", dataset, search.preparation, resources, written=scratch)
+    return [sample_pass(dataset, spans, resources), cells]
 
 
 def _projection_pass(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> PassPlan:

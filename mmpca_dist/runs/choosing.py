@@ -11,8 +11,9 @@ import numpy as np
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.choosing import RULE, fewest_training, one_standard_error
 from mmpca_dist.evaluation.comparing import Summary
+from mmpca_dist.evaluation.splits import fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
-from mmpca_dist.planning import Choosing
+from mmpca_dist.planning import Judging
 from mmpca_dist.runs.job import Job, Stage, measured
 from mmpca_dist.runs.solving import counted
 from mmpca_dist.statistics.gather import use_pooled
@@ -74,7 +75,7 @@ def tried(method: str, record: dict[str, Any]) -> list[Cell]:
     return cells
 
 
-def choosing_of(job: Job) -> Choosing | None:
+def choosing_of(job: Job) -> Judging | None:
     """Return what the plan must know of the choice; None where numbers of components are given.
 
     Raises
@@ -84,7 +85,7 @@ def choosing_of(job: Job) -> Choosing | None:
     """
     if not job.chooses:
         return None
-    from mmpca_dist.runs.evaluating import DIRECT_BYTES, moments_suffice  # builds on the stages of runs
+    from mmpca_dist.runs.evaluating import DIRECT_BYTES, judging_of, moments_suffice  # builds on the stages of runs
 
     dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
     few = census.counts < folds
@@ -104,8 +105,9 @@ def choosing_of(job: Job) -> Choosing | None:
             "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
             f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
         )
-    large = use_pooled(folds * len(census.classes), dataset.n_features)
-    return Choosing(folds, merged and not (small and large), fewest)
+    counts = fold_sizes(census.counts, folds)
+    large = use_pooled(counts.size, dataset.n_features)
+    return judging_of(_judged_job(job).config, counts, range(folds), merged=merged and not (small and large))
 
 
 CHOOSE = Stage("choose", "Choose how many components", _choose)

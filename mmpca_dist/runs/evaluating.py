@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, Span, storage
 from mmpca_dist.errors import InputError
@@ -79,19 +82,27 @@ def plan_of_evaluation(job: Job) -> Plan:
         For splits that the labels do not permit, and rows that cannot be evaluated.
     """
     config, splits = job.config, splits_of(job)
-    judges, n_sizes = Judges(config.evaluation.classifiers), len(config.sizes)
-    scores = 1 if len(splits.classes) == 2 else len(splits.classes)
-    judging = Judging(
-        splits.counts,
-        len(splits.held_out),
-        splits.n_splits,
-        merges(job.dataset, splits, config),
-        width=len(config.methods) * config.largest,
-        decisions=len(config.methods) * n_sizes * len(judges.from_moments) * scores,
+    merged = merges(job.dataset, splits, config)
+    judging = judging_of(config, splits.counts, splits.held_out, splits.n_splits, merged=merged)
+    return plan_evaluation(job.dataset, job.spans, request_of(job), judging)
+
+
+def judging_of(
+    config: RunConfig, counts: NDArray[np.int64], held_out: Sequence[int], n_splits: int = 1, *, merged: bool
+) -> Judging:
+    """Return what the plan must know of an evaluation beside its methods; see `Judging`."""
+    judges, n_methods = Judges(config.evaluation.classifiers), len(config.methods)
+    scores = 1 if len(counts) == 2 else len(counts)
+    return Judging(
+        counts,
+        held_out,
+        n_splits,
+        merged,
+        width=n_methods * config.largest,
+        decisions=n_methods * len(config.sizes) * len(judges.from_moments) * scores,
         from_rows=bool(judges.from_rows),
         margins=config.evaluation.margins,
     )
-    return plan_evaluation(job.dataset, job.spans, request_of(job), judging)
 
 
 def preview_evaluation(config: RunConfig) -> Plan:

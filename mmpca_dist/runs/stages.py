@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.neighbors.scratch import open_scratch
-from mmpca_dist.planning import Plan, Request, Resources, make_plan, search_in_memory
+from mmpca_dist.planning import Plan, Request, Resources, plan_run, search_in_memory
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
 from mmpca_dist.runs.certificate import search_notes
@@ -193,7 +193,7 @@ def scatters_of(config: RunConfig) -> frozenset[str]:
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
-    return make_plan(job.dataset, job.spans, request_of(job))
+    return plan_run(job.dataset, job.spans, request_of(job), choosing_of(job))
 
 
 def request_of(job: Job) -> Request:
@@ -212,7 +212,6 @@ def request_of(job: Job) -> Request:
         search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
         solver=config.solver.options(),
         scatters=scatters_of(config),
-        choosing=choosing_of(job),
     )
 
 
