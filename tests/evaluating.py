@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
+from mmpca_dist.neighbors import nearest, pair_folds
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.dealing import splits_of
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, SplitRecords, forgetting
@@ -42,6 +43,27 @@ def store(path, X, y, *, sparse=False):
     else:
         np.savez(path, X=X, y=y)
     return path
+
+
+def searched(monkeypatch):
+    """Return a list that the work of every search is added to."""
+    works = []
+
+    def noted(*arguments, search=nearest.run_search, **options):
+        found = search(*arguments, **options)
+        works.append(found.work)
+        return found
+
+    for module in (nearest, pair_folds):
+        monkeypatch.setattr(module, "run_search", noted)
+    return works
+
+
+def clusters(n=4000, d=500, k=5):
+    """Return rows around k centres, and labels."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(k, size=n)
+    return rng.standard_normal((n, d)) + 2 * np.eye(k, d)[y], y
 
 
 def scored(config, callback=None):

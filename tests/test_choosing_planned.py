@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evaluating import auto, config_of, store
+from evaluating import auto, clusters, config_of, searched, store
 from refreshing import no_pictures
 from samples import labelled
 
@@ -59,7 +59,8 @@ def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(
         ("wide", {"methods": ["pca", "m-pca2"]}, ["rows"]),
     ],
 )  # fmt: skip
-def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path):
+def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path, monkeypatch):
+    works = searched(monkeypatch)
     if uri == "wide":
         uri = store(tmp_path / "rows.npz", *labelled(60, 200, 2, seed=1))
     results = run(auto(tmp_path / "out", uri, **changes))
@@ -69,6 +70,18 @@ def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path
     assert [name for name in names if name.startswith("choose: ")] == [f"choose: {name}" for name in passes]
     assert sum(one["bytes"] for one in results["plan"]["passes"]) == sum(stage["bytes"] for stage in stages)
     assert max(stage["memory"] for stage in stages) <= results["plan"]["memory"]
+    if "m-pca2" in changes["methods"]:
+        planned = results["plan"]["search"]["pairs"]
+        assert 0.5 * planned < sum(work.compared for work in works) <= planned
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_memory_of_the_choice_is_within_the_plan(merged, tmp_path):
+    """Of 900 rows 720 train, which are fewer than columns, as all rows are not."""
+    rows, y = clusters() if merged else clusters(900, 800)
+    results = run(auto(tmp_path / "out", store(tmp_path / "rows.npz", rows, y), methods=["pca", "m-pca0"]))
+    assert results["choose"]["passes"] == (["moments", "score"] if merged else ["rows"])
+    assert results["choose"]["memory"] < results["plan"]["memory"] < 2.5 * results["choose"]["memory"]
 
 
 def test_medians_of_folds_are_planned_for(tmp_path):
