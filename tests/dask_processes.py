@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,11 @@ DASK = [sys.executable, "-m", "dask.__main__"]
 
 
 class DaskProcesses:
-    """A scheduler and two workers, each under a nanny that starts it again when it dies."""
+    """A scheduler and two workers, each under a nanny that starts it again when it dies.
+
+    Nannies may end when their scheduler does; whoever runs them (systemd, Kubernetes) starts them again, as a thread
+    does here.
+    """
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.address = folder, f"tcp://127.0.0.1:{port}"
@@ -27,10 +32,18 @@ class DaskProcesses:
             "--local-directory", str(folder), "--death-timeout", "600",
         ]  # fmt: skip
         self.scheduler = self.nannies = None
+        self._stopping = threading.Event()
+        self._watch = threading.Thread(target=self._restart_nannies, daemon=True)
 
     def start(self) -> None:
         self.scheduler = subprocess.Popen(self._scheduler, stderr=subprocess.DEVNULL)
         self.nannies = subprocess.Popen(self._worker, stderr=subprocess.DEVNULL)
+        self._watch.start()
+
+    def _restart_nannies(self) -> None:
+        while not self._stopping.wait(0.5):
+            if self.nannies.poll() is not None:
+                self.nannies = subprocess.Popen(self._worker, stderr=subprocess.DEVNULL)
 
     def restart_scheduler(self) -> None:
         """Kill the scheduler, and start another one at the same address; workers find it again."""
@@ -40,7 +53,10 @@ class DaskProcesses:
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that do the work, not those that watch them."""
-        children = psutil.Process(self.nannies.pid).children(recursive=True)
+        try:
+            children = psutil.Process(self.nannies.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
         return [child for child in children if "spawn_main" in " ".join(_command(child))]
 
     def kill_worker(self, how: int, number: int) -> None:
@@ -52,6 +68,8 @@ class DaskProcesses:
         found[number % len(found)].send_signal(how)
 
     def stop(self) -> None:
+        self._stopping.set()
+        self._watch.join()
         for process in (self.nannies, self.scheduler):
             for child in psutil.Process(process.pid).children(recursive=True):
                 child.kill()

@@ -13,18 +13,22 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError
 from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.events import Callback
+from mmpca_dist.statistics import checkpoint
 
 METHODS = ["pca", "m-pca1b", "m-pca2"]
 KINDS = {
     "in memory": {"splits": "shares", "count": 5, "train": "2/3"},
     "merged": {"splits": "folds", "folds": 2, "count": 3},
+    "merged, passes kept": {"splits": "folds", "folds": 2, "count": 3},
 }
 
 
 @pytest.fixture(params=KINDS)
 def make(request, monkeypatch, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
-    monkeypatch.setattr(evaluating, "merges", lambda *_: request.param == "merged")
+    monkeypatch.setattr(evaluating, "merges", lambda *_: request.param.startswith("merged"))
+    if "kept" in request.param:
+        monkeypatch.setattr(checkpoint, "RESUMABLE_BYTES", 0)
     uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
     evaluation = {**KINDS[request.param], "classifiers": ["fisher", "svm"]}
     return lambda name: config_of(

@@ -32,7 +32,7 @@ from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.stages import request_of
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.gather import use_pooled
-from mmpca_dist.statistics.reduction import Threads, reduce_spans
+from mmpca_dist.statistics.reduction import Threads, keeping_apart, reduce_spans
 
 DIRECT_BYTES = 512 << 20
 """Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend
@@ -196,8 +196,9 @@ def _score_merged(
     source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, progress, passes)
     parts = len(splits.held_out)
     for split in sorted({number // parts for number in missing}):
-        for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
-            records.write(record)
+        with keeping_apart(job.scheduler, f"{split:05d}"):
+            for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
+                records.write(record)
 
 
 def _score_direct(

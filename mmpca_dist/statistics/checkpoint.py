@@ -48,6 +48,10 @@ class Checkpoint:
         """What an earlier attempt has left."""
         return [path for path, *_ in storage.list_objects(self.uri)]
 
+    def within(self, name: str) -> Checkpoint:
+        """Return the folder of a part of the stage that may be done, or not, when another attempt begins."""
+        return Checkpoint(storage.join(self.uri, name), self.n_bytes)
+
     def next_pass(self, name: str, n_spans: int) -> PassCheckpoint:
         """Return what there is, and where to keep more, of the pass that comes next."""
         self._passes += 1

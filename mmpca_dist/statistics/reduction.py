@@ -152,11 +152,24 @@ class Cluster(_ReadingScheduler):
 @contextmanager
 def keeping_nothing(scheduler: Scheduler) -> Iterator[None]:
     """Let passes keep nothing for another attempt, as what tasks leave besides their results is gone by then."""
-    checkpoint, scheduler.checkpoint = scheduler.checkpoint, None
+    with _keeping(scheduler, None):
+        yield
+
+
+@contextmanager
+def keeping_apart(scheduler: Scheduler, part: str) -> Iterator[None]:
+    """Let passes keep what they leave for another attempt at this part of a stage, and no other."""
+    with _keeping(scheduler, scheduler.checkpoint and scheduler.checkpoint.within(part)):
+        yield
+
+
+@contextmanager
+def _keeping(scheduler: Scheduler, checkpoint: Checkpoint | None) -> Iterator[None]:
+    before, scheduler.checkpoint = scheduler.checkpoint, checkpoint
     try:
         yield
     finally:
-        scheduler.checkpoint = checkpoint
+        scheduler.checkpoint = before
 
 
 def reduce_spans(
