@@ -7,6 +7,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -80,6 +81,24 @@ def scores_of(spec, Z, y, rows):
     return scores - scores[:, :1], ITERATED
 
 
+def chosen_penalty(spec, rows, y, seed):
+    """The smallest C with the fewest errors over five stratified folds of all rows."""
+    grid, errors = [10.0**power for power in range(-3, 3)], []
+    for C in grid:
+        fixed, parts = spec.model_copy(update={"C": C}), StratifiedKFold(5, shuffle=True, random_state=seed)
+        found = [errors_of(fixed, rows[a], y[a], rows[b], y[b]) for a, b in parts.split(rows, y)]
+        errors.append(sum(wrong for wrong, _ in found))
+    return grid[errors.index(min(errors))]
+
+
+def with_penalties(specs, rows, y, seed):
+    """Classifiers with a number for each C that is auto."""
+    return [
+        spec.model_copy(update={"C": chosen_penalty(spec, rows, y, seed)}) if spec.C == "auto" else spec
+        for spec in specs
+    ]
+
+
 def errors_of(spec, Z, y, rows, true):
     """How many of ``rows`` a classifier gets wrong, and for how many that is a matter of rounding."""
     if "." in spec.name:
@@ -94,6 +113,8 @@ def errors_of(spec, Z, y, rows, true):
 def evaluate(X, y, splits, settings):
     """By split, method, size and classifier: components used, errors, and how many of these are in doubt."""
     found, parts = {}, splits.codes(0, len(X), y)
+    wanted, units = settings.evaluation, standardise(X, X) if settings.standardize else X
+    specs = with_penalties(wanted.classifiers, units, y, wanted.seed)
     pairs = [(own, part) for own in parts for part in splits.held_out]
     for number, (own, part) in enumerate(pairs):
         train = own != part
@@ -102,7 +123,7 @@ def evaluate(X, y, splits, settings):
             for size in settings.n_components:
                 A = directions(method, rows[train], y[train], size, settings)
                 Z = rows @ A
-                for spec in settings.evaluation.classifiers:
+                for spec in specs:
                     errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
                     found[number, method, size, spec.label] = (A.shape[1], errors, close)
     return found

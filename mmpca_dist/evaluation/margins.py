@@ -106,7 +106,7 @@ def _classes(fitted: Any) -> NDArray:
 def _scores(fitted: Any, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return scores of the classes, shape (n, C), or (n, 1) for two; near the centre of a rule that has one."""
     model = getattr(fitted, "model", fitted)
-    if isinstance(model, LinearRule) and not issparse(Z):
+    if isinstance(model, LinearRule):
         return model.decision_function(Z).reshape(Z.shape[0], -1)
     with single_blas_thread():
         return np.asarray(Z @ parts[0].T) + parts[1]
