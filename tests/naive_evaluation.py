@@ -110,6 +110,30 @@ def errors_of(spec, Z, y, rows, true):
     return int(np.sum(labels[np.argmax(scores, axis=1)] != true)), int(np.sum(close))
 
 
+def distances_of(spec, Z, y, rows, true):
+    """Signed distances of ``rows`` to the hyperplane of a classifier whose scores are linear."""
+    scores = scores_of(spec, Z, y.tolist(), np.vstack([np.zeros(Z.shape[1]), np.eye(Z.shape[1])]))[0]
+    coef, intercept, labels = (scores[1:] - scores[0]).T, scores[0], sorted(set(y.tolist()))
+    own = slice(1 if len(labels) == 2 else 0, None)  # of two classes the second's scores are all
+    plane = (coef[own], intercept[own], labels)
+    return [naive.signed_distance(row, label, *plane) for row, label in zip(rows, true, strict=True)]
+
+
+def margins(spec, X, y, splits, settings):
+    """By split, method ("" for the original columns) and size: signed distances of the rows held out."""
+    found, parts = {}, splits.codes(0, len(X), y)
+    for number, (own, part) in enumerate([(own, part) for own in parts for part in splits.held_out]):
+        train = own != part
+        rows = standardise(X[train], X) if settings.standardize else X
+        tables = {("", X.shape[1]): rows}
+        for method in settings.methods:
+            for size in settings.n_components:
+                tables[method, size] = rows @ directions(method, rows[train], y[train], size, settings)
+        for key, Z in tables.items():
+            found[number, *key] = distances_of(spec, Z[train], y[train], Z[~train], y[~train])
+    return found
+
+
 def evaluate(X, y, splits, settings):
     """By split, method, size and classifier: components used, errors, and how many of these are in doubt."""
     found, parts = {}, splits.codes(0, len(X), y)

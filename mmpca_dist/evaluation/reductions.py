@@ -70,7 +70,7 @@ class Reductions:
 
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
-        return X if self.scale is None else in_units(X, self.mean, self.scale)
+        return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
 
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""

@@ -40,6 +40,8 @@ CLASSIFIERS = {
 
 WITH_BIAS = ("svm", "logistic", "dask-logistic")
 WITH_C = WITH_BIAS
+LINEAR = WITH_BIAS
+"""Of those that are fitted to rows."""
 OUT_OF_CORE = ("incremental", "dask-logistic")
 DEFAULT_C = 1.0
 """LIBLINEAR's."""
