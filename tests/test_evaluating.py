@@ -144,7 +144,11 @@ def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
     specs = config_of("x", uri, evaluation=evaluation).evaluation.classifiers
     assert chosen == choose_C(specs[:1], X, y, seed=5) and list(chosen) == ["svm"]
     fixed = {**evaluation, "classifiers": [{"name": "svm", "C": chosen["svm"]}, "logistic"]}
-    assert by_cell(scored(config_of(tmp_path / "fixed", uri, evaluation=fixed))[0]) == by_cell(records)
+    others = scored(config_of(tmp_path / "fixed", uri, evaluation=fixed))[0]
+    assert by_cell(others) == by_cell(records)
+    told = "C of svm was chosen on all rows, those held out included"
+    assert all(len(record["notes"]) == 1 and record["notes"][0].startswith(told) for record in records)
+    assert not any(record["notes"] for record in others)
 
 
 @pytest.mark.parametrize("splits", ["shares", "folds"])

@@ -106,7 +106,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     reductions = fit_reductions(statistics, settings)
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
     judged = judge(reductions.items, judges, judges.specs, part)
-    margins, notes = [], judged.notes
+    margins, notes = [], judges.notes + judged.notes
     if settings.evaluation.margins:
         margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
         notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)

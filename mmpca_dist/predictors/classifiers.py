@@ -60,8 +60,9 @@ class ClassifierSection(BaseModel):
     C: float | Literal["auto"] | None = Field(
         None,
         examples=["auto"],
-        description="Penalty on errors; auto chooses it by cross-validation, by default it is 1 for svm and the like, "
-        "and for classes by import name their own default",
+        description="Penalty on errors; auto chooses it by cross-validation on all rows, those held out included, "
+        "so that errors are a little too low; by default it is 1 for svm and the like, and for classes by import name "
+        "their own default",
     )
     bias: bool = Field(
         False,
