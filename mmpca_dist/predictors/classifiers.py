@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors import liblinear, out_of_core
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
-from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear import check_tolerance, fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced import ReducedMoments
 from mmpca_dist.predictors.rules import Rule
 
@@ -166,10 +166,12 @@ def _check_options(spec: ClassifierSection) -> None:
         for option, value in options.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
+        if name == "lda" and "tol" in options:
+            check_tolerance(options["tol"])
     elif name in ("svm", "logistic"):
         check_known(options, liblinear.OPTIONS, name)
     elif name == "dask-logistic":
-        check_known(options, out_of_core.LOGISTIC_OPTIONS, name)
+        out_of_core.check_logistic(options)
     elif name == "incremental":
         out_of_core.make_incremental(options)
     else:

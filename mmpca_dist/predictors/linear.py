@@ -85,13 +85,14 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     Raises
     ------
     InputError
-        Where the rows of each class are all equal.
+        Where the rows of each class are all equal, and for a negative tolerance.
 
     Notes
     -----
     It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``. Source: STAT 841, linear discriminant
     analysis.
     """
+    check_tolerance(tol)
     covariance, floors = reduced.covariance, reduced.covariance_floors
     variances = np.diagonal(covariance)
     varying = variances > floors
@@ -99,6 +100,17 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     scaled = covariance * scale[:, None] * scale
     root = _pseudo_inverse_root(scaled, floors * scale**2, tol**2)
     return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.n_rows))
+
+
+def check_tolerance(tol: float) -> None:
+    """Refuse a tolerance of linear discriminant analysis that is no standard deviation.
+
+    Raises
+    ------
+    InputError
+    """
+    if not 0 <= tol < np.inf:
+        raise InputError(f"The option tol of lda is {tol!r}; it must be a number, zero or more.")
 
 
 def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:

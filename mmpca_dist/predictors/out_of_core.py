@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.imported import classifier_class, make_classifier
+from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
 LOGISTIC_OPTIONS = ["max_iter", "tol"]
@@ -93,6 +93,22 @@ def fit_incremental(
     with computing_on("synchronous"):
         model.fit(rows, labels, classes=np.arange(n_classes))
     return model.estimator_
+
+
+def check_logistic(options: dict[str, Any]) -> None:
+    """Refuse options of logistic regression that it has not, or of no use.
+
+    Raises
+    ------
+    InputError
+        In one sentence.
+    """
+    check_known(options, LOGISTIC_OPTIONS, "dask-logistic")
+    most, tol = options.get("max_iter", LOGISTIC_ITERATIONS), options.get("tol", LOGISTIC_TOLERANCE)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InputError(f"The option max_iter of dask-logistic must be a whole number, at least 1 (found {most!r}).")
+    if isinstance(tol, bool) or not isinstance(tol, int | float) or not 0 <= tol < np.inf:
+        raise InputError(f"The option tol of dask-logistic must be a number, zero or more (found {tol!r}).")
 
 
 def fit_logistic(
