@@ -7,6 +7,7 @@ from fractions import Fraction
 import naive
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -80,6 +81,24 @@ def scores_of(spec, Z, y, rows):
     return scores - scores[:, :1], ITERATED
 
 
+def chosen_penalty(spec, rows, y, seed):
+    """The smallest C with the fewest errors over five stratified folds of all rows."""
+    grid, errors = [10.0**power for power in range(-3, 3)], []
+    for C in grid:
+        fixed, parts = spec.model_copy(update={"C": C}), StratifiedKFold(5, shuffle=True, random_state=seed)
+        found = [errors_of(fixed, rows[a], y[a], rows[b], y[b]) for a, b in parts.split(rows, y)]
+        errors.append(sum(wrong for wrong, _ in found))
+    return grid[errors.index(min(errors))]
+
+
+def with_penalties(specs, rows, y, seed):
+    """Classifiers with a number for each C that is auto."""
+    return [
+        spec.model_copy(update={"C": chosen_penalty(spec, rows, y, seed)}) if spec.C == "auto" else spec
+        for spec in specs
+    ]
+
+
 def errors_of(spec, Z, y, rows, true):
     """How many of ``rows`` a classifier gets wrong, and for how many that is a matter of rounding."""
     if "." in spec.name:
@@ -91,9 +110,35 @@ def errors_of(spec, Z, y, rows, true):
     return int(np.sum(labels[np.argmax(scores, axis=1)] != true)), int(np.sum(close))
 
 
+def distances_of(spec, Z, y, rows, true):
+    """Signed distances of ``rows`` to the hyperplane of a classifier whose scores are linear."""
+    scores = scores_of(spec, Z, y.tolist(), np.vstack([np.zeros(Z.shape[1]), np.eye(Z.shape[1])]))[0]
+    coef, intercept, labels = (scores[1:] - scores[0]).T, scores[0], sorted(set(y.tolist()))
+    own = slice(1 if len(labels) == 2 else 0, None)  # of two classes the second's scores are all
+    plane = (coef[own], intercept[own], labels)
+    return [naive.signed_distance(row, label, *plane) for row, label in zip(rows, true, strict=True)]
+
+
+def margins(spec, X, y, splits, settings):
+    """By split, method ("" for the original columns) and size: signed distances of the rows held out."""
+    found, parts = {}, splits.codes(0, len(X), y)
+    for number, (own, part) in enumerate([(own, part) for own in parts for part in splits.held_out]):
+        train = own != part
+        rows = standardise(X[train], X) if settings.standardize else X
+        tables = {("", X.shape[1]): rows}
+        for method in settings.methods:
+            for size in settings.n_components:
+                tables[method, size] = rows @ directions(method, rows[train], y[train], size, settings)
+        for key, Z in tables.items():
+            found[number, *key] = distances_of(spec, Z[train], y[train], Z[~train], y[~train])
+    return found
+
+
 def evaluate(X, y, splits, settings):
     """By split, method, size and classifier: components used, errors, and how many of these are in doubt."""
     found, parts = {}, splits.codes(0, len(X), y)
+    wanted, units = settings.evaluation, standardise(X, X) if settings.standardize else X
+    specs = with_penalties(wanted.classifiers, units, y, wanted.seed)
     pairs = [(own, part) for own in parts for part in splits.held_out]
     for number, (own, part) in enumerate(pairs):
         train = own != part
@@ -102,7 +147,7 @@ def evaluate(X, y, splits, settings):
             for size in settings.n_components:
                 A = directions(method, rows[train], y[train], size, settings)
                 Z = rows @ A
-                for spec in settings.evaluation.classifiers:
+                for spec in specs:
                     errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
                     found[number, method, size, spec.label] = (A.shape[1], errors, close)
     return found

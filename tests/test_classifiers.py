@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassif
 from sklearn.model_selection import StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from mmpca_dist import class_moments
@@ -120,6 +121,9 @@ def test_rows_may_be_sparse_and_labels_any_integers():
     np.testing.assert_allclose(linear_parts(sparse)[0], linear_parts(dense)[0], rtol=1e-6)
     np.testing.assert_array_equal(dense.classes, [-3, 7])
     assert set(dense.predict(Z)) == {-3, 7}
+    np.testing.assert_array_equal(sparse.predict(csr_array(Z)), dense.predict(Z))
+    auto = [spec("svm", C="auto"), spec("logistic", C="auto", bias=True)]
+    assert choose_C(auto, csr_array(Z), y) == choose_C(auto, Z, y)
 
 
 def test_from_moments_by_name():
@@ -296,6 +300,12 @@ def test_the_choice_of_c(shape):
         "SVC": chosen_in_plain(lambda C: SVC(C=C), X, y, grid),
     }
     assert choose_C(specs[3:], X, y) == {}
+    units = 10.0 ** (np.arange(shape[1]) % 5 - 2)  # which count for nothing where columns are standardised
+    scaled = StandardScaler().fit_transform(X)
+    for rows in (X * units + 3, X):
+        assert choose_C(specs, rows, y, standardize=True) == choose_C(specs, scaled, y)
+    divided = csr_array(X / X.std(axis=0))
+    assert choose_C(specs, csr_array(X * units), y, standardize=True) == choose_C(specs, divided, y)
     apart = X + 50 * codes[:, None]
     assert choose_C(specs[:1], apart - apart.mean(), y, grid=[10, 1]) == {"svm": 1.0}
 
@@ -362,6 +372,9 @@ REFUSED = {
     "svm has no option 'penalty'. There are intercept_scaling,": {"name": "svm", "options": {"penalty": "l1"}},
     "fisher has no option 'tol'. There are none": {"name": "fisher", "options": {"tol": 1}},
     "option reg_param of qda must be a number": {"name": "qda", "options": {"reg_param": "much"}},
+    "option tol of lda is -1; it must be a number, zero or more": {"name": "lda", "options": {"tol": -1}},
+    "max_iter of dask-logistic must be .* at least 1": {"name": "dask-logistic", "options": {"max_iter": 0}},
+    "tol of dask-logistic must be a number, zero or more": {"name": "dask-logistic", "options": {"tol": "small"}},
     "dask-logistic has no option 'solver'": {"name": "dask-logistic", "options": {"solver": "newton"}},
     "SVC has no option 'gama'. Did you mean 'gamma'": {"name": "sklearn.svm.SVC", "options": {"gama": 1}},
     "C of sklearn.svm.SVC is given beside its options": {"name": "sklearn.svm.SVC", "options": {"C": 1}},

@@ -144,4 +144,29 @@ def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
     specs = config_of("x", uri, evaluation=evaluation).evaluation.classifiers
     assert chosen == choose_C(specs[:1], X, y, seed=5) and list(chosen) == ["svm"]
     fixed = {**evaluation, "classifiers": [{"name": "svm", "C": chosen["svm"]}, "logistic"]}
-    assert by_cell(scored(config_of(tmp_path / "fixed", uri, evaluation=fixed))[0]) == by_cell(records)
+    others = scored(config_of(tmp_path / "fixed", uri, evaluation=fixed))[0]
+    assert by_cell(others) == by_cell(records)
+    told = "C of svm was chosen on all rows, those held out included"
+    assert all(len(record["notes"]) == 1 and record["notes"][0].startswith(told) for record in records)
+    assert not any(record["notes"] for record in others)
+
+
+@pytest.mark.parametrize("splits", ["shares", "folds"])
+def test_penalties_are_chosen_in_standardised_columns_where_reductions_are(splits, merging, tmp_path):
+    """In their own units, of which the largest is a thousandth, another C is chosen."""
+    merging("merged")
+    X, y = labelled(90, 5, 2, seed=6, separation=0.4)
+    X = 2 + X * [1e-5, 1e-3, 1e-4, 1e-3, 1e-3]
+    uri = store(tmp_path / "rows.npz", X, y)
+    svm = {"name": "svm", "C": "auto", "bias": True}
+    config, other = (
+        config_of(
+            tmp_path / name, uri, methods=["pca", "m-pca1a"], n_components=[1, 3], standardize=True,
+            evaluation={**SPLITS[splits], "classifiers": ["fisher", svm], "margins": False},
+        )
+        for name in ("direct", "merged")
+    )  # fmt: skip
+    assert_as_by_hand(config, X, y, other)
+    chosen = scored(config)[2]["tune"]["penalties"]
+    raw = config.model_copy(update={"standardize": False})
+    assert scored(raw.model_copy(update={"output": str(tmp_path / "raw")}))[2]["tune"]["penalties"] != chosen

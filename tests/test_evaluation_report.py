@@ -196,6 +196,13 @@ def test_pictures_say_which_methods_they_leave_out() -> None:
     assert "Left out, having given no components there: M-PCA0." in captions["signed-margins-1"]
 
 
+def test_pictures_of_margins_say_in_which_columns_they_are() -> None:
+    for standardized, told in ((False, "original columns. "), (True, "original columns, standardised. ")):
+        made = evaluation(standardized=standardized)
+        captions = [figure.caption for part in sections(made) for figure in part.figures if "signed" in figure.name]
+        assert captions and all(f"Grey: in the {told}" in caption for caption in captions)
+
+
 def test_histograms_of_splits_are_pooled_on_common_bars() -> None:
     """Against the rows themselves, spread evenly over the bars of each split: shares agree exactly."""
     one, two = ({**margin("pca", 2, "svm", split, 0), "split": split} for split in (0, 1))

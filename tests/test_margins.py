@@ -16,7 +16,7 @@ from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
-from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.predictors import (
     ClassifierSection,
     ReducedMoments,
@@ -148,11 +148,12 @@ def items_of(X, y, train, sizes=(1, 3)):
 
 
 def records_of(X, part, items, judges):
-    return margin_records(X, part, items, judges, judge(items, judges, judges.specs, part).fitted)
+    reductions = Reductions(np.empty((X.shape[1], 0)), None, items, {})
+    return margin_records(X, part, reductions, judges, judge(items, judges, judges.specs, part).fitted)
 
 
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
-@pytest.mark.parametrize("names", [["svm", "naive-bayes"], ["fisher", "naive-bayes"]])
+@pytest.mark.parametrize("names", [["svm", "naive-bayes"], ["fisher", "naive-bayes"], ["lda", "naive-bayes"]])
 def test_records_of_a_split(names, shape):
     """Fitted to the rows that train, in the original columns and in the reduced ones; measured on the others."""
     codes = np.random.default_rng(7).integers(3, size=shape[0])
@@ -167,7 +168,9 @@ def test_records_of_a_split(names, shape):
     assert {r["classifier"] for r in records} == {names[0]}
 
     def fit(Z):
-        return fit_rows(spec("svm"), Z, y[train]) if names[0] == "svm" else fisher_linear(moments_of(Z, y[train]))
+        if names[0] == "svm":
+            return fit_rows(spec("svm"), Z, y[train])
+        return {"fisher": fisher_linear, "lda": linear_discriminant}[names[0]](moments_of(Z, y[train]))
 
     before = signed_distances(fit(X[train]), X[~train], y[~train])
     columns = [np.arange(1), np.arange(1, 4), np.arange(4, 5), np.arange(5, 8)]
@@ -191,7 +194,7 @@ def test_all_components_keep_all_distances():
 
 
 def test_which_classifiers_have_records():
-    """Linear ones that are fitted to rows, sparse or not. Others have none, nor has a method without hyperplane."""
+    """Linear ones that are fitted to rows, sparse or not; else fisher; else lda. Without hyperplane there are none."""
     X, y = labelled(90, 5, 2, seed=9)
     train = np.arange(90) % 3 > 0
     part, items = items_of(X, y, train)
@@ -199,7 +202,10 @@ def test_which_classifiers_have_records():
     found = records_of(csr_array(X), part, items, Judges([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
     assert [r["classifier"] for r in found] == ["svm"] * 5 + ["RidgeClassifier"] * 5
     assert records_of(csr_array(X), part, items, Judges([spec("fisher")])) == []
-    assert records_of(X, part, items, Judges([spec("naive-bayes"), spec("lda")])) == []
+    assert records_of(X, part, items, Judges([spec("naive-bayes"), spec(knn)])) == []
+    for names, told in (([knn, "lda", "fisher"], "fisher"), ([knn, "qda", "lda"], "lda"), (["lda", "svm"], "svm")):
+        found = records_of(X, part, items, Judges([spec(name) for name in names]))
+        assert [r["classifier"] for r in found] == [told] * 5
     empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train)
     found = records_of(X, empty, items, Judges([spec("svm")]))
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]

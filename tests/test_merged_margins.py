@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import naive_evaluation
 import numpy as np
 import pytest
-from evaluating import config_of, scored, store, timeless
+from evaluating import KNN, config_of, scored, store, timeless
 from naive import signed_distance, wasserstein
 from samples import labelled
 
@@ -59,6 +60,59 @@ def test_of_few_rows_they_are_those_of_rows_in_memory(
             for name in ("minimum", "quantiles", "edges", "wasserstein"):
                 np.testing.assert_allclose(line[name], other[name], rtol=1e-6, atol=1e-7)
             assert np.abs(np.subtract(line["histogram"], other["histogram"])).sum() <= 4  # at the edge of a bar
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(("name", "n_classes"), [("fisher", 3), ("lda", 2), ("svm", 2)])
+@pytest.mark.parametrize("direct", [False, True])
+def test_before_and_after_are_in_the_same_units(direct, name, n_classes, standardize, monkeypatch, tmp_path):
+    """As by hand; and an orthonormal basis of all columns, standardised or not, changes no distance."""
+    X, y = labelled(90, 5, n_classes, seed=1, separation=0.8)
+    X = X * [1, 2, 50, 1, 0.01] + [0, 3, 0, -1, 0]
+    store(tmp_path / "rows.npz", X, y)
+    settings = {
+        "methods": ["pca", "m-pca0"], "n_components": [2, 5], "standardize": standardize,
+        "evaluation": {"splits": "folds", "folds": 3, "classifiers": [name, KNN]},
+    }  # fmt: skip
+    records, splits = margins_of(tmp_path, monkeypatch, "out", direct, **settings)
+    config = config_of("out", tmp_path / "rows.npz", **settings)
+    expected = naive_evaluation.margins(config.evaluation.classifiers[0], X, y, splits, config)
+    scale = max(np.abs(distances).max() for distances in expected.values())
+    for record in records:
+        assert [line["method"] for line in record["margins"]] == ["", "pca", "pca", "m-pca0", "m-pca0"]
+        before = expected[record["split"], "", 5]
+        for line in record["margins"]:
+            after = expected[record["split"], line["method"], line["n_components"]]
+            np.testing.assert_allclose(line["minimum"], min(after), atol=1e-4 * scale)
+            np.testing.assert_allclose(line["wasserstein"], wasserstein(after, before), atol=1e-4 * scale)
+            if line["n_components"] == 5:
+                assert line["wasserstein"] < 1e-4 * scale
+
+
+def test_sparse_rows_are_divided_alone_and_the_record_says_so(monkeypatch, tmp_path):
+    X, y = labelled(60, 4, 2, seed=7, separation=0.8)
+    X = np.where(np.abs(X) > 0.5, X, 0) * [1, 100, 1, 1e-2]
+    store(tmp_path / "rows.npz", X, y, sparse=True)
+    wanted = {"splits": "folds", "folds": 2, "classifiers": ["svm"]}
+    records, splits = margins_of(tmp_path, monkeypatch, "out", True, standardize=True, evaluation=wanted)
+    for part, record in enumerate(records):
+        train = splits.codes(0, 60, y)[0] != part
+        rows = X / X[train].std(axis=0)
+        expected = naive_evaluation.distances_of(
+            ClassifierSection(name="svm"), rows[train], y[train], rows[~train], y[~train]
+        )
+        np.testing.assert_allclose(record["margins"][0]["minimum"], min(expected), rtol=1e-4)
+        assert [note.endswith("not less their means, as reduced rows are.") for note in record["notes"]] == [True]
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_where_no_classifier_is_linear_the_record_says_so(direct, monkeypatch, tmp_path):
+    store(tmp_path / "rows.npz", *labelled(60, 3, 2, seed=6))
+    wanted = {"splits": "folds", "folds": 2, "classifiers": ["naive-bayes", KNN]}
+    records, _ = margins_of(tmp_path, monkeypatch, "out", direct, evaluation=wanted)
+    assert [record["margins"] for record in records] == [[], []]
+    told = "such as svm or logistic, and there was none from naive-bayes, knn."
+    assert all(len(record["notes"]) == 1 and record["notes"][0].endswith(told) for record in records)
 
 
 @pytest.mark.parametrize("classifier", ["fisher", "svm"])

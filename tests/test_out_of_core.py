@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
 import numpy as np
 import pytest
 from evaluating import KNN, by_cell, config_of, scored, timeless
@@ -11,7 +15,7 @@ from samples import labelled
 from mmpca_dist.datasets.zarr_rows import ZarrDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import gathered
-from mmpca_dist.predictors import out_of_core
+from mmpca_dist.predictors import ClassifierSection, fit_rows, linear_parts, out_of_core
 from mmpca_dist.runs import evaluating
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
@@ -89,3 +93,42 @@ def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, m
     told = f"In split 0: 400 rows of 3 components are .* {name} may be fitted to. .*incremental, dask-logistic"
     with pytest.raises(InputError, match=told):
         evaluated(rows, "refused", classifiers)
+
+
+@pytest.mark.parametrize("user", [{}, {"scheduler": "threads", "num_workers": 3}])
+def test_the_users_scheduler_is_back_whatever_fits_overlap(user):
+    """Of two threads that are inside at the same time, the one that came first leaves first."""
+    begun, inside, left = (threading.Event() for _ in range(3))
+
+    def first():
+        with out_of_core.computing_on("threads", 2):
+            begun.set()
+            assert inside.wait(10)
+        left.set()
+
+    def second():
+        assert begun.wait(10)
+        with out_of_core.computing_on("synchronous"):
+            inside.set()
+            assert left.wait(10)
+            assert dask.config.get("scheduler") == "synchronous"
+
+    with dask.config.set(user):
+        before = {name: dask.config.get(name, None) for name in ("scheduler", "num_workers")}
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(task) for task in (first, second)]:
+                done.result()
+        assert {name: dask.config.get(name, None) for name in before} == before
+
+
+def test_fits_side_by_side_leave_dask_as_it_was():
+    Z, y = labelled(300, 3, 2, seed=2)
+
+    def fit(name):
+        return linear_parts(fit_rows(ClassifierSection(name=name), Z, y))[0].tobytes()
+
+    names = ["incremental", "dask-logistic"] * 8
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(fit, names))
+    assert dask.config.get("scheduler", None) is None and dask.config.get("num_workers", None) is None
+    assert found == [fit(name) for name in names]

@@ -322,3 +322,5 @@ def test_what_is_refused():
             quadratic_discriminant(reduced, **options)
     with pytest.raises(InputError, match="var_smoothing=-1"):
         naive_bayes(reduced, -1)
+    with pytest.raises(InputError, match=r"tol of lda is -0\.1"):
+        linear_discriminant(reduced, -0.1)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge, named
-from mmpca_dist.evaluation.margins import margin_records
+from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
@@ -104,17 +104,20 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     )  # fmt: skip
     gathered = time.perf_counter() - begin
     reductions = fit_reductions(statistics, settings)
-    margins = settings.evaluation.margins
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
     judged = judge(reductions.items, judges, judges.specs, part)
+    margins, notes = [], judges.notes + judged.notes
+    if settings.evaluation.margins:
+        margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
+        notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
         "errors": judged.lines,
-        "margins": margin_records(rows.X, part, reductions.items, judges, judged.fitted) if margins else [],
+        "margins": margins,
         "seconds": {
             "gathering": gathered,
             **{name: taken + judged.seconds[name] for name, taken in reductions.seconds.items()},
         },
-        "notes": judged.notes,
+        "notes": notes,
     }

@@ -48,6 +48,16 @@ class Judges:
         """Those that are fitted to reduced rows."""
         return [spec for spec in self.specs if not is_from_moments(spec)]
 
+    @property
+    def notes(self) -> list[str]:
+        """Return what a reader must know of penalties that were chosen, in one sentence."""
+        if not self.penalties:
+            return []
+        return [
+            f"C of {', '.join(self.penalties)} was chosen on all rows, those held out included, as in the paper "
+            "(C: auto): errors are a little too low, for all methods alike."
+        ]
+
     def fit_rows(
         self, spec: ClassifierSpec, Z: Any, y: NDArray, on_pass: Callable[[], None] | None = None
     ) -> FittedRows:

@@ -57,8 +57,8 @@ def judge_lazily(
 def _computing_on(scheduler: Scheduler) -> AbstractContextManager:
     """Let Dask arrays be computed where the other passes are."""
     if isinstance(scheduler, Threads):
-        return dask.config.set(scheduler="threads", num_workers=scheduler.n_threads)
-    return dask.config.set(scheduler=scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()
+        return out_of_core.computing_on("threads", scheduler.n_threads)
+    return out_of_core.computing_on(scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()
 
 
 def _training_codes(source: Source, splits: Splits, part: int) -> tuple[NDArray, list[int]]:

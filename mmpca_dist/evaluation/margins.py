@@ -17,17 +17,20 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part
-from mmpca_dist.evaluation.reductions import Reduction
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.predictors import (
     ClassifierSection,
     ReducedMoments,
     fit_from_moments,
+    fit_rows,
     is_from_moments,
     linear_parts,
 )
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.statistics.gather import class_moments
+
+LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 
 QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 BARS = 40
@@ -54,7 +57,7 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
         distances before and after compare. Otherwise they have a unit of their own: ``fisher`` standard deviations
         within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are kept on average;
         ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction have that of
-        standardised columns.
+        standardised columns, in which distances before it are then measured too.
 
     Raises
     ------
@@ -106,7 +109,7 @@ def _classes(fitted: Any) -> NDArray:
 def _scores(fitted: Any, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return scores of the classes, shape (n, C), or (n, 1) for two; near the centre of a rule that has one."""
     model = getattr(fitted, "model", fitted)
-    if isinstance(model, LinearRule) and not issparse(Z):
+    if isinstance(model, LinearRule):
         return model.decision_function(Z).reshape(Z.shape[0], -1)
     with single_blas_thread():
         return np.asarray(Z @ parts[0].T) + parts[1]
@@ -170,12 +173,13 @@ def robust_edges(distances: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def margin_records(
-    X: Any, part: Part, items: Sequence[Reduction], judges: Judges, fitted: Mapping[tuple[int, str], Any]
+    X: Any, part: Part, reductions: Reductions, judges: Judges, fitted: Mapping[tuple[int, str], Any]
 ) -> list[dict[str, Any]]:
     """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
 
     A classifier is fitted to the rows that train: in the original columns for "before", to reduced rows for "after".
-    It is each of those that are fitted to rows and linear; where there is none, Fisher's, if that is asked for.
+    Where reductions are of standardised columns, so is "before": less the means and divided by the deviations of the
+    rows that train; CSR rows are only divided.
 
     Parameters
     ----------
@@ -183,31 +187,28 @@ def margin_records(
         Rows in the original columns.
     part : Part
         The same rows, reduced.
-    items : sequence of Reduction
+    reductions : Reductions
     judges : Judges
     fitted : mapping
-        The classifiers by position in ``items`` and label, as of ``judge``.
+        The classifiers by position of the method and size, and label, as of ``judge``.
 
     Returns
     -------
     list of dict
-        As of ``margin_record``; a record with method "" and d components for each classifier, and one for each method
-        and size. A method whose classifier finds no hyperplane has none.
+        As of ``margin_record``; for each of ``margin_classifiers`` a record with method "" and d components, and one
+        for each method and size. A method whose classifier finds no hyperplane has none.
 
     Raises
     ------
     InputError
         For rows that a classifier cannot use.
     """
-    held_out = ~part.train
+    held_out, items = ~part.train, reductions.items
     records: list[dict[str, Any]] = []
-    for spec in margin_classifiers(judges, issparse(X)):
+    for spec in margin_classifiers(judges, fitted, len(items), issparse(X)):
         own = [fitted[position, spec.label] for position in range(len(items))]
-        if all(linear_parts(one) is not None for one in own):
-            before = _before(spec, X, part, judges)
-            records += classifier_records(
-                spec.label, X.shape[1], before, items, own, part.Z[held_out], part.y[held_out]
-            )  # fmt: skip
+        before = _before(spec, X, part, reductions, judges)
+        records += classifier_records(spec.label, X.shape[1], before, items, own, part.Z[held_out], part.y[held_out])
     return records
 
 
@@ -246,21 +247,69 @@ def classifier_records(
     return records
 
 
-def margin_classifiers(judges: Judges, sparse: bool = False) -> Sequence[ClassifierSection]:
-    """Return those that may be linear; the scatter of sparse columns, for Fisher's, is not formed."""
-    return judges.from_rows or [spec for spec in judges.specs if spec.name == "fisher" and not sparse]
+def margin_classifiers(
+    judges: Judges, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
+) -> Sequence[ClassifierSection]:
+    """Return those that margins are told by: all that are fitted to rows and linear, else ``linear_rules``.
+
+    Parameters
+    ----------
+    fitted : mapping
+        The classifiers of ``n_items`` methods and sizes, by position and label.
+    sparse : bool
+        The scatter of sparse columns is not formed, so that there are no rules.
+    """
+    found = [
+        spec
+        for spec in judges.from_rows
+        if all(linear_parts(fitted.get((position, spec.label))) is not None for position in range(n_items))
+    ]
+    return found if found or sparse else linear_rules(judges)
 
 
-def _before(spec: ClassifierSection, X: Any, part: Part, judges: Judges) -> NDArray[np.float64] | None:
+def linear_rules(judges: Judges) -> list[ClassifierSection]:
+    """Return fisher, or where that is not asked for lda: linear, and from moments."""
+    for name in ("fisher", "lda"):
+        found = [spec for spec in judges.specs if spec.name == name]
+        if found:
+            return found
+    return []
+
+
+def margin_notes(records: Sequence[dict[str, Any]], judges: Judges, off_centre: bool = False) -> list[str]:
+    """Return why there are no margins, where there are none; and that columns before are divided but not centred."""
+    if records and off_centre:
+        return [
+            "For the margins in the original columns, sparse rows are divided by the deviations of the columns and not "
+            "less their means, as reduced rows are."
+        ]
+    if records:
+        return []
+    labels = ", ".join(spec.label for spec in judges.specs)
+    return [
+        "Margins could not be measured: they are distances to the hyperplane of a linear classifier, such as svm or "
+        f"logistic, and there was none from {labels}."
+    ]
+
+
+def _before(
+    spec: ClassifierSection, X: Any, part: Part, reductions: Reductions, judges: Judges
+) -> NDArray[np.float64] | None:
     """Return distances in the original columns, or None where there is no hyperplane."""
-    train, test = X[part.train], X[~part.train]
-    if is_from_moments(spec):
+    train, y = reductions.standardized(X[part.train]), part.y[part.train]
+    test, basis = reductions.standardized(X[~part.train]), None
+    fitted: Any
+    if not is_from_moments(spec):
+        fitted = judges.fit_rows(spec, train, y)
+    elif spec.name == "lda" and train.shape[0] < train.shape[1]:
+        # What it leaves out depends on the columns, whose moments would be d x d: scikit-learn does without.
+        fitted = fit_rows(ClassifierSection(name=LDA, options=spec.options, label=spec.label), train, y)
+    else:
         # Fisher's direction is a combination of rows: in their span it is the same.
-        rows, basis = row_space(np.asarray(train, dtype=np.float64))
-        moments = class_moments(rows, part.y[part.train], precision="double")
-        fitted = fit_from_moments(spec, ReducedMoments.of(moments, np.eye(rows.shape[1]), precision="double"))
-        return distances_or_none(fitted, test if basis is None else test @ basis, part.y[~part.train])
-    return distances_or_none(judges.fit_rows(spec, train, part.y[part.train]), test, part.y[~part.train])
+        train, basis = row_space(np.asarray(train, dtype=np.float64))
+        moments = class_moments(train, y, precision="double")
+        fitted = fit_from_moments(spec, ReducedMoments.of(moments, np.eye(train.shape[1]), precision="double"))
+    return distances_or_none(fitted, test if basis is None else test @ basis, part.y[~part.train])
 
 
 def distances_or_none(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:

@@ -84,7 +84,9 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
                 "scoring": scoring / len(trained),
                 **{name: taken + judged.seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
             },
-            "notes": judged.notes + (sampling.notes(judges) if sampling is not None and margins["margins"] else []),
+            "notes": judges.notes
+            + judged.notes
+            + (sampling.notes(judges, margins["margins"]) if sampling is not None else []),
         }
 
 

@@ -17,7 +17,7 @@ from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.gathering import Needs
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.statistics.summary import median_sets
-from mmpca_dist.statistics.working import Statistics
+from mmpca_dist.statistics.working import Statistics, in_units
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,19 @@ class Reductions:
     items : list of Reduction
     seconds : dict
         What solving took, by method.
+    scale : array of shape (d,) or None
+        Standard deviations of the rows that train, where reductions are of standardised columns; A is divided by them.
     """
 
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
     items: list[Reduction]
     seconds: dict[str, float]
+    scale: NDArray[np.float64] | None = None
+
+    def standardized(self, X: Any) -> Any:
+        """Return rows in the columns that reductions are of."""
+        return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
 
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""
@@ -114,7 +121,7 @@ def fit_reductions(statistics: Statistics, settings: Any) -> Reductions:
             moments = partial(_reduced_moments, statistics, reducer) if known else None
             items.append(Reduction(method, size, stack.add(matrix), moments))
         seconds[method] = time.perf_counter() - begin
-    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, seconds)
+    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, seconds, statistics.scale)
 
 
 def _sizes(largest: MomentReducer, sizes: Sequence[int]) -> Iterator[tuple[int, MomentReducer]]:

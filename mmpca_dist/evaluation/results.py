@@ -46,6 +46,8 @@ class Evaluation:
         Warnings, shown at the top.
     margin_rows : str
         Whose distances the margins are, in words.
+    standardized : bool
+        Whether reductions, and margins before them, are of standardised columns.
     stages : list of (stage, seconds, note)
     config_yaml : str
     versions : dict of str to str
@@ -64,6 +66,7 @@ class Evaluation:
     published: str | None = None
     notes: list[str] = field(default_factory=list)
     margin_rows: str = "the rows held out"
+    standardized: bool = False
     stages: list[tuple[str, float, str]] = field(default_factory=list)
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)

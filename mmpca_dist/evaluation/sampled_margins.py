@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.heads import Rules
 from mmpca_dist.evaluation.judging import Judges
-from mmpca_dist.evaluation.margins import classifier_records, distances_or_none, margin_classifiers
+from mmpca_dist.evaluation.margins import (
+    classifier_records,
+    distances_or_none,
+    linear_rules,
+    margin_classifiers,
+    margin_notes,
+)
 from mmpca_dist.evaluation.reductions import Reductions
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
-from mmpca_dist.predictors import ReducedMoments, Rule, fit_from_moments, is_from_moments, linear_parts
+from mmpca_dist.predictors import LINEAR, ReducedMoments, Rule, fit_from_moments
 from mmpca_dist.reducers.base import projected
 from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.working import Statistics
@@ -83,14 +89,17 @@ class Sampling:
         """Return which rows classifiers are fitted to while a part is held out."""
         return (sample.parts != part) & (sample.hashes <= self.fitted[sample.codes])
 
-    def notes(self, judges: Judges) -> list[str]:
-        """Return what a reader must know of margins that are not those of all rows."""
-        found = []
+    def notes(self, judges: Judges, records: Sequence[dict[str, Any]]) -> list[str]:
+        """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""
+        found = margin_notes(records, judges)
+        if found:
+            return found
         if (self.measured[self.measured > 0] < EVERY).any():
             found.append(
                 "Margins are those of samples of the rows held out: a smallest margin is the smallest of a sample."
             )
-        if judges.from_rows and (self.fitted < EVERY).any():
+        labels = {record["classifier"] for record in records}
+        if any(spec.label in labels for spec in judges.from_rows) and (self.fitted < EVERY).any():
             found.append(
                 "For the margins in the original columns, classifiers are fitted to a sample of the rows that train."
             )
@@ -120,20 +129,22 @@ class Sample:
 
 
 def rules_before(statistics: Statistics, judges: Judges) -> dict[str, Rule]:
-    """Return those classifiers that margins are told by, in the original columns, which moments determine; by label.
+    """Return the classifiers, in the (standardised) original columns, that margins may be told by; by label.
+
+    They are those that moments determine; there are none where others are linear whatever the rows.
 
     Raises
     ------
     InputError
         For rows of each class that are all equal.
     """
-    specs = [spec for spec in margin_classifiers(judges) if is_from_moments(spec)]
-    moments = statistics.raw
-    if not specs or moments is None:
+    specs = linear_rules(judges)
+    if not specs or any(spec.name in LINEAR for spec in judges.from_rows):
         return {}
+    moments, mean = statistics.moments, None if statistics.scale is None else statistics.mean / statistics.scale
     ones = np.ones(len(moments.counts))
     pooled = replace(moments, scatters=moments.scatter(ones)[None], weights=ones[None])
-    reduced = ReducedMoments.of(pooled, np.eye(moments.n_features), precision=statistics.precision)
+    reduced = ReducedMoments.of(pooled, np.eye(moments.n_features), mean, precision=statistics.precision)
     return {spec.label: fit_from_moments(spec, reduced) for spec in specs}
 
 
@@ -152,22 +163,21 @@ def sampled_margins(
     Parameters
     ----------
     before : mapping
-        Classifiers in the original columns by label, as of ``rules_before``; others are fitted to the sample.
+        Classifiers in the (standardised) original columns by label, as of ``rules_before``; others are fitted to the
+        sample.
     fitted : mapping
         Classifiers of reduced rows by position of the method and size, and label.
     """
     at, labels = sampling.is_measured(sample, part), classes[sample.codes]
     X, y = sample.X[at], labels[at]
-    Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
+    Z, rows = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64)), reductions.standardized(X)
     records: list[dict[str, Any]] = []
-    for spec in margin_classifiers(judges):
-        own = [fitted.get((position, spec.label)) for position in range(len(reductions.items))]
-        if any(one is None or linear_parts(one) is None for one in own):
-            continue
+    for spec in margin_classifiers(judges, fitted, len(reductions.items)):
+        own = [fitted[position, spec.label] for position in range(len(reductions.items))]
         model: Any = before.get(spec.label)
         if model is None:
             train = sampling.is_fitted_to(sample, part)
-            model = judges.fit_rows(spec, sample.X[train], labels[train])
-        distances = distances_or_none(model, X, y)
+            model = judges.fit_rows(spec, reductions.standardized(sample.X[train]), labels[train])
+        distances = distances_or_none(model, rows, y)
         records += classifier_records(spec.label, X.shape[1], distances, reductions.items, own, Z, y)
     return {"margins": records, "margin_rows": len(X)}

@@ -2,6 +2,7 @@
 
 from mmpca_dist.predictors.classifiers import (
     CLASSIFIERS,
+    LINEAR,
     OUT_OF_CORE,
     ClassifierSection,
     ClassifierSpec,
@@ -17,6 +18,7 @@ from mmpca_dist.predictors.rules import Rule
 
 __all__ = [
     "CLASSIFIERS",
+    "LINEAR",
     "OUT_OF_CORE",
     "ClassifierSection",
     "ClassifierSpec",

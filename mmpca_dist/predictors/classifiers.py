@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors import liblinear, out_of_core
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
-from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear import check_tolerance, fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced import ReducedMoments
 from mmpca_dist.predictors.rules import Rule
 
@@ -40,6 +40,8 @@ CLASSIFIERS = {
 
 WITH_BIAS = ("svm", "logistic", "dask-logistic")
 WITH_C = WITH_BIAS
+LINEAR = WITH_BIAS
+"""Of those that are fitted to rows."""
 OUT_OF_CORE = ("incremental", "dask-logistic")
 DEFAULT_C = 1.0
 """LIBLINEAR's."""
@@ -58,8 +60,9 @@ class ClassifierSection(BaseModel):
     C: float | Literal["auto"] | None = Field(
         None,
         examples=["auto"],
-        description="Penalty on errors; auto chooses it by cross-validation, by default it is 1 for svm and the like, "
-        "and for classes by import name their own default",
+        description="Penalty on errors; auto chooses it by cross-validation on all rows, those held out included, "
+        "so that errors are a little too low; by default it is 1 for svm and the like, and for classes by import name "
+        "their own default",
     )
     bias: bool = Field(
         False,
@@ -163,10 +166,12 @@ def _check_options(spec: ClassifierSection) -> None:
         for option, value in options.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
+        if name == "lda" and "tol" in options:
+            check_tolerance(options["tol"])
     elif name in ("svm", "logistic"):
         check_known(options, liblinear.OPTIONS, name)
     elif name == "dask-logistic":
-        check_known(options, out_of_core.LOGISTIC_OPTIONS, name)
+        out_of_core.check_logistic(options)
     elif name == "incremental":
         out_of_core.make_incremental(options)
     else:

@@ -43,8 +43,8 @@ class FittedRows:
     model: Any
     unconverged: int = 0
 
-    def predict(self, Z: NDArray) -> NDArray:
-        """Return the class of each of the reduced rows ``Z``, shape (n, K).
+    def predict(self, Z: Any) -> NDArray:
+        """Return the class of each of the reduced rows ``Z``, shape (n, K), dense or CSR.
 
         Raises
         ------

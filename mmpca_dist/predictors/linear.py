@@ -7,10 +7,12 @@ Both compare a row z with the class means in the metric P, a pseudo-inverse of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
@@ -39,6 +41,14 @@ class LinearRule(Rule):
     @property
     def n_components(self) -> int:
         return self.coef.shape[1]
+
+    def decision_function(self, Z: Any) -> NDArray[np.float64]:
+        """Return the scores as every rule does; of CSR rows too, from which the centre is not subtracted first."""
+        if not issparse(Z):
+            return super().decision_function(Z)
+        with single_blas_thread():
+            scores = np.asarray(Z @ self.coef.T) + (self.intercept - self.coef @ self.centre)
+        return scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores
 
     def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
         return (Z - self.centre) @ self.coef.T + self.intercept
@@ -75,13 +85,14 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     Raises
     ------
     InputError
-        Where the rows of each class are all equal.
+        Where the rows of each class are all equal, and for a negative tolerance.
 
     Notes
     -----
     It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``. Source: STAT 841, linear discriminant
     analysis.
     """
+    check_tolerance(tol)
     covariance, floors = reduced.covariance, reduced.covariance_floors
     variances = np.diagonal(covariance)
     varying = variances > floors
@@ -89,6 +100,17 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     scaled = covariance * scale[:, None] * scale
     root = _pseudo_inverse_root(scaled, floors * scale**2, tol**2)
     return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.n_rows))
+
+
+def check_tolerance(tol: float) -> None:
+    """Refuse a tolerance of linear discriminant analysis that is no standard deviation.
+
+    Raises
+    ------
+    InputError
+    """
+    if not 0 <= tol < np.inf:
+        raise InputError(f"The option tol of lda is {tol!r}; it must be a number, zero or more.")
 
 
 def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:

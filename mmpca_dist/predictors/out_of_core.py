@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,41 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.imported import classifier_class, make_classifier
+from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
 LOGISTIC_OPTIONS = ["max_iter", "tol"]
 LOGISTIC_TOLERANCE, LOGISTIC_ITERATIONS = 1e-4, 1000
 BLOCK_ROWS = 65_536
 """Rows in memory are cut into blocks of so many, so that results do not depend on where they come from."""
+
+_settings_lock = threading.Lock()
+_settings: list[dict[str, Any]] = []
+_users: list[Any] = []
+
+
+@contextmanager
+def computing_on(scheduler: Any, num_workers: int | None = None) -> Iterator[None]:
+    """Let Dask collections be computed by a scheduler while the caller is inside.
+
+    Dask's settings are those of the whole process: where threads overlap, the one that came last and is still inside
+    decides, and the user's settings are back once all have left, in whatever order.
+    """
+    own = {"scheduler": scheduler, "num_workers": num_workers}
+    with _settings_lock:
+        replaced = dask.config.set(own)
+        if not _settings:
+            _users.append(replaced)
+        _settings.append(own)
+    try:
+        yield
+    finally:
+        with _settings_lock:
+            _settings[:] = [one for one in _settings if one is not own]
+            if _settings:
+                dask.config.set(_settings[-1])
+            else:
+                _users.pop().__exit__(None, None, None)
 
 
 def make_incremental(options: dict[str, Any]) -> Any:
@@ -61,9 +90,25 @@ def fit_incremental(
     if on_pass is not None:
         on_pass()
     # One block at a time: threads that are waiting for the estimator would read blocks ahead without a bound.
-    with dask.config.set(scheduler="synchronous"):
+    with computing_on("synchronous"):
         model.fit(rows, labels, classes=np.arange(n_classes))
     return model.estimator_
+
+
+def check_logistic(options: dict[str, Any]) -> None:
+    """Refuse options of logistic regression that it has not, or of no use.
+
+    Raises
+    ------
+    InputError
+        In one sentence.
+    """
+    check_known(options, LOGISTIC_OPTIONS, "dask-logistic")
+    most, tol = options.get("max_iter", LOGISTIC_ITERATIONS), options.get("tol", LOGISTIC_TOLERANCE)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise InputError(f"The option max_iter of dask-logistic must be a whole number, at least 1 (found {most!r}).")
+    if isinstance(tol, bool) or not isinstance(tol, int | float) or not 0 <= tol < np.inf:
+        raise InputError(f"The option tol of dask-logistic must be a number, zero or more (found {tol!r}).")
 
 
 def fit_logistic(
@@ -93,7 +138,7 @@ def fit_logistic(
         model = _logistic_class(on_pass)(
             C=C, fit_intercept=bias, solver="lbfgs", solver_kwargs={"normalize": False}, **settings
         )
-        with nullcontext() if isinstance(Z, da.Array) else dask.config.set(scheduler="synchronous"):
+        with nullcontext() if isinstance(Z, da.Array) else computing_on("synchronous"):
             model.fit(rows, (labels == code).astype(np.float64))
         coef.append(np.asarray(model.coef_, dtype=np.float64))
         intercept.append(float(model.intercept_))

@@ -15,6 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fitting import fit_rows
 from mmpca_dist.predictors.liblinear import row_space
+from mmpca_dist.statistics.working import column_units, in_units
 
 GRID = tuple(10.0**power for power in range(-3, 3))
 
@@ -26,6 +27,7 @@ def choose_C(  # noqa: N802
     grid: Sequence[float] = GRID,
     folds: int = 5,
     seed: int = 0,
+    standardize: bool = False,
 ) -> dict[str, float]:
     """Choose C for the classifiers that ask for it (``C: auto``) by cross-validation.
 
@@ -40,6 +42,9 @@ def choose_C(  # noqa: N802
         Stratified; as many as the smallest class has rows, where that is fewer.
     seed : int
         Of the folds.
+    standardize : bool
+        Whether columns are less their means and divided by their standard deviations first, as reductions may be; CSR
+        rows are only divided.
 
     Returns
     -------
@@ -64,6 +69,8 @@ def choose_C(  # noqa: N802
         raise InputError(f"The grid of C is {list(grid)}; it must hold positive numbers.")
     labels = normalize_labels(np.asarray(y), "the labels")
     parts = _folds(labels, folds, seed)
+    if standardize:
+        X = in_units(X, *column_units(X))
     with single_blas_thread():
         rows, _ = row_space(X)
     return {spec.label: _best(spec, X if _by_columns(spec) else rows, labels, values, parts) for spec in wanted}

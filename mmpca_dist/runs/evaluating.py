@@ -121,12 +121,17 @@ def _plan(job: Job) -> dict[str, Any]:
 
 
 def _tune(job: Job) -> dict[str, Any]:
-    """Choose constants by cross-validation on all rows in the original columns, the same for all methods and splits."""
-    specs = [spec for spec in job.config.evaluation.classifiers if spec.C == "auto"]
+    """Choose constants by cross-validation on all rows, the same for all methods and splits.
+
+    Rows are in the original columns, standardised where reductions are.
+    """
+    config = job.config
+    specs = [spec for spec in config.evaluation.classifiers if spec.C == "auto"]
     if not specs:
         return {"penalties": {}}
     rows = _small_rows(job, "C: auto tries penalties on")
-    return {"penalties": choose_C(specs, rows.X, rows.y, seed=job.config.evaluation.seed)}
+    chosen = choose_C(specs, rows.X, rows.y, seed=config.evaluation.seed, standardize=config.standardize)
+    return {"penalties": chosen}
 
 
 def _small_rows(job: Job, who: str) -> LabelledRows:

@@ -46,6 +46,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         reference=wanted.reference or config.methods[0],
         table=ErrorTable.of(records),
         margin_rows=_margin_rows(records),
+        standardized=config.standardize,
         margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
         seconds=_summed(records),
         bytes_read={"all methods": results["score"]["bytes"]},

@@ -8,10 +8,13 @@ problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
@@ -127,6 +130,27 @@ def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64
     deviations = np.sqrt(np.maximum(variances, 0))
     constant = deviations <= ROUNDING * np.abs(mean)
     return np.where(constant, 1.0, deviations)
+
+
+def column_units(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the means and standard deviations of the columns of rows in memory, dense or CSR."""
+    if issparse(X):
+        mean, variances = mean_variance_axis(X.astype(np.float64), axis=0)
+    else:
+        mean, variances = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
+    return mean, standard_deviations(variances, mean)
+
+
+def in_units(X: Any, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> Any:
+    """Return rows (n, d), dense or CSR, less the mean and divided by the scale, as methods standardise them.
+
+    CSR rows are only divided: less the mean they would be dense.
+    """
+    if issparse(X):
+        return csr_array(X.multiply(1 / scale))
+    rows = X - mean
+    rows /= scale
+    return rows
 
 
 def tall_statistics(

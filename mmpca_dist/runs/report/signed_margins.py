@@ -199,7 +199,7 @@ def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int], has_b
     caption = (
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
         "left of zero, rows are misclassified. "
-        + ("Grey: in the original columns. " if has_before else "")
+        + (f"Grey: in the original columns{', standardised' * evaluation.standardized}. " if has_before else "")
         + "Outlines: after projection; dashed lines are the medians."
         + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
         + left_out(evaluation, methods)
