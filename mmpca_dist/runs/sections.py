@@ -179,6 +179,16 @@ class ProjectConfig(Section):
     )
 
 
+SPLITS_OF = {
+    "count": ("shares", "folds"),
+    "train": ("shares",),
+    "folds": ("folds",),
+    "column": ("given",),
+    "held_out": ("given",),
+}
+"""The kinds of splits that settings of an evaluation are for, where these are not all."""
+
+
 class EvaluationConfig(Section):
     """How `mmpca evaluate` compares methods: which rows are held out, who judges."""
 
@@ -201,7 +211,7 @@ class EvaluationConfig(Section):
     column: str | None = setting(
         None, example="part", description="Of given parts: the array, column or .npy file that names each row's part"
     )
-    held_out: str | int | None = setting(
+    held_out: bool | str | int | None = setting(
         None,
         values="a name or number",
         example="test",
@@ -248,6 +258,17 @@ class EvaluationConfig(Section):
         """The classifier by which numbers of components are chosen: it needs no rows to be fitted."""
         own = next((one for one in self.classifiers if is_from_moments(one)), None)
         return own or ClassifierSection.model_validate("fisher")
+
+    @property
+    def idle(self) -> list[str]:
+        """The settings that are of other kinds of splits, and not at their defaults.
+
+        Of settings that were stored all are set, so that a default that was asked for cannot be told from one that
+        was not.
+        """
+        fields = type(self).model_fields
+        others = [name for name, kinds in SPLITS_OF.items() if self.splits not in kinds]
+        return [name for name in others if getattr(self, name) != fields[name].default]
 
     def choosing(self) -> dict[str, Any]:
         """Return the settings that the choice of numbers of components depends on."""
