@@ -10,6 +10,7 @@ import dask.utils
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
@@ -71,16 +72,24 @@ class DatasetConfig(Section):
     data_dir: str | None = setting(
         None,
         example="$MMPCA_DATA",
-        description="Folder that a relative uri is found in; $NAME stands for an environment variable",
+        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for an environment variable",
     )
     download: str | None = setting(
         None,
-        pattern="^openml:[0-9]+$",
-        values="openml:NUMBER",
+        pattern=r"^(openml:[0-9]+|https?://[^/\s]\S*)$",
+        values="openml:NUMBER, or the http(s) address of a file",
         example="openml:59",
-        description="Data set of OpenML that is fetched into data_dir where the file is absent: numbers as they are, "
-        "other columns as indicators of their values",
+        description="What is fetched into data_dir where the file is absent: a file as it is, or a data set of OpenML, "
+        "numbers as they are and other columns as indicators of their values",
     )
+
+    @field_validator("download")
+    @classmethod
+    def _no_secrets(cls, address: str | None) -> str | None:
+        if address is not None:
+            refuse_secrets(address)
+        return address
+
     features: str | None = setting(
         None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
     )
