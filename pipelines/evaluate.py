@@ -27,7 +27,7 @@ def evaluate_flow(config: RunConfig) -> State:
     """
     try:
         config = as_model(RunConfig, config)
-        with open_job(config, Callbacks(listeners()), "evaluation") as job, forgetting():
+        with open_job(config, Callbacks(listeners()), "evaluation") as job, forgetting(job):
             for stage in EVALUATION_STAGES:
                 execute(job, stage)
             found = job.results["compare"]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from evaluating import KNN, by_cell, config_of, scored, store, timeless
 from resuming import small_units, write_rows
 from samples import labelled
@@ -64,6 +64,32 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path)
     records = found[0][0]
     assert len(records) == 3 and sum(record["rows"] for record in records) == len(X)
     assert all(record["margins"] for record in records)
+
+
+def kept_rows():
+    """Return how many data sets a process keeps in memory for evaluations."""
+    return len(evaluating._rows)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
+    """Neither those of somebody's cluster, which go on, nor after a failure."""
+    monkeypatch.setattr(evaluating, "merges", lambda *_: False)
+    uri = store(tmp_path / "rows.npz", X, Y)
+    evaluation = {**FOLDS, "classifiers": [{**KNN, "options": {"n_neighbors": 500 if fails else 3}}]}
+    config = config_of(tmp_path / "out", uri, evaluation=evaluation, compute={"cluster": processes})
+    held = []
+    with Client(processes, set_as_default=False) as client, monkeypatch.context() as patch:
+        run = Client.run
+        patch.setattr(Client, "run", lambda *given, **more: held.append(run(client, kept_rows)) or run(*given, **more))
+        if fails:
+            with pytest.raises(InputError, match="n_neighbors"):
+                scored(config)
+        else:
+            scored(config)
+        patch.undo()
+        assert len(held) == 1 and sum(held[0].values()) > 0, "rows were there"
+        assert set(client.run(kept_rows).values()) == {0}
 
 
 def stored(folder, kind):

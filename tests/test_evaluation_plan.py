@@ -83,7 +83,7 @@ def test_memory_is_within_the_plan(methods, splits, tmp_path):
         tmp_path / "out", store(tmp_path / "rows.npz", *clusters()), methods=methods, n_components=[2, 20],
         evaluation={**splits, "classifiers": ["fisher", "qda"]},
     )  # fmt: skip
-    with open_job(config, Callback(), "evaluation") as job, forgetting():
+    with open_job(config, Callback(), "evaluation") as job, forgetting(job):
         for stage in EVALUATION_STAGES[:-2]:
             run_stage(job, stage)
         with measured(job.scheduler) as peak:

@@ -50,6 +50,12 @@ def evaluated(monkeypatch):
     return numbers
 
 
+def read(config):
+    """Evaluate, and return the passes over the rows and the bytes of them."""
+    found = scored(config)[2]["score"]
+    return found["passes"], found["bytes"]
+
+
 def done(config):
     """Return the splits whose records are there."""
     return {int(path.stem) for path in Path(config.output, "splits").glob("*.json")}
@@ -81,6 +87,22 @@ def test_killed_as_it_writes_a_record(when, make, evaluated, monkeypatch):
     writes.from_now(None)
     assert len(done(config)) == (4 if when == "after" else 3)
     assert_goes_on(config, expected, evaluated)
+
+
+def test_bytes_are_those_of_all_sessions(make, monkeypatch):
+    """As seconds are: rows in memory are read in each session, and merged parts twice a deal, whoever does them."""
+    (passes, total), config, writes = read(make("whole")), make("killed"), Writes(monkeypatch)
+    assert total > 0
+    writes.from_now(3, within="/splits/", when="after")
+    with pytest.raises(Killed):
+        scored(config)
+    writes.from_now(None)
+    if evaluating.merges():
+        assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
+    else:
+        assert read(config) == (2 * passes, 2 * total)
+    (Path(config.output) / "records" / "score.json").unlink()
+    assert read(config)[1] == total * (1 if evaluating.merges() else 2)
 
 
 class Stops(Callback):

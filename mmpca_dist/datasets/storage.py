@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import zarr
@@ -192,6 +193,24 @@ def write_bytes(uri: str, data: bytes) -> None:
             return
         with beside(Path(path)) as partial:
             partial.write_bytes(data)
+            partial.replace(path)
+
+
+def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
+    """Write an object of which only a piece at a time is in memory; where pieces do not all come, there is none."""
+    fs, path = filesystem(uri)
+    if not is_local(uri):
+        with TemporaryDirectory() as folder:
+            whole = Path(folder, "whole")
+            write_pieces(str(whole), pieces)
+            with explained(uri, "write"):
+                fs.put_file(str(whole), path)
+        return
+    with explained(uri, "write"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with beside(Path(path)) as partial:
+            with partial.open("wb") as file:
+                file.writelines(pieces)
             partial.replace(path)
 
 

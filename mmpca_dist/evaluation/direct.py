@@ -20,7 +20,7 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
 from mmpca_dist.reducers.gathering import statistics_for
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
+from mmpca_dist.statistics.reduction import Scheduler, Threads, read_unit, reduce_spans
 from mmpca_dist.statistics.summary import Locate
 
 
@@ -37,7 +37,7 @@ class LabelledRows:
         return rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
 
 
-def read_all(dataset: Dataset, scheduler: Scheduler, progress: Progress | None = None) -> LabelledRows:
+def read_all(dataset: Dataset, scheduler: Scheduler) -> LabelledRows:
     """Read all rows into memory.
 
     Raises
@@ -46,7 +46,7 @@ def read_all(dataset: Dataset, scheduler: Scheduler, progress: Progress | None =
         For rows that are not finite.
     """
     task = _Collect(dataset)
-    X, y = reduce_spans(task, make_spans(dataset), _join, scheduler=scheduler, name="rows", progress=progress)
+    X, y = reduce_spans(task, make_spans(dataset), _join, scheduler=scheduler, name="rows")
     return LabelledRows(X, y, dataset.uri)
 
 

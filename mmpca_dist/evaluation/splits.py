@@ -260,15 +260,15 @@ def given_splits(
     ----------
     names : array-like of shape (n,), or Dataset
         The part of each row. A data set has them for labels: it is read where they are needed, an array is sent along.
-    held_out : str or int, optional
-        Name of the part that is held out while all others train; otherwise each is in turn.
+    held_out : str, int or bool, optional
+        Name, as it is printed, of the part that is held out while all others train; otherwise each is in turn.
 
     Raises
     ------
     InputError
         Where there are fewer than two parts, or a class has no row left to train on.
     """
-    column = names if isinstance(names, Dataset) else _column(np.asarray(names))
+    column = names if isinstance(names, Dataset) else as_column(np.asarray(names))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
     parts = count_labels(column, make_spans(column), scheduler).classes
@@ -277,12 +277,13 @@ def given_splits(
     chosen = tuple(range(len(parts)))
     if held_out is not None:
         known = [str(part) for part in parts]
-        if str(held_out) not in known:
+        found = [name for name in known if name in _printed(held_out)]
+        if not found:
             raise InputError(
                 f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(known)}."
                 f"{did_you_mean(str(held_out), known)}"
             )
-        chosen = (known.index(str(held_out)),)
+        chosen = (known.index(found[0]),)
     task = _CountParts(dataset, column, census.classes, parts)
     counts = reduce_spans(task, spans, np.add, scheduler=scheduler, name="parts", progress=progress)
     for part in chosen:
@@ -330,9 +331,22 @@ def _hashed(
     return HashedSplits(census.classes, sizes, held_out, keys, thresholds)
 
 
-def _column(names: NDArray) -> ArrayDataset:
-    """Return an array of names as the labels of rows that take no memory."""
-    return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(names), 1)), names, "the given splits")
+def as_column(names: NDArray, uri: str = "the given splits") -> ArrayDataset:
+    """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
+
+    Raises
+    ------
+    InputError
+        For an array of another shape, or of what cannot be names.
+    """
+    if names.ndim != 1 and names.shape[1:] != (1,):
+        raise InputError(f"The parts in {uri} have shape {names.shape}; there must be one name or number a row.")
+    return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(names), 1)), names, uri)
+
+
+def _printed(part: str | int) -> tuple[str, ...]:
+    """Return how a part may be printed: YAML and others write true for True."""
+    return (str(part), str(part).lower()) if isinstance(part, bool) else (str(part),)
 
 
 @dataclass(frozen=True)

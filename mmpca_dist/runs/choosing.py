@@ -25,7 +25,7 @@ def _choose(job: Job) -> dict[str, Any]:
     from mmpca_dist.runs.evaluating import SplitRecords, forgetting, score_splits  # builds on the stages of runs
 
     judged, spec = _judged_job(job), job.config.evaluation.judge
-    with forgetting(), measured(job.scheduler) as peak:
+    with forgetting(job), measured(job.scheduler) as peak:
         found = score_splits(judged, "choose")
     records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
     cells = ErrorTable.of(records).cells()

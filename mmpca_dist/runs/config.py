@@ -16,6 +16,7 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.regressing import DEFAULT_ALPHA
 from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
+    SPLITS_OF,
     ComputeConfig,
     DatasetConfig,
     EvaluationConfig,
@@ -207,6 +208,20 @@ def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | N
 
     ``where`` is named in messages, or one of ``places`` for the dotted keys that come from there.
     """
+    config = stored_config(content, where, places)
+    for name in config.evaluation.idle:
+        if name == "folds" and config.chooses:  # which goes by as many
+            continue
+        key, kinds, splits = f"evaluation.{name}", " or ".join(SPLITS_OF[name]), config.evaluation.splits
+        raise ConfigError(
+            f"{_place(key, where, places or {})}: {key} is of splits: {kinds}, and has no effect on splits: {splits}. "
+            f"Leave it out, or set evaluation.splits to {kinds}."
+        )
+    return config
+
+
+def stored_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
+    """Validate a configuration that a run has left, as ``parse_config``; settings without effect are let pass."""
     config = parse_model(RunConfig, content, where, places)
     reference = config.evaluation.reference
     named = {"project.methods": config.projected, "evaluation.reference": [] if reference is None else [reference]}

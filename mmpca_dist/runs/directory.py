@@ -9,7 +9,7 @@ from typing import Any
 
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.config import SECTIONS, Purpose, RunConfig, parse_config
+from mmpca_dist.runs.config import SECTIONS, Purpose, RunConfig, stored_config
 from mmpca_dist.runs.lease import PREFIX
 
 FORMAT = 1
@@ -60,25 +60,33 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
-    def check(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run") -> str:
+    def check(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run", parts: str | None = None) -> str:
         """Return the run's key, where the folder is free or holds the same run; nothing is written.
+
+        Parameters
+        ----------
+        parts : str, optional
+            Digest of the parts of the rows, where a column names them.
 
         Raises
         ------
         OutputError
             Where the folder holds another run, or other files.
         """
-        key = storage.digest(config.settings(purpose), fingerprint, FORMAT, *([] if purpose == "run" else [purpose]))
+        further = [*([] if purpose == "run" else [purpose]), *([] if parts is None else [parts])]
+        key = storage.digest(config.settings(purpose), fingerprint, FORMAT, *further)
         if not self.exists:
             self._refuse_foreign_content()
             return key
         stored = self.header()
         if stored["key"] != key:
-            raise OutputError(f"{self.uri} already holds a different run: {_difference(stored, config, purpose)}. "
-                              "Choose another output, or delete that folder.")  # fmt: skip
+            difference = _difference(stored, config, fingerprint, purpose)
+            raise OutputError(
+                f"{self.uri} already holds a different run: {difference}. Choose another output, or delete that folder."
+            )
         return key
 
-    def begin(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run") -> str:
+    def begin(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run", parts: str | None = None) -> str:
         """Claim the folder for this run and return the run's key; take up the same run again.
 
         Raises
@@ -86,7 +94,7 @@ class RunDirectory:
         OutputError
             As ``check`` does.
         """
-        key = self.check(config, fingerprint, purpose)
+        key = self.check(config, fingerprint, purpose, parts)
         if not self.exists:
             header = {
                 "format": FORMAT,
@@ -162,7 +170,7 @@ class RunDirectory:
     @property
     def config(self) -> RunConfig:
         """The configuration that the run was made with."""
-        return parse_config(self.header()["config"], self.path("run.json"))
+        return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: str) -> dict[str, Any] | None:
         """Return what a finished stage left, or None."""
@@ -181,14 +189,14 @@ def is_claim(name: str) -> bool:
     return name.startswith(PREFIX) or storage.is_partial(name, PREFIX) or storage.is_partial(name, "run.json.")
 
 
-def _difference(stored: dict[str, Any], config: RunConfig, purpose: Purpose) -> str:
+def _difference(stored: dict[str, Any], config: RunConfig, fingerprint: str, purpose: Purpose) -> str:
     if stored.get("purpose", "run") != purpose:
         return "it is no evaluation" if purpose == "evaluation" else "it is an evaluation"
-    before = parse_config(stored["config"], "the stored configuration").settings(purpose)
+    before = stored_config(stored["config"], "the stored configuration").settings(purpose)
     now = config.settings(purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        return "its input has changed since"
+        return f"its {'input has' if stored['fingerprint'] != fingerprint else 'parts have'} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])

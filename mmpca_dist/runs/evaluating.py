@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +33,13 @@ from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.stages import request_of
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.gather import use_pooled
-from mmpca_dist.statistics.reduction import Threads, keeping_apart, reduce_spans
+from mmpca_dist.statistics.reduction import Cluster, Threads, keeping_apart, reduce_spans
 
 DIRECT_BYTES = 512 << 20
 """Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend
 on the memory at hand, for the bits must not."""
+ROWS = "rows"
+"""What the pass is called that takes rows into memory."""
 
 
 def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
@@ -148,7 +151,13 @@ def _score(job: Job) -> dict[str, Any]:
 
 
 def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> dict[str, Any]:
-    """Fit and judge on every split that is not done yet, and return what that took and where the records are."""
+    """Fit and judge on every split that is not done yet.
+
+    Returns
+    -------
+    dict
+        Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
+    """
     splits = splits_of(job)
     judges = Judges(job.config.evaluation.classifiers, penalties or {})
     passes = PassCounter(job, stage)
@@ -159,12 +168,13 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
     if merges(job.dataset, splits, job.config):
         _score_merged(job, splits, judges, records, missing, passes)
     elif missing:
-        passes("rows", job.dataset.n_bytes)
+        job.callback.on_pass(stage, ROWS)
         _score_direct(job, splits, judges, records, missing, stage)
+    made = records.read(total)
     return {
         "n_splits": total,
-        "passes": passes.over_rows,
-        "bytes": passes.n_bytes,
+        "passes": [name for record in made for name in record.get("passes", [])],
+        "bytes": sum(record.get("bytes", 0) for record in made),
         "outputs": [f"splits/{number:05d}.json" for number in range(total)],
     }
 
@@ -203,7 +213,7 @@ def _score_merged(
     for split in sorted({number // parts for number in missing}):
         with keeping_apart(job.scheduler, f"{split:05d}"):
             for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
-                records.write(record)
+                records.write({**record, **passes.take()})
 
 
 def _score_direct(
@@ -226,12 +236,14 @@ class RowsInMemory:
     dataset: Dataset
     key: str
 
-    def get(self) -> LabelledRows:
+    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
+        """Return the rows, and the pass and bytes that were read for this."""
         with _reading:
-            if self.key not in _rows:
-                _rows.clear()
-                _rows[self.key] = read_all(self.dataset, Threads(1))
-            return _rows[self.key]
+            if self.key in _rows:
+                return _rows[self.key], {"passes": [], "bytes": 0}
+            _rows.clear()
+            _rows[self.key] = read_all(self.dataset, Threads(1))
+            return _rows[self.key], {"passes": [ROWS], "bytes": self.dataset.n_bytes}
 
 
 _reading = threading.Lock()
@@ -249,19 +261,33 @@ class _EvaluateSplit:
     records: SplitRecords
 
     def __call__(self, span: Span) -> int:
-        record = evaluate_split(self.rows.get(), self.splits, span.start, self.config, self.judges)
-        self.records.write(record)
+        rows, read = self.rows.get()
+        record = evaluate_split(rows, self.splits, span.start, self.config, self.judges)
+        self.records.write({**record, **read})
         return 1
 
 
 @contextmanager
-def forgetting() -> Iterator[None]:
-    """Let go of rows in memory afterwards."""
+def forgetting(job: Job) -> Iterator[None]:
+    """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
     try:
         yield
     finally:
-        with _reading:
-            _rows.clear()
+        _forget(job.key)
+        client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+        if client is not None and client.status == "running":
+            with suppress(OSError, TimeoutError):  # workers that are gone keep nothing
+                client.run(_forget_on_worker, job.key, on_error="ignore")
+
+
+def _forget(key: str) -> None:
+    with _reading:
+        _rows.pop(key, None)
+
+
+async def _forget_on_worker(key: str) -> None:
+    """Forget in a thread: where rows are being read just now, the worker goes on to answer its scheduler."""
+    await asyncio.to_thread(_forget, key)
 
 
 def _report(job: Job) -> dict[str, Any]:
@@ -304,7 +330,7 @@ def evaluate(
         settings = parse_config(config, "the configuration")
     else:
         settings = config if isinstance(config, RunConfig) else load_config(config)
-    with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting():
+    with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
         for stage in EVALUATION_STAGES:
             run_stage(job, stage)
         return job.results

@@ -22,6 +22,7 @@ from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.journal import Journal
 from mmpca_dist.runs.lease import Lease, held
 from mmpca_dist.runs.locating import located
+from mmpca_dist.runs.parts import digest_of_parts
 from mmpca_dist.statistics import checkpoint
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
@@ -153,7 +154,8 @@ def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
     ------
     InputError, OutputError
     """
-    RunDirectory(config.output).check(config, open_run_dataset(config).fingerprint(), purpose)
+    dataset = open_run_dataset(config)
+    RunDirectory(config.output).check(config, dataset.fingerprint(), purpose, digest_of_parts(config, dataset, purpose))
 
 
 @contextmanager
@@ -167,10 +169,11 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     """
     dataset = open_run_dataset(config)
     run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
-    run.check(config, fingerprint, purpose)
+    parts = digest_of_parts(config, dataset, purpose)
+    run.check(config, fingerprint, purpose, parts)
     with held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
-        key = run.begin(config, fingerprint, purpose)
+        key = run.begin(config, fingerprint, purpose, parts)
         try:
             journal = Journal(run.uri, key)
             told = Callbacks([callback, journal])

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
+from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets import patience, storage
 from mmpca_dist.errors import AccessError, InputError
 from mmpca_dist.runs.sections import DatasetConfig
+
+VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
+"""An environment variable at the beginning of a folder."""
+PIECE_BYTES = 1 << 20
 
 
 def located(section: DatasetConfig) -> str:
@@ -41,31 +50,64 @@ def located(section: DatasetConfig) -> str:
 
 
 def _expanded(folder: str) -> str:
-    name = folder.removeprefix("$").partition("/")[0]
-    if not folder.startswith("$"):
+    found = VARIABLE.match(folder)
+    if found is None:
         return storage.normalize(folder)
+    name = found["braced"] or found["plain"]
     if not os.environ.get(name):
         raise InputError(
             f"dataset.data_dir is {folder}, and the environment variable {name} is not set. Set it to the folder of "
             "the data sets, or give the folder itself (--set dataset.data_dir=DIR)."
         )
-    return storage.normalize(os.environ[name] + folder.removeprefix(f"${name}"))
+    return storage.normalize(os.environ[name] + folder[found.end() :])
 
 
 def _fetch(source: str, place: str) -> None:
+    if source.startswith("openml:"):
+        _fetch_openml(int(source.removeprefix("openml:")), place)
+    else:
+        storage.write_pieces(place, _downloaded(source, place))
+
+
+def _unfetched(place: str, what: str, error: Exception | str, host: str) -> AccessError:
+    found = error if isinstance(error, str) else f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}"
+    return AccessError(
+        f"{Path(place).name} is not in {place.rpartition('/')[0]}, and {what} could not be fetched ({found}). Put the "
+        f"file there by hand, or try again with a connection to {host}."
+    )
+
+
+def _downloaded(address: str, place: str) -> Iterator[bytes]:
+    """Yield the pieces of a file on the web.
+
+    Raises
+    ------
+    AccessError
+        Where it does not come, or not whole.
+    """
+    what, host = f"the file {address}", urlsplit(address).netloc
+    done = 0
+    try:
+        with urlopen(address, timeout=patience.timeout()) as answer:  # noqa: S310  (http or https, by the settings)
+            while piece := answer.read(PIECE_BYTES):
+                done += len(piece)
+                yield piece
+            length = answer.headers["Content-Length"]
+    except (OSError, HTTPException, ValueError) as error:
+        raise _unfetched(place, what, error, host) from error
+    if length is not None and done != int(length):
+        raise _unfetched(place, what, f"only {done} of {length} bytes came", host)
+
+
+def _fetch_openml(number: int, place: str) -> None:
     """Write a data set of OpenML as Parquet: columns f0, f1, ... and label."""
     from sklearn.datasets import fetch_openml
 
-    number = int(source.removeprefix("openml:"))
     try:
         with warnings.catch_warnings(action="ignore"):  # of further attempts: the last one's error says enough
             found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
     except Exception as error:  # whatever the network, or OpenML, has against it
-        raise AccessError(
-            f"{Path(place).name} is not in {place.rpartition('/')[0]}, and OpenML's data set {number} could not be "
-            f"fetched ({type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}). Put the file there by "
-            "hand, or try again with a connection to www.openml.org."
-        ) from error
+        raise _unfetched(place, f"OpenML's data set {number}", error, "www.openml.org") from error
     columns = []
     for name in found.data.columns:
         column = found.data[name]

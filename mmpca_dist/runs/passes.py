@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from mmpca_dist.runs.job import Job
 
@@ -23,3 +24,9 @@ class PassCounter:
             self.over_rows.append(name)
         self.n_bytes += size
         self.job.callback.on_pass(self.stage, name)
+
+    def take(self) -> dict[str, Any]:
+        """Return the passes that read rows, and the bytes of them, since this was asked before."""
+        found = {"passes": self.over_rows, "bytes": self.n_bytes}
+        self.over_rows, self.n_bytes = [], 0
+        return found

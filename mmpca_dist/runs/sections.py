@@ -10,6 +10,7 @@ import dask.utils
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
@@ -71,16 +72,24 @@ class DatasetConfig(Section):
     data_dir: str | None = setting(
         None,
         example="$MMPCA_DATA",
-        description="Folder that a relative uri is found in; $NAME stands for an environment variable",
+        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for an environment variable",
     )
     download: str | None = setting(
         None,
-        pattern="^openml:[0-9]+$",
-        values="openml:NUMBER",
+        pattern=r"^(openml:[0-9]+|https?://[^/\s]\S*)$",
+        values="openml:NUMBER, or the http(s) address of a file",
         example="openml:59",
-        description="Data set of OpenML that is fetched into data_dir where the file is absent: numbers as they are, "
-        "other columns as indicators of their values",
+        description="What is fetched into data_dir where the file is absent: a file as it is, or a data set of OpenML, "
+        "numbers as they are and other columns as indicators of their values",
     )
+
+    @field_validator("download")
+    @classmethod
+    def _no_secrets(cls, address: str | None) -> str | None:
+        if address is not None:
+            refuse_secrets(address)
+        return address
+
     features: str | None = setting(
         None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
     )
@@ -179,6 +188,16 @@ class ProjectConfig(Section):
     )
 
 
+SPLITS_OF = {
+    "count": ("shares", "folds"),
+    "train": ("shares",),
+    "folds": ("folds",),
+    "column": ("given",),
+    "held_out": ("given",),
+}
+"""The kinds of splits that settings of an evaluation are for, where these are not all."""
+
+
 class EvaluationConfig(Section):
     """How `mmpca evaluate` compares methods: which rows are held out, who judges."""
 
@@ -201,7 +220,7 @@ class EvaluationConfig(Section):
     column: str | None = setting(
         None, example="part", description="Of given parts: the array, column or .npy file that names each row's part"
     )
-    held_out: str | int | None = setting(
+    held_out: bool | str | int | None = setting(
         None,
         values="a name or number",
         example="test",
@@ -248,6 +267,17 @@ class EvaluationConfig(Section):
         """The classifier by which numbers of components are chosen: it needs no rows to be fitted."""
         own = next((one for one in self.classifiers if is_from_moments(one)), None)
         return own or ClassifierSection.model_validate("fisher")
+
+    @property
+    def idle(self) -> list[str]:
+        """The settings that are of other kinds of splits, and not at their defaults.
+
+        Of settings that were stored all are set, so that a default that was asked for cannot be told from one that
+        was not.
+        """
+        fields = type(self).model_fields
+        others = [name for name, kinds in SPLITS_OF.items() if self.splits not in kinds]
+        return [name for name in others if getattr(self, name) != fields[name].default]
 
     def choosing(self) -> dict[str, Any]:
         """Return the settings that the choice of numbers of components depends on."""

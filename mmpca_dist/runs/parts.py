@@ -1,0 +1,82 @@
+"""The column that names the part of each row, where an evaluation is of given parts."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmpca_dist.datasets import Dataset, Span, make_spans, open_rows, storage
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.splits import as_column
+from mmpca_dist.runs.config import Purpose, RunConfig
+from mmpca_dist.statistics.reduction import Threads, reduce_spans
+
+
+def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
+    """Return the parts of the rows as labels: of a column of the data set itself, or of an array in a file.
+
+    Raises
+    ------
+    InputError
+        Where there is no such column or file, or it does not hold a name for each row.
+    """
+    column = config.evaluation.column
+    assert column is not None  # noqa: S101  (the configuration is checked)
+    if not column.endswith(".npy"):
+        return _own_column(column, config, dataset)
+    uri = storage.normalize(column)
+    storage.require(uri)
+    try:
+        names = np.lib.format.read_array(io.BytesIO(storage.read_bytes(uri)), allow_pickle=False)
+    except ValueError as error:
+        raise InputError(f"{uri} is no readable .npy array: {error}.") from error
+    return as_column(names, uri)
+
+
+def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
+    if dataset.uri.startswith(("bundled:", "synthetic:")):
+        raise InputError(
+            f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
+            "that holds the part of each row."
+        )
+    names = dataset.feature_names if dataset.named_columns else None
+    if names is not None and column in names:
+        raise InputError(
+            f"evaluation.column is {column!r}, which is among the features of {dataset.uri}. Leave it out of them with "
+            f"dataset.drop: [{', '.join([*config.dataset.drop, column])}]."
+        )
+    try:
+        return open_rows(dataset.uri, features=config.dataset.features, label=column, names=names)
+    except InputError as error:
+        found = str(error).replace(" (dataset.label)", "").replace("no label column", "no column")
+        raise type(error)(f"evaluation.column is {column!r}: {found}") from error
+
+
+def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> str | None:
+    """Return a digest of the parts of the rows, from a pass over their column alone; None where none is named.
+
+    Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
+    """
+    if purpose == "run" or config.evaluation.splits != "given":
+        return None
+    column = open_parts(config, dataset)
+    digests = reduce_spans(
+        _Digest(column), make_spans(column), operator.add, scheduler=Threads(config.compute.n_threads), name="parts"
+    )
+    return storage.digest(digests)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """The task: the digest of the parts of a span's rows, in a list of one."""
+
+    column: Dataset
+    labels_only = True
+
+    def __call__(self, span: Span) -> list[str]:
+        names = self.column.read_labels(span.start, span.stop)
+        return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]

@@ -1,0 +1,152 @@
+"""Evaluations of given parts: what a user may get wrong, and parts that change between two sessions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from evaluating import config_of, scored, store
+from resuming import write_rows
+from samples import labelled
+
+from mmpca_dist.errors import ConfigError, InputError, OutputError
+from mmpca_dist.runs.config import load_config, parse_config
+from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.runs.job import check_run
+
+X, Y = labelled(60, 4, 2, seed=5, separation=0.5)
+PARTS = np.arange(60) % 3
+
+
+def given(tmp_path, uri, column, **changes):
+    """Return an evaluation of parts that a column names."""
+    evaluation = {"splits": "given", "column": str(column), "classifiers": ["fisher"], "margins": False, **changes}
+    return config_of(tmp_path / "out", uri, evaluation=evaluation)
+
+
+def in_file(tmp_path):
+    np.save(tmp_path / "parts.npy", PARTS)
+    return store(tmp_path / "rows.npz", X, Y), tmp_path / "parts.npy"
+
+
+def in_zarr(tmp_path):
+    """Return rows in chunks of 7, and the name of an array of parts beside them."""
+    uri = write_rows(tmp_path / "rows.zarr", X, Y, 7)
+    group = zarr.open_group(uri, mode="a")
+    group.create_array("part", shape=PARTS.shape, chunks=(7,), dtype=PARTS.dtype)[...] = PARTS
+    return uri, "part"
+
+
+def change(tmp_path, column):
+    """Give one row near the end another part."""
+    if column == "part":
+        zarr.open_group(str(tmp_path / "rows.zarr"), mode="a")["part"][58] = 0
+    else:
+        np.save(column, np.where(np.arange(60) == 58, 0, PARTS))
+
+
+@pytest.mark.parametrize("make", [in_file, in_zarr])
+def test_parts_that_have_changed_are_another_input(make, tmp_path):
+    uri, column = make(tmp_path)
+    config = given(tmp_path, uri, column)
+    before, *_ = scored(config)
+    assert [record["rows"] for record in before] == [20, 20, 20]
+    assert scored(config)[0] == before  # the same parts go on, with the records that are there
+    (tmp_path / "out" / "splits" / "00002.json").unlink()
+    change(tmp_path, column)
+    for refused in (lambda: scored(config), lambda: check_run(config, "evaluation")):
+        with pytest.raises(OutputError, match=r"already holds a different run: its parts have changed since\. Choose"):
+            refused()
+
+
+@pytest.mark.parametrize("parts", [np.array(3), np.stack([PARTS, PARTS], axis=1)])
+def test_parts_that_are_no_column(parts, tmp_path):
+    uri, column = in_file(tmp_path)
+    np.save(column, parts)
+    with pytest.raises(InputError) as caught:
+        evaluate(given(tmp_path, uri, column))
+    assert str(caught.value) == (
+        f"The parts in {column} have shape {parts.shape}; there must be one name or number a row."
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_no_array(tmp_path):
+    uri, column = in_file(tmp_path)
+    for content in (b"", b"PK\x03\x04", Path(column).read_bytes()[:150]):
+        Path(column).write_bytes(content)
+        with pytest.raises(InputError, match=r"is no readable .npy array: "):
+            evaluate(given(tmp_path, uri, column))
+
+
+def test_a_column_of_parts_among_the_features(tmp_path):
+    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": PARTS, "row": np.arange(60), "label": Y}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    config = given(tmp_path, tmp_path / "rows.parquet", "part")
+    kept = config.model_copy(update={"dataset": config.dataset.model_copy(update={"drop": ["row"]})})
+    for one, drop in ((config, "part"), (kept, "row, part")):
+        with pytest.raises(InputError) as caught:
+            evaluate(one)
+        assert str(caught.value) == (
+            f"evaluation.column is 'part', which is among the features of {tmp_path}/rows.parquet. Leave it out of "
+            f"them with dataset.drop: [{drop}]."
+        )
+
+
+@pytest.mark.parametrize("held_out", [True, False, "True", "False"])
+@pytest.mark.parametrize("words", [False, True])
+def test_parts_that_are_true_or_false(held_out, words, tmp_path):
+    uri, column = in_file(tmp_path)
+    tests = PARTS == 1
+    np.save(column, np.where(tests, "true", "false") if words else tests)
+    if words and isinstance(held_out, str):
+        held_out = held_out.lower()
+    records, *_ = scored(given(tmp_path, uri, column, held_out=held_out))
+    assert [record["rows"] for record in records] == [20 if str(held_out).lower() == "true" else 40]
+
+
+IDLE = [
+    ({"splits": "folds", "held_out": "a"}, "held_out", "given"),
+    ({"splits": "folds", "train": "3/4"}, "train", "shares"),
+    ({"splits": "shares", "folds": 3}, "folds", "folds"),
+    ({"splits": "shares", "held_out": 0}, "held_out", "given"),
+    ({"splits": "given", "column": "part", "count": 3}, "count", "shares or folds"),
+    ({"splits": "given", "column": "part", "train": 0.5}, "train", "shares"),
+]
+
+
+@pytest.mark.parametrize(("evaluation", "name", "kinds"), IDLE)
+def test_settings_of_another_kind_of_splits(evaluation, name, kinds, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, "bundled:iris", evaluation=evaluation)
+    assert str(caught.value) == (
+        f"the test: evaluation.{name} is of splits: {kinds}, and has no effect on splits: {evaluation['splits']}. "
+        f"Leave it out, or set evaluation.splits to {kinds}."
+    )
+
+
+def test_where_a_setting_of_another_kind_was_given_is_said(tmp_path):
+    (tmp_path / "my.yaml").write_text("{dataset: {uri: 'bundled:iris'}, methods: pca, n_components: 2, output: out}")
+    changes, places = {"evaluation.train": 0.5}, {"evaluation.train": "--set evaluation.train=0.5"}
+    with pytest.raises(ConfigError, match=r"^--set evaluation.train=0.5: evaluation.train is of splits: shares, "):
+        load_config(tmp_path / "my.yaml", changes, places=places)
+
+
+def test_settings_that_are_all_set_and_those_of_earlier_runs(tmp_path):
+    """What is shown of a configuration may be given again, and what is stored can be read whatever it holds."""
+    config = given(tmp_path, *in_file(tmp_path))
+    assert parse_config(config.model_dump(mode="json"), "the test") == config
+    run = RunDirectory(str(tmp_path / "out"))
+    run.begin(config, "fingerprint", "evaluation")
+    header = json.loads((tmp_path / "out" / "run.json").read_text())
+    header["config"]["evaluation"]["train"] = "1/2"
+    (tmp_path / "out" / "run.json").write_text(json.dumps(header))
+    assert run.config.evaluation.train == "1/2"
+    chooses = config_of(tmp_path, "bundled:iris", n_components="auto", evaluation={"splits": "shares", "folds": 3})
+    assert chooses.evaluation.folds == 3  # by which the number of components is chosen
