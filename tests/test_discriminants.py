@@ -303,7 +303,7 @@ def test_solvers_look_for_classes_less_one(kind, monkeypatch):
     X, y = labelled(90, 30, 4, seed=4)
     asked = []
     monkeypatch.setattr(
-        "mmpca_dist.reducers.base.statistics_in_passes",
+        "mmpca_dist.reducers.gathering.statistics_in_passes",
         lambda *a, **k: asked.append(k["n_components"]) or statistics_in_passes(*a, **k),
     )
     every = FisherDiscriminant(solver=kind).fit(X, y)
