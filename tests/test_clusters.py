@@ -179,6 +179,19 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])
 
 
+def test_results_that_are_cancelled_are_told_as_a_lost_connection(monkeypatch, tmp_path):
+    """Where the scheduler goes at certain moments, Dask hands exceptions over as if they were results."""
+    import distributed
+    from distributed.client import FutureCancelledError
+
+    gone = FutureCancelledError("span", "lost")
+    monkeypatch.setattr(distributed, "as_completed", lambda *_, **__: iter([(None, gone)]))
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
+        config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
+        with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
+            run(config)
+
+
 def test_a_script_that_starts_worker_processes_unguarded_is_told_so(tmp_path):
     """Every worker process would run the script, and start workers of its own."""
     script = tmp_path / "script.py"

@@ -131,6 +131,8 @@ class Cluster(_ReadingScheduler):
         try:
             futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
             for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
+                if isinstance(result, CancelledError):  # handed over, not raised, where the scheduler is gone
+                    raise result
                 on_done(result)
             return futures[0].result()
         except KilledWorker as error:
