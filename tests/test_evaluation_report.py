@@ -105,14 +105,29 @@ def test_text_from_data_is_escaped_everywhere() -> None:
 
 
 def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
-    first, second, last = words(evaluation())
+    first, second, third, last = words(evaluation())
     assert first.startswith(
         "The lowest mean error, 30.8%, is that of M-PCA2 with 8 components under linear SVM, C = 0.1"
     )
     assert "6 splits" in first
     assert "The reference at its best is PCA with 8 components under linear SVM" in second
     assert "errs less in 6, more in 0 and as often in 0: p = 0.016 by the sign test, beyond chance" in second
+    assert third.startswith("Naming the largest class for every row errs in ")
     assert "lowest of 27 means" in last
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda *_: 40, "errs in 30.0%, which no mean is below: nothing is learned."),
+        (lambda m, *_: 40 if m == 0 else 10, "errs in 30.0%; 9 of 27 means are no lower."),
+        (lambda *_: 10, "errs in 30.0%."),
+    ],
+)
+def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> None:
+    made = evaluation(errors=wrong)
+    made = dataclasses.replace(made, dataset={**made.dataset, "counts": [30, 70]})
+    assert f"Naming the largest class for every row {said}" in words(made)[-2] + " "
 
 
 def test_the_verdict_where_the_reference_is_best() -> None:

@@ -76,6 +76,12 @@ class Evaluation:
         """The cells of the table by method, number of components and classifier."""
         return {cell.key: cell for cell in self.table.cells(self.reference)}
 
+    @property
+    def guessing(self) -> float:
+        """Percent of errors of whoever names the largest class for every row."""
+        counts = self.dataset["counts"]
+        return 100 * (1 - max(counts) / sum(counts))
+
     @cached_property
     def compared(self) -> list[Compared]:
         """Own cells beside published ones; none where nothing is published."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mmpca_dist.evaluation.splits import Splits, fold_splits, given_splits, share_splits
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.job import Job
@@ -45,3 +47,15 @@ def describe(config: RunConfig, n_splits: int) -> str:
         again = f", dealt {wanted.count} times" if wanted.count > 1 else ""
         return f"{wanted.folds} stratified folds{again}"
     return f"{n_splits} part{'s' * (n_splits > 1)} of {wanted.column} held out"
+
+
+def notes_on(config: RunConfig, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Return what is to be known of the splits: folds that hold no row of a class."""
+    wanted = config.evaluation
+    if wanted.splits != "folds":
+        return []
+    few = [(name, n) for name, n in zip(classes, counts, strict=True) if n < wanted.folds]
+    return [
+        f"Class {name} has {n} row{'s' * (n != 1)}: {wanted.folds - n} of the {wanted.folds} folds hold none of it."
+        for name, n in few
+    ]

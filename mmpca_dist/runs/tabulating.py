@@ -13,7 +13,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.dealing import describe
+from mmpca_dist.runs.dealing import describe, notes_on
 from mmpca_dist.runs.directory import RunDirectory, versions
 from mmpca_dist.runs.finished import finished
 from mmpca_dist.runs.job import Job, asked
@@ -30,13 +30,14 @@ def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
 def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
     """Return what an evaluation has found, from the records of its splits."""
     config, count, results = job.config, job.results["count"], job.results
-    wanted = config.evaluation
+    wanted, classes = config.evaluation, [str(label) for label in count["classes"]]
+    told = [note for record in records for note in record.get("notes", [])]
     return Evaluation(
         dataset={
             "uri": config.dataset.uri,
             "n_rows": count["n_rows"],
             "n_features": count["n_features"],
-            "classes": [str(label) for label in count["classes"]],
+            "classes": classes,
             "counts": count["counts"],
         },
         splits=describe(config, len(records)),
@@ -51,7 +52,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         seconds=_summed(records),
         bytes_read={"all methods": results["score"]["bytes"]},
         published=wanted.published,
-        notes=list(dict.fromkeys(note for record in records for note in record.get("notes", []))),
+        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *told])),
         stages=[(name, results[name]["seconds"], "") for name in results],
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),

@@ -41,6 +41,8 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
     for panel, classifier in zip(panels, classifiers, strict=True):
         (_curves if several else _dots)(panel, evaluation, classifier)
         if several:
+            _draw_guessing(panel, evaluation)
+        if several:
             drawing.dress(panel, plain(label(evaluation, classifier), most=LONG_NAME), "components", "test error (%)")
         else:
             drawing.dress(panel, plain(label(evaluation, classifier), most=LONG_NAME), "test error (%)")
@@ -51,6 +53,13 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
             fontsize=drawing.LABEL_SIZE, labelcolor=INK,
         )  # fmt: skip
     return [Figure("errors-by-components", _title(several), _caption(evaluation, several), drawing.png(made))]
+
+
+def _draw_guessing(panel: Axes, evaluation: Evaluation) -> None:
+    """Draw the errors of naming the largest class, where they are among those shown."""
+    low, high = panel.get_ylim()
+    if low < evaluation.guessing < high:
+        panel.axhline(evaluation.guessing, color=INK, linewidth=0.9, linestyle=":", zorder=0)
 
 
 def _title(several: bool) -> str:
@@ -64,6 +73,7 @@ def _caption(evaluation: Evaluation, several: bool) -> str:
     if several:
         caption += f"The reference, {title_of(evaluation.reference)}, is black. "
         caption += "Points are moved apart sideways where they would cover each other. "
+        caption += f"Dotted, where in sight: naming the largest class for every row, {evaluation.guessing:.1f}%. "
     if any(cell.used < cell.n_components for cell in evaluation.cells.values()):
         caption += "Hollow: the method gave fewer components than asked for. "
     return caption + "Vertical scales differ from panel to panel." if several else caption.rstrip()

@@ -116,12 +116,26 @@ def words(evaluation: Evaluation) -> list[str]:
             f"By the one-standard-error rule fewer components do: {named(evaluation, found.smallest)} has a mean of "
             f"{found.smallest.summary.mean:.{places}f}%, at most one standard error above the lowest."
         )
+    said.append(_beside_guessing(evaluation, best.mean, places))
     if best.count > 1 and len(evaluation.cells) > 1:
         said.append(
             f"This is the lowest of {len(evaluation.cells)} means, chosen after looking, and splits share their rows: "
             "standard errors and p-values are smaller than new data would give them."
         )
     return said
+
+
+def _beside_guessing(evaluation: Evaluation, lowest: float, places: int) -> str:
+    """Tell what naming the largest class for every row would cost, which few look up and unbalanced classes hide."""
+    guessing, cells = evaluation.guessing, evaluation.cells.values()
+    said = f"Naming the largest class for every row errs in {guessing:.{places}f}%"
+    if lowest >= guessing:
+        return (
+            f"{said}, which no mean is below: nothing is learned. Some classifiers (fisher, and svm and logistic "
+            "without bias) take no account of how frequent classes are: try others."
+        )
+    above = sum(cell.summary.mean >= guessing for cell in cells)
+    return f"{said}; {above} of {len(cells)} means are no lower." if above else f"{said}."
 
 
 def _against(evaluation: Evaluation, found: Verdict, rival: Cell, places: int) -> str:
