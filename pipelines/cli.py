@@ -289,6 +289,12 @@ def refresh(**options: Any) -> None:
     "for .npy the labels' file.",
 )
 @click.option(
+    "--drop",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
+)
+@click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
@@ -301,35 +307,22 @@ def refresh(**options: Any) -> None:
     "takes at most a quarter of the space.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
-def ingest(
-    source: str,
-    destination: str,
-    features: str | None,
-    label: str | None,
-    dtype: str | None,
-    image_shape: str | None,
-    sparse: bool | None,
-    overwrite: bool,
-) -> None:
+def ingest(image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], **options: Any) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
 
     \b
     Examples:
-      mmpca ingest table.csv table.zarr --label species
+      mmpca ingest table.csv table.zarr --label species --drop id
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
     from pipelines.ingest import IngestConfig, ingest_flow
 
     config = IngestConfig(
-        source=source,
-        destination=destination,
-        features=features,
-        label=label,
-        dtype=dtype,
         image_shape=_image_shape(image_shape),
         layout="auto" if sparse is None else "sparse" if sparse else "dense",
-        overwrite=overwrite,
+        drop=list(drop),
+        **options,
     )
     with flow_session(console, errors, STARTS_AGAIN):
         state = ingest_flow(config, return_state=True)

@@ -13,7 +13,7 @@ from prefect.states import Completed, State
 from mmpca_dist.datasets.ingest import ingest
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callbacks
-from mmpca_dist.runs.sections import ImageShape, Section, setting
+from mmpca_dist.runs.sections import ColumnNames, ImageShape, Section, setting
 from pipelines.artifacts import ArtifactCallback
 from pipelines.fit import watchers
 from pipelines.flows import COMMON, as_model, refused
@@ -34,6 +34,12 @@ class IngestConfig(Section):
         example="species",
         description="Array or column of the labels, by default y or label; for CSV also its number (by default the "
         "last column); for .npy the labels' file",
+    )
+    drop: ColumnNames = setting(
+        [],
+        values="names of columns",
+        example=["id"],
+        description="Columns of CSV or Parquet that are no features; for CSV also their numbers",
     )
     dtype: Literal["float32", "float64"] | None = setting(
         None,
@@ -70,6 +76,7 @@ def ingest_flow(config: IngestConfig) -> State:
             config.destination,
             features=config.features,
             label=config.column,
+            drop=config.drop,
             dtype=config.dtype,
             image_shape=config.image_shape,
             overwrite=config.overwrite,

@@ -51,6 +51,37 @@ def test_every_format_reads_back_as_its_source(tmp_path, table, name, chunk_byte
     assert not list(tmp_path.glob("made.zarr.*"))
 
 
+@pytest.mark.parametrize(
+    ("name", "drop", "kept"),
+    [
+        ("csv", ["red"], [1, 2, 3]),
+        ("csv", ["infra red", "1"], [0, 2]),
+        ("csv, label first", ["green", "-1"], [0, 2]),
+        ("csv.gz", ["blue"], [0, 1, 3]),
+        ("csv without names", ["0", "2"], [1, 3]),
+        ("parquet", ["infra red", "red"], [1, 2]),
+    ],
+)
+def test_columns_are_left_out(tmp_path, table, name, drop, kept):
+    X, y = table
+    source, options = write_all(tmp_path, X, y)[name]
+    manifest = ingest(source, tmp_path / "made.zarr", drop=drop, **options)
+    rows, labels = read_back(tmp_path / "made.zarr")
+    np.testing.assert_array_equal(rows, X[:, kept])
+    np.testing.assert_array_equal(labels, y)
+    assert manifest["columns"] == len(kept)
+    names = None if name == "csv without names" else [NAMES[j] for j in kept]
+    assert open_dataset(tmp_path / "made.zarr").feature_names == names
+
+
+def test_what_is_left_out_of_text_may_be_words_and_is_no_label(tmp_path):
+    """The label nobody named is the last column of those that are left; columns of one name go together."""
+    (tmp_path / "a.csv").write_text("id,a,kind,id\nu,1,x,7\nv,2,y,8\n")
+    manifest = ingest(tmp_path / "a.csv", tmp_path / "made.zarr", drop=["id"])
+    assert manifest["labels"] == "column 'kind'" and manifest["class_rows"] == {"x": 1, "y": 1}
+    assert open_dataset(tmp_path / "made.zarr").feature_names == ["a"]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_source_and_destination_may_be_urls(tmp_path, table, memory, name):
     X, y = table

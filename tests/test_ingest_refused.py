@@ -8,8 +8,10 @@ import zipfile
 
 import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from ingested import memory_address, small_table, write_all, write_csv
+from ingested import NAMES, memory_address, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
 from mmpca_dist.datasets import writing
@@ -35,7 +37,11 @@ BAD = {
         r"Column 1 \('b'\) of .*a.csv has 'six' where a number belongs, in row 2 \(line 5\)",
     ),
     "word past row numbers": ("a.csv", ",a,b,y\n0,5,6,x\n1,7,oh,z\n", r"Column 2 \('b'\) .* 'oh' .* row 1 \(line 3\)"),
-    "column of words": ("a.csv", "a,b,label\n1,red,x\n", r"Column 1 \('b'\) .* has 'red' where a number belongs"),
+    "column of words": (
+        "a.csv",
+        "a,b,label\n1,red,x\n",
+        r"Column 1 \('b'\) .* has 'red' where .* leave it out with --drop b\.",
+    ),
     "ragged": ("a.csv", CSV + "5,6\n", r"Row 2 \(line 5\) of .*a.csv has 2 cells where 3 belong"),
     "empty cell": ("a.csv", CSV + "5,,x\n", r"Feature 1 \('b'\) .* an empty cell or NaN in row 2 \(line 5\)"),
     "NaN": ("a.csv", CSV + "nan,4,x\n", r"Feature 0 \('a'\) .* an empty cell or NaN in row 2"),
@@ -156,7 +162,20 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
     for source, options, message in (
         (tmp_path / "no.csv", {}, "does not exist"),
         (tmp_path / "no.npz", {}, "does not exist"),
-        (csv, {"label": "lable"}, "no label column 'lable'.*Did you mean 'label'"),
+        (csv, {"label": "lable"}, r"no label column 'lable' \(--label\)\. Did you mean 'label'"),
+        (csv, {"label": "kind"}, r"no label column 'kind' \(--label\)\. Its columns are 'red', 'green', "),
+        (csv, {"drop": ["gren"]}, r"no column 'gren' \(--drop\)\. Did you mean 'green'"),
+        (csv, {"drop": ["red", "label"], "label": "label"}, "--drop names 'label', which is the label"),
+        (csv, {"drop": NAMES}, "no columns beside the label and those dropped"),
+        (csv, {"drop": [*NAMES, "label"]}, "no columns beside those dropped"),
+        (csv, {"drop": ["5"]}, r"no column 5 \(--drop\); it has 5 columns"),
+        (files["csv without names"][0], {"drop": ["red"]}, "holds no names; give a number"),
+        (svm, {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
+        (files["npz"][0], {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
+        (files["zarr"][0], {"drop": ["red"]}, r"--drop is \['red'\], but .*a\.zarr is not Parquet"),
+        (files["zarr"][0], {"label": "yy"}, r"no array 'yy' \(--label\); it holds X, y\. Did you mean 'y'"),
+        (files["parquet"][0], {"label": "lable"}, r"no label column 'lable' \(--label\)\. Did you mean 'label'"),
+        (files["parquet"][0], {"drop": ["gren"]}, "--drop names 'gren', which is no column of .*Did you mean 'green'"),
         (csv, {"label": 9}, "no column 9"),
         (csv, {"features": "red"}, "cannot be honoured"),
         (svm, {"label": "y"}, "cannot be honoured"),
@@ -166,6 +185,17 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
         with pytest.raises(InputError, match=message):
             ingest(source, tmp_path / "made.zarr", **options)
     assert not list(tmp_path.glob("made.zarr*"))
+
+
+def test_columns_of_words_in_parquet_say_how_ingest_leaves_them_out(tmp_path):
+    """The file's own name, which looks like a setting, stays as it is."""
+    source = tmp_path / "dataset.drop.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "id": ["u", "v"], "place of it": ["p", "q"], "label": [0, 1]}), source)
+    with pytest.raises(InputError, match=r"dataset\.drop\.parquet has type string") as caught:
+        ingest(source, tmp_path / "made.zarr")
+    assert "leave it out with --drop id --drop 'place of it', or name it as --label." in str(caught.value)
+    ingest(source, tmp_path / "made.zarr", drop=["id", "place of it"])
+    assert open_dataset(tmp_path / "made.zarr").feature_names == ["a"]
 
 
 def test_messages_are_sentences(tmp_path):

@@ -207,3 +207,9 @@ def test_the_command_line(tmp_path, prefect_server):
         done = CliRunner().invoke(cli, ["ingest", uri, str(tmp_path / "a.zarr"), "--overwrite", *flags])
         assert done.exit_code == 0, done.output
         assert open_dataset(tmp_path / "a.zarr").sparse == (flags != ("--dense",))
+    (tmp_path / "b.csv").write_text("id,a,kind,b\nu,1,x,2\nv,3,y,4\n")
+    leave_out = ["ingest", str(tmp_path / "b.csv"), str(tmp_path / "b.zarr"), "--label", "kind", "--drop", "id"]
+    for flags, kept in (((), ["a", "b"]), (("--drop", "b", "--overwrite"), ["a"])):
+        done = CliRunner().invoke(cli, [*leave_out, *flags])
+        assert done.exit_code == 0, done.output
+        assert open_dataset(tmp_path / "b.zarr").feature_names == kept

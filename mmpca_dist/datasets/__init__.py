@@ -73,7 +73,7 @@ def open_dataset(
     dataset = _open(os.fspath(uri), features, label, missing_chunks, drop=drop)
     if drop and not isinstance(dataset, ParquetDataset):
         raise InputError(
-            f"dataset.drop is {list(drop)}, but {dataset.uri} is not Parquet: only Parquet has columns to leave out."
+            f"dataset.drop is {list(drop)}, but {dataset.uri} is not Parquet: its columns cannot be left out."
         )
     return dataset
 

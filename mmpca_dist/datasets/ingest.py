@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
@@ -24,6 +26,8 @@ from mmpca_dist.errors import InputError
 COMPRESSED = (".gz", ".bz2", ".xz")
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
+# Data sets name settings of a configuration, with columns to leave out as a list.
+SETTING = re.compile(r"(?<![\w/.-])dataset\.(features|label|drop)(: \[(?P<names>.*?)\])?(?![\w/-]|\.\w)")
 
 
 class RowSource(Protocol):
@@ -59,6 +63,7 @@ def ingest(
     *,
     features: str | None = None,
     label: str | int | None = None,
+    drop: Sequence[str] = (),
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
@@ -83,6 +88,8 @@ def ingest(
         As for ``open_dataset``; text has no such choice.
     label : str or int, optional
         As for ``open_dataset``; for CSV the name or number of a column (default: ``label``, ``y`` or the last).
+    drop : sequence of str
+        Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
     dtype : {"float32", "float64"}, optional
         Convert the rows. By default text becomes float32 and everything else keeps its type.
     image_shape : (int, int), optional
@@ -134,7 +141,7 @@ def ingest(
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     with ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token) as writer, ExitStack() as stack:
-        rows = _open(origin, features, label, dtype, sparse, stack)
+        rows = _open(origin, features, label, drop, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
         if guessed and note is not None:
@@ -181,6 +188,7 @@ def _open(
     uri: str,
     features: str | None,
     label: str | int | None,
+    drop: Sequence[str],
     dtype: str | None,
     sparse: bool | None,
     stack: ExitStack,
@@ -192,13 +200,17 @@ def _open(
     for suffix in COMPRESSED:
         stem = stem.removesuffix(suffix)
     wanted = np.dtype(dtype or "float32")
+    if drop and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
+        raise InputError(
+            f"drop={list(drop)} cannot be honoured: {uri} has no columns with names; those of CSV and Parquet have."
+        )
     if stem.endswith((*CSV_SUFFIXES, *LIBSVM_SUFFIXES)):
         if features is not None:
             raise InputError(
                 f"features={features!r} cannot be honoured: every column of {uri} beside the label is a feature."
             )
         if stem.endswith(CSV_SUFFIXES):
-            return CsvRows(uri, label, wanted)
+            return CsvRows(uri, label, wanted, drop)
         if label is not None:
             raise InputError(f"label={label!r} cannot be honoured: each line of {uri} begins with its label.")
         return LibsvmRows(uri, wanted, sparse)
@@ -208,7 +220,18 @@ def _open(
     if uri.endswith(".npy") and name is not None and not storage.is_local(uri):
         name = storage.normalize(name)
         return NumpyRows(NpyStream(open_file(uri, stack), uri), NpyStream(open_file(name, stack), name), uri)
-    return DatasetRows(open_dataset(uri, features=features, label=name), sparse)
+    try:
+        return DatasetRows(open_dataset(uri, features=features, label=name, drop=drop), sparse)
+    except InputError as error:
+        raise type(error)(SETTING.sub(_as_option, str(error))) from error
+
+
+def _as_option(setting: re.Match[str]) -> str:
+    """Return what a setting of a configuration is called here."""
+    option = f"--{setting[1]}"
+    if setting["names"] is None:
+        return option
+    return " ".join(f"{option} {shlex.quote(name)}" for name in setting["names"].split(", "))
 
 
 def _refuse_not_finite(rows: Any, kept: np.dtype, first_row: int, source: RowSource) -> None:

@@ -7,8 +7,9 @@ import io
 import logging
 import lzma
 import re
+import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.datasets.writing import Block
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +98,16 @@ class CsvRows(Text):
         last column.
     dtype : float32 or float64
         What the other columns become.
+    drop : sequence of str
+        Names or numbers of columns to leave out.
 
     Raises
     ------
     InputError
-        When there are fewer than two columns, or not this label.
+        When there are fewer than two columns, or not this label, or not those to leave out.
     """
 
-    def __init__(self, uri: str, label: str | int | None, dtype: np.dtype) -> None:
+    def __init__(self, uri: str, label: str | int | None, dtype: np.dtype, drop: Sequence[str] = ()) -> None:
         super().__init__(uri, dtype)
         first, second, blank = self._head()
         self._delimiter = max(",;\t", key=first.count)
@@ -113,16 +116,19 @@ class CsvRows(Text):
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        self._header = _is_header(cells, following, label)
+        self._header = _is_header(cells, following, label, drop)
         self._skip = blank + self._header
         self._n_columns = len(cells)
         names = [cell.strip() for cell in cells] if self._header else []
-        self._label = _label_position(names, len(cells), label, uri)
-        dropped = {self._label}
+        dropped = _dropped_positions(names, len(cells), drop, uri)
+        self._label = _label_position(names, len(cells), label, dropped, uri)
+        dropped.add(self._label)
         if names and not names[0] and self._label != 0:
             log.warning("The first column of %s has no name: it is taken for row numbers and left out.", uri)
             dropped.add(0)
         self._features = [i for i in range(len(cells)) if i not in dropped]
+        if drop and not self._features:
+            raise InputError(f"{uri} has no columns beside the label and those dropped.")
         self.n_features = len(self._features)
         self.n_rows: int | None = None
         if names:
@@ -234,22 +240,24 @@ class CsvRows(Text):
             raise InputError(f"{upper(where)} of {self.uri} {found}. Every line needs the same columns.")
         column = int(fault["column"])
         name = f"{column} ({self._names[column]!r})" if self._names else str(column)
+        option = f"--drop {shlex.quote(self._names[column] if self._names else str(column))}"
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
         found = f"{value[1]!r} where a number belongs" if value else what
         raise InputError(
             f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: encode the column, or "
-            "leave it out."
+            f"leave it out with {option}."
         )
 
 
-def _is_header(cells: list[str], following: list[str], label: str | int | None) -> bool:
-    """Tell whether the first line holds names: words alone, words above numbers, or the label's name."""
+def _is_header(cells: list[str], following: list[str], label: str | int | None, drop: Sequence[str]) -> bool:
+    """Tell whether the first line holds names: words alone, words above numbers, or a name that is given."""
     stripped = [cell.strip() for cell in cells]
     numbers = [as_number(cell) for cell in stripped]
     # pandas names the columns of an array 0, 1, ...: any other number is data.
     if any(number is not None and abs(number - i) not in (0, 1) for i, number in enumerate(numbers)):
         return False
-    if any(name in stripped for name in ([label] if label and as_number(str(label)) is None else LABEL_NAMES)):
+    known = [str(label)] if label and as_number(str(label)) is None else LABEL_NAMES
+    if any(name in stripped for name in (*known, *[name for name in drop if as_number(name) is None])):
         return True
     return all(number is None for number in numbers) or any(
         number is None and above.lower() not in NO_VALUE and as_number(below) is not None
@@ -257,18 +265,42 @@ def _is_header(cells: list[str], following: list[str], label: str | int | None) 
     )
 
 
-def _label_position(names: list[str], n_columns: int, label: str | int | None, uri: str) -> int:
+def _label_position(
+    names: list[str], n_columns: int, label: str | int | None, dropped: Collection[int], uri: str
+) -> int:
     if label is None:
-        return next((names.index(name) for name in LABEL_NAMES if name in names), n_columns - 1)
-    if label in names:
-        return names.index(str(label))
+        left = [i for i in range(n_columns) if i not in dropped]
+        if not left:
+            raise InputError(f"{uri} has no columns beside those dropped.")
+        named = {names[i]: i for i in reversed(left)} if names else {}
+        return next((named[name] for name in LABEL_NAMES if name in named), left[-1])
+    position = _position(names, n_columns, label, uri, "--label", "label column")
+    if position in dropped:
+        raise InputError(f"--drop names {label!r}, which is the label of {uri}.")
+    return position
+
+
+def _dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], uri: str) -> set[int]:
+    """Return the columns to leave out, all of a name where several have it."""
+    found = set()
+    for name in drop:
+        alike = {i for i, other in enumerate(names) if other == name}
+        found |= alike or {_position(names, n_columns, name, uri, "--drop", "column")}
+    return found
+
+
+def _position(names: list[str], n_columns: int, wanted: str | int, uri: str, option: str, what: str) -> int:
+    if wanted in names:
+        return names.index(str(wanted))
     try:
-        position = int(label)
+        position = int(wanted)
     except ValueError as error:
-        hint = did_you_mean(str(label), names) if names else " Its first line holds no names; give a number."
-        raise InputError(f"{uri} has no label column {label!r} (dataset.label).{hint}") from error
+        hint = " Its first line holds no names; give a number."
+        if names:
+            hint = did_you_mean(str(wanted), names) or f" Its columns are {some_names(names)}."
+        raise InputError(f"{uri} has no {what} {wanted!r} ({option}).{hint}") from error
     if not -n_columns <= position < n_columns:
-        raise InputError(f"{uri} has no column {position} for the labels; it has {n_columns} columns.")
+        raise InputError(f"{uri} has no column {position} ({option}); it has {n_columns} columns.")
     return position % n_columns
 
 

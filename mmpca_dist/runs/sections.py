@@ -57,6 +57,8 @@ _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems"
 ImageShape = Annotated[tuple[int, int], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
 
+ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
+
 MethodName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(METHODS)})]
 """Forms offer the methods; that a name is one of them is checked elsewhere, with a hint at what was meant."""
 
@@ -99,7 +101,7 @@ class DatasetConfig(Section):
         description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
         "or y); for .npy the labels' file",
     )
-    drop: Annotated[list[str], BeforeValidator(as_list)] = setting(
+    drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
     missing_chunks: Literal["refuse", "fill"] = setting(
