@@ -17,8 +17,8 @@ from samples import labelled
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.runs.config import load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.job import check_run
+from mmpca_dist.runs.evaluating import evaluate, preview_evaluation
+from mmpca_dist.runs.job import check_run, open_run_dataset
 
 X, Y = labelled(60, 4, 2, seed=5, separation=0.5)
 PARTS = np.arange(60) % 3
@@ -85,18 +85,37 @@ def test_a_file_that_is_no_array(tmp_path):
             evaluate(given(tmp_path, uri, column))
 
 
-def test_a_column_of_parts_among_the_features(tmp_path):
-    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": PARTS, "row": np.arange(60), "label": Y}
+def in_parquet(tmp_path, parts, **more):
+    table = {**{f"f{j}": column for j, column in enumerate(X.T)}, "part": parts, **more, "label": Y}
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
-    config = given(tmp_path, tmp_path / "rows.parquet", "part")
-    kept = config.model_copy(update={"dataset": config.dataset.model_copy(update={"drop": ["row"]})})
-    for one, drop in ((config, "part"), (kept, "row, part")):
-        with pytest.raises(InputError) as caught:
-            evaluate(one)
-        assert str(caught.value) == (
-            f"evaluation.column is 'part', which is among the features of {tmp_path}/rows.parquet. Leave it out of "
-            f"them with dataset.drop: [{drop}]."
-        )
+    return tmp_path / "rows.parquet"
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_column_of_parts_is_no_feature(words, tmp_path):
+    """Named in dataset.drop or not, be it numbers or words: the errors are those of the rows without it."""
+    uri = in_parquet(tmp_path, [f"part {part}" for part in PARTS] if words else PARTS, row=np.arange(60))
+    expected, *_ = scored(given(tmp_path / "file", *in_file(tmp_path)))
+    for drop in (["row"], ["row", "part"]):
+        config = given(tmp_path / str(len(drop)), uri, "part")
+        config = config.model_copy(update={"dataset": config.dataset.model_copy(update={"drop": drop})})
+        check_run(config, "evaluation")
+        preview_evaluation(config)
+        records, *_ = scored(config)
+        assert [record["errors"] for record in records] == [record["errors"] for record in expected]
+        assert scored(config)[0] == records  # the same configuration goes on
+        assert RunDirectory(config.output).config.dataset.drop == drop
+
+
+def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
+    uri = in_parquet(tmp_path, PARTS)
+    with pytest.raises(InputError, match=r"evaluation.column is 'prt': .* has no column 'prt'\. Did you mean 'part'"):
+        evaluate(given(tmp_path, uri, "prt"))
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    pq.write_table(pa.table({"X": rows, "part": PARTS, "label": Y}), uri)
+    assert open_run_dataset(given(tmp_path, uri, "part"), "evaluation").n_features == X.shape[1]
+    with pytest.raises(InputError, match=r"list column 'X' and others"):  # a run keeps to dataset.drop
+        open_run_dataset(given(tmp_path, uri, "part"))
 
 
 @pytest.mark.parametrize("held_out", [True, False, "True", "False"])

@@ -29,6 +29,7 @@ def open_dataset(
     features: str | None = None,
     label: str | None = None,
     drop: Sequence[str] = (),
+    beside: str | None = None,
     missing_chunks: str = "refuse",
 ) -> Dataset:
     """Open a labelled data set; only metadata is read.
@@ -49,6 +50,8 @@ def open_dataset(
         Parquet a column (default ``"label"`` or ``"y"``).
     drop : sequence of str
         Columns of Parquet that are no features, such as an identifier.
+    beside : str, optional
+        What may be one more such column, or something else altogether: it is left out where it is one.
     missing_chunks : {"refuse", "fill"}
         Whether Zarr chunks of rows that are not stored are an error or rows of fill values.
 
@@ -70,7 +73,7 @@ def open_dataset(
     """
     if missing_chunks not in ("refuse", "fill"):
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
-    dataset = _open(os.fspath(uri), features, label, missing_chunks, drop=drop)
+    dataset = _open(os.fspath(uri), features, label, missing_chunks, drop=drop, beside=beside)
     if drop and not isinstance(dataset, ParquetDataset):
         raise InputError(
             f"dataset.drop is {list(drop)}, but {dataset.uri} is not Parquet: its columns cannot be left out."
@@ -129,6 +132,7 @@ def _open(
     label_required: bool = True,
     names: list[str] | None = None,
     drop: Sequence[str] = (),
+    beside: str | None = None,
 ) -> Dataset:
     uri = storage.normalize(given)
     if uri.startswith("bundled:"):
@@ -144,7 +148,7 @@ def _open(
     if uri.endswith(TEXT):
         raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr")
     if uri.endswith((".parquet", ".pq")) or _holds_parquet(uri):
-        return ParquetDataset(uri, features, label, label_required, names, drop)
+        return ParquetDataset(uri, features, label, label_required, names, drop, beside)
     return open_zarr(uri, features or "X", label or "y", missing_chunks, label_required)
 
 

@@ -38,7 +38,8 @@ class ParquetDataset(Dataset):
     """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name.
 
     Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
-    where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no features.
+    where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no
+    features, and so is ``beside`` if it is a column at all, other than ``features`` and the label.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class ParquetDataset(Dataset):
         label_required: bool = True,
         names: list[str] | None = None,
         drop: Sequence[str] = (),
+        beside: str | None = None,
     ) -> None:
         self.uri, self._token = uri, uuid.uuid4().hex
         self.kind = "local" if storage.is_local(uri) else "remote"
@@ -57,6 +59,8 @@ class ParquetDataset(Dataset):
         schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         self.label = _label_column(schema, label, uri, label_required, names or [])
         self.has_labels = self.label is not None
+        if beside is not None and beside in schema.names and beside not in (features, self.label):
+            drop = [*drop, beside]
         self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names, drop)
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:

@@ -110,7 +110,7 @@ def judging_of(
 
 def preview_evaluation(config: RunConfig) -> Plan:
     """Return the plan of an evaluation that is not begun: metadata and labels are read, nothing is written."""
-    dataset = open_run_dataset(config)
+    dataset = open_run_dataset(config, "evaluation")
     scheduler = Threads(config.compute.n_threads)
     run = RunDirectory(config.output)
     return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))

@@ -126,8 +126,11 @@ class Stage:
     function: Callable[[Job], dict[str, Any]]
 
 
-def open_run_dataset(config: RunConfig) -> Dataset:
-    """Open the data set of a run, and check what can be checked without reading rows."""
+def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
+    """Open the data set of a run, and check what can be checked without reading rows.
+
+    The column of an evaluation's parts is no feature of it.
+    """
     section = config.dataset
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
@@ -136,6 +139,7 @@ def open_run_dataset(config: RunConfig) -> Dataset:
         features=section.features,
         label=section.label,
         drop=section.drop,
+        beside=config.evaluation.column if purpose == "evaluation" else None,
         missing_chunks=section.missing_chunks,
     )
     if not config.chooses and config.largest > dataset.n_features:
@@ -154,7 +158,7 @@ def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
     ------
     InputError, OutputError
     """
-    dataset = open_run_dataset(config)
+    dataset = open_run_dataset(config, purpose)
     RunDirectory(config.output).check(config, dataset.fingerprint(), purpose, digest_of_parts(config, dataset, purpose))
 
 
@@ -167,7 +171,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     InputError, OutputError
         Before any work, for data, a cluster or an output that cannot be used.
     """
-    dataset = open_run_dataset(config)
+    dataset = open_run_dataset(config, purpose)
     run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
     parts = digest_of_parts(config, dataset, purpose)
     run.check(config, fingerprint, purpose, parts)

@@ -44,11 +44,6 @@ def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
             "that holds the part of each row."
         )
     names = dataset.feature_names if dataset.named_columns else None
-    if names is not None and column in names:
-        raise InputError(
-            f"evaluation.column is {column!r}, which is among the features of {dataset.uri}. Leave it out of them with "
-            f"dataset.drop: [{', '.join([*config.dataset.drop, column])}]."
-        )
     try:
         return open_rows(dataset.uri, features=config.dataset.features, label=column, names=names)
     except InputError as error:

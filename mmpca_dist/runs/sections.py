@@ -220,7 +220,10 @@ class EvaluationConfig(Section):
         5, ge=2, example=10, description="Number of folds; those that n_components: auto goes by are as many"
     )
     column: str | None = setting(
-        None, example="part", description="Of given parts: the array, column or .npy file that names each row's part"
+        None,
+        example="part",
+        description="Of given parts: the array, column or .npy file that names each row's part; "
+        "a column of Parquet is then no feature of evaluations (of runs, name it in dataset.drop)",
     )
     held_out: bool | str | int | None = setting(
         None,
