@@ -253,8 +253,10 @@ def test_every_setting_is_explained_with_a_valid_example():
         assert setting.values and setting.example is not None, setting.key
         section, _, name = setting.key.rpartition(".")
         sound = {**SOUND, "methods": ["pca", "m-pca0"]}
-        if setting.key == "evaluation.column":  # goes with one value of another only
-            sound["evaluation"] = {"splits": "given"}
+        given = {"splits": "given", "column": "part"}
+        kinds = {"column": given, "held_out": given, "train": {"splits": "shares"}}  # go with one value of another only
+        if section == "evaluation":
+            sound["evaluation"] = kinds.get(name, {})
         changed = {**sound, section: {**sound.get(section, {}), name: setting.example}} if section else {
             **sound, name: setting.example
         }  # fmt: skip
