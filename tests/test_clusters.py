@@ -192,6 +192,20 @@ def test_results_that_are_cancelled_are_told_as_a_lost_connection(monkeypatch, t
             run(config)
 
 
+def test_a_scheduler_that_goes_while_workers_are_waited_for_is_told_as_a_lost_connection(monkeypatch, tmp_path):
+    from distributed import Client
+    from distributed.comm import CommClosedError
+
+    def gone(*_, **__):
+        raise CommClosedError("gone")
+
+    monkeypatch.setattr(Client, "wait_for_workers", gone)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
+        config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
+        with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):
+            run(config)
+
+
 def test_a_script_that_starts_worker_processes_unguarded_is_told_so(tmp_path):
     """Every worker process would run the script, and start workers of its own."""
     script = tmp_path / "script.py"

@@ -12,7 +12,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.sections import ComputeConfig
-from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
+from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads, telling_of_lost_connections
 
 TOLD_AFTER_SECONDS = 5
 """So long workers are waited for without a word."""
@@ -174,8 +174,11 @@ def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]
             "distributed.comm.tls in Dask's own configuration."
         ) from error
     with _closed_in_the_end(client):
-        _await_workers(client, where, 1 if given else compute.workers, compute.wait, on_note or (lambda message: None))
-        yield Cluster(client, sum(client.nthreads().values()))
+        wanted = 1 if given else compute.workers
+        with telling_of_lost_connections():
+            _await_workers(client, where, wanted, compute.wait, on_note or (lambda message: None))
+            n_threads = sum(client.nthreads().values())
+        yield Cluster(client, n_threads)
 
 
 @contextmanager

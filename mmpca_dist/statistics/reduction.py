@@ -129,26 +129,41 @@ class Cluster(_ReadingScheduler):
 
         futures = []
         try:
-            futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
-            for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
-                if isinstance(result, CancelledError):  # handed over, not raised, where the scheduler is gone
-                    raise result
-                on_done(result)
-            return futures[0].result()
+            with telling_of_lost_connections():
+                futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
+                for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
+                    if isinstance(result, CancelledError):  # handed over, not raised, where the scheduler is gone
+                        raise result
+                    on_done(result)
+                return futures[0].result()
         except KilledWorker as error:
             raise ClusterError(
                 f"Workers of the cluster died {error.allowed_failures + 1} times over the same piece of work. See "
                 "their logs; where it was for memory, raise compute.memory_limit or lower compute.threads_per_worker. "
                 "The same command goes on from what is done."
             ) from error
-        except (CancelledError, CommClosedError) as error:
-            raise ClusterError(
-                "The connection to the Dask scheduler is lost. See whether it is running; the same command goes on "
-                "from what is done."
-            ) from error
         finally:
             with suppress(CancelledError, CommClosedError):
                 self.client.cancel(futures)
+
+
+@contextmanager
+def telling_of_lost_connections() -> Iterator[None]:
+    """Turn what Dask raises where its scheduler has gone into one sentence.
+
+    Raises
+    ------
+    ClusterError
+    """
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except (CancelledError, CommClosedError) as error:
+        raise ClusterError(
+            "The connection to the Dask scheduler is lost. See whether it is running; the same command goes on from "
+            "what is done."
+        ) from error
 
 
 @contextmanager
