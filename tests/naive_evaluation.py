@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import naive
+import naive_judging
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -67,9 +68,9 @@ def lasso_columns(X, y, size):
 def scores_of(spec, Z, y, rows):
     """Scores of the classes for each of ``rows``, (n, C), less those of the first; and which gaps are none."""
     if spec.name == "fisher":
-        return naive.fisher_linear_scores(Z, y, rows), EXACT
+        return naive_judging.fisher_linear_scores(Z, y, rows), EXACT
     if spec.name in ("lda", "qda", "naive-bayes"):
-        return naive.gaussian_scores(Z, y, rows, spec.name, **spec.options), EXACT
+        return naive_judging.gaussian_scores(Z, y, rows, spec.name, **spec.options), EXACT
     settings = {"C": spec.C or 1.0, "fit_intercept": spec.bias}
     if spec.name == "svm":
         model = LinearSVC(**settings, dual=False, tol=1e-10, max_iter=100_000).fit(Z, y)
@@ -116,7 +117,7 @@ def distances_of(spec, Z, y, rows, true):
     coef, intercept, labels = (scores[1:] - scores[0]).T, scores[0], sorted(set(y.tolist()))
     own = slice(1 if len(labels) == 2 else 0, None)  # of two classes the second's scores are all
     plane = (coef[own], intercept[own], labels)
-    return [naive.signed_distance(row, label, *plane) for row, label in zip(rows, true, strict=True)]
+    return [naive_judging.signed_distance(row, label, *plane) for row, label in zip(rows, true, strict=True)]
 
 
 def margins(spec, X, y, splits, settings):

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from naive import signed_distance, wasserstein
+from naive_judging import signed_distance, wasserstein
 from samples import labelled
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression

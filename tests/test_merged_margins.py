@@ -8,7 +8,7 @@ import naive_evaluation
 import numpy as np
 import pytest
 from evaluating import KNN, config_of, scored, store, timeless
-from naive import signed_distance, wasserstein
+from naive_judging import signed_distance, wasserstein
 from samples import labelled
 
 from mmpca_dist.evaluation import sampled_margins

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from classifying import assert_scores, relative, sklearn_scores
-from naive import fisher_linear_scores, gaussian_scores
+from naive_judging import fisher_linear_scores, gaussian_scores
 from samples import labelled, take
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis

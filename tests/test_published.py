@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.published import (
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.reducers.methods import METHODS
 
-PACKAGE = Path(mmpca_dist.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 def published(method="pca", mean=20.0, deviation=3.0, certain=True, classifier="svm", size=5):
@@ -122,9 +122,15 @@ def test_reasons_that_come_with_the_package_name_cells_that_exist():
     assert row.reason.startswith("Not known; all methods miss")
 
 
-def test_the_data_files_are_in_the_package():
-    settings = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+def test_the_data_files_are_in_the_installed_package():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["package-data"]["mmpca_dist"]
-    packed = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
-    data = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".py"}
-    assert {path for path in data if path.parent.name != "__pycache__"} == packed
+    source = ROOT / "mmpca_dist"
+    packed = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
+    assert _data_files(source) == packed
+    assert _data_files(Path(mmpca_dist.__file__).parent) == packed
+
+
+def _data_files(folder):
+    files = {path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    return {path.relative_to(folder) for path in files}

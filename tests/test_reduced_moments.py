@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from classifying import assert_scores, sklearn_scores
-from naive import fisher_linear_scores
+from naive_judging import fisher_linear_scores
 from samples import labelled
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB

@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import fold_sizes, parts_by_hash, splitmix64
+from naive_judging import fold_sizes, parts_by_hash, splitmix64
 from samples import even_edges
 
 from mmpca_dist.datasets.arrays import ArrayDataset

@@ -203,6 +203,19 @@ def load_config(
     return parse_config(_replaced({**(defaults or {}), **content}, changes, named), os.fspath(path), named)
 
 
+def as_config(given: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
+    """Return settings given as such, as a dict of the same keys, or as the path of a YAML file.
+
+    Raises
+    ------
+    ConfigError
+        For settings that do not fit; the message names them.
+    """
+    if isinstance(given, dict):
+        return parse_config(given, "the configuration")
+    return given if isinstance(given, RunConfig) else load_config(given)
+
+
 def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
     """Validate a configuration given as a dictionary.
 

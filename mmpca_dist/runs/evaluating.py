@@ -23,7 +23,7 @@ from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.planning import Judging, Plan, plan_evaluation
 from mmpca_dist.predictors import choose_C
-from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.dealing import splits_of
 from mmpca_dist.runs.directory import RunDirectory
@@ -326,10 +326,7 @@ def evaluate(
     MmpcaError
         For anything the user can mend; the message says what, where and how.
     """
-    if isinstance(config, dict):
-        settings = parse_config(config, "the configuration")
-    else:
-        settings = config if isinstance(config, RunConfig) else load_config(config)
+    settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
         for stage in EVALUATION_STAGES:
             run_stage(job, stage)

@@ -16,7 +16,7 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
 from mmpca_dist.runs.certificate import search_notes
 from mmpca_dist.runs.choosing import CHOOSE, choosing_of
-from mmpca_dist.runs.config import RunConfig, load_config, parse_config
+from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
@@ -269,10 +269,7 @@ def run(
     MmpcaError
         For anything the user can mend; the message says what, where and how.
     """
-    if isinstance(config, dict):
-        settings = parse_config(config, "the configuration")
-    else:
-        settings = config if isinstance(config, RunConfig) else load_config(config)
+    settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or [])) as job:
         for stage in stages_of(settings):
             run_stage(job, stage)

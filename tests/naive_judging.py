@@ -1,0 +1,133 @@
+"""Slow, obvious twins of what judges reductions: classifiers, margins, splits and tests of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from naive import _mean, mean_outer_product
+
+
+def gaussian_scores(Z, y, rows, kind, reg_param=0.0, ddof=0, var_smoothing=1e-9):
+    """For each of ``rows`` and each class, log share + log density, less the same of the first class (STAT 841).
+
+    ``kind`` is "lda" (one covariance for all), "qda" (one for each) or "naive-bayes" (no covariance between columns).
+    """
+    Z, labels = np.asarray(Z, dtype=float), sorted(set(y))
+    members = {label: np.stack([z for z, own in zip(Z, y, strict=True) if own == label]) for label in labels}
+    means = {label: _mean(members[label]) for label in labels}
+    scatters = {c: sum(np.outer(z - means[c], z - means[c]) for z in members[c]) for c in labels}
+    eye = np.eye(Z.shape[1])
+    covariances = {}
+    for label in labels:
+        if kind == "lda":
+            covariances[label] = sum(scatters.values()) / len(Z)
+        elif kind == "qda":
+            covariances[label] = (1 - reg_param) * scatters[label] / (len(members[label]) - ddof) + reg_param * eye
+        else:
+            largest = max(_mean((column - _mean(column)) ** 2) for column in Z.T)
+            covariances[label] = eye * scatters[label] / len(members[label]) + var_smoothing * largest * eye
+    scores = []
+    for row in np.asarray(rows, dtype=float):
+        of_row = []
+        for label in labels:
+            difference, covariance = row - means[label], covariances[label]
+            square = difference @ np.linalg.solve(covariance, difference)
+            of_row.append(np.log(len(members[label]) / len(Z)) - (np.linalg.slogdet(covariance)[1] + square) / 2)
+        scores.append([score - of_row[0] for score in of_row])
+    return np.asarray(scores)
+
+
+def fisher_linear_scores(Z, y, rows):
+    """For each of ``rows``, its nearness to each class mean in the metric W^+, less that of the first (STAT 841).
+
+    Of two classes, w = W^+ (m_1 - m_0) and the score is w^T z less the mean of w^T m_0 and w^T m_1.
+    """
+    Z, labels = np.asarray(Z, dtype=float), sorted(set(y))
+    means = {label: _mean([z for z, own in zip(Z, y, strict=True) if own == label]) for label in labels}
+    within = mean_outer_product([z - means[own] for z, own in zip(Z, y, strict=True)])
+    metric = np.linalg.pinv(within, rcond=1e-12, hermitian=True)
+    first, scores = means[labels[0]], []
+    for row in np.asarray(rows, dtype=float):
+        directions = [metric @ (means[label] - first) for label in labels]
+        midways = [(means[label] + first) / 2 for label in labels]
+        scores.append([w @ (row - midway) for w, midway in zip(directions, midways, strict=True)])
+    return np.asarray(scores)
+
+
+def splitmix64(x):
+    """The finisher of SplitMix64 in whole numbers (Steele, Lea & Flood 2014)."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return x ^ (x >> 31)
+
+
+def parts_by_hash(y, sizes, seed, split):
+    """The part of every row: the rows of a class sorted by the hash of their number, cut at the sizes of its parts.
+
+    ``sizes`` gives the sizes of the parts by label.
+    """
+    key = splitmix64(2**63 + seed * 2**31 + split)
+    parts = [None] * len(y)
+    for label in sorted(set(y)):
+        rows = [i for i in range(len(y)) if y[i] == label]
+        rows.sort(key=lambda i: splitmix64(splitmix64(i + 1) ^ key))
+        dealt = [part for part, size in enumerate(sizes[label]) for _ in range(size)]
+        for row, part in zip(rows, dealt, strict=True):
+            parts[row] = part
+    return parts
+
+
+def fold_sizes(y, n_folds):
+    """Sizes of the folds by label: the rows, class by class, are dealt out one after the other."""
+    sizes = {label: [0] * n_folds for label in sorted(set(y))}
+    for i, label in enumerate(sorted(y)):
+        sizes[label][i % n_folds] += 1
+    return sizes
+
+
+def sign_test(errors, reference):
+    """P(as many wins or more) over all ways that the untied splits could fall, each as likely (Luo & Durrant 2017)."""
+    pairs = [(a, b) for a, b in zip(errors, reference, strict=True) if a != b]
+    wins = sum(a < b for a, b in pairs)
+    outcomes = [bin(outcome).count("1") for outcome in range(2 ** len(pairs))]
+    return sum(heads >= wins for heads in outcomes) / len(outcomes)
+
+
+def signed_distance(row, label, coef, intercept, labels):
+    """How far a row is on its side of the hyperplane of a linear classifier; of many classes, of the nearest one.
+
+    Two classes have one row of coefficients, positive scores for the second.
+    """
+    scores = [
+        float(sum(w * z for w, z in zip(ws, row, strict=True))) + b for ws, b in zip(coef, intercept, strict=True)
+    ]
+    own = list(labels).index(label)
+    if len(labels) == 2:
+        return (1 if own else -1) * scores[0] / sum(w * w for w in coef[0]) ** 0.5
+    distances = []
+    for other in range(len(labels)):
+        if other != own:
+            normal = [a - b for a, b in zip(coef[own], coef[other], strict=True)]
+            distances.append((scores[own] - scores[other]) / sum(w * w for w in normal) ** 0.5)
+    return min(distances)
+
+
+def wasserstein(a, b):
+    """Wasserstein-1 distance of two samples: the area between their distribution functions."""
+    points = sorted([*a, *b])
+    area = 0.0
+    for low, high in itertools.pairwise(points):
+        area += (high - low) * abs(sum(x <= low for x in a) / len(a) - sum(x <= low for x in b) / len(b))
+    return area
+
+
+def penalised_loss(kind, w, Z, signs, C):
+    """||w||^2 / 2 + C sum of losses: "svm" max(0, 1 - s w^T z)^2, "logistic" log(1 + exp(-s w^T z)); its gradient."""
+    loss, gradient = float(w @ w) / 2, np.array(w, dtype=float)
+    for z, s in zip(Z, signs, strict=True):
+        margin = s * float(w @ z)
+        loss += C * (max(0.0, 1 - margin) ** 2 if kind == "svm" else np.logaddexp(0, -margin))
+        slope = -2 * max(0.0, 1 - margin) if kind == "svm" else -1 / (1 + np.exp(margin))
+        gradient = gradient + C * slope * s * z
+    return loss, gradient

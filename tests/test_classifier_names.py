@@ -1,0 +1,88 @@
+"""Classifiers as configurations name them: what is accepted, and what is refused in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from mmpca_dist.errors import ConfigError
+from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting
+from mmpca_dist.runs.config import parse_config
+
+
+class Holder(BaseModel):
+    classifiers: list[ClassifierSetting]
+
+
+def test_a_name_or_a_mapping():
+    found = Holder(classifiers=["svm", {"name": "logistic", "C": "1e-3", "bias": True, "label": "LR"}]).classifiers
+    assert [(one.name, one.C, one.bias, one.label) for one in found] == [
+        ("svm", None, False, "svm"),
+        ("logistic", 0.001, True, "LR"),
+    ]
+    assert Holder(**Holder(classifiers=found).model_dump(mode="json")).classifiers == found
+    assert {"type": "string"} in Holder.model_json_schema()["properties"]["classifiers"]["items"]["anyOf"]
+
+
+REFUSED = {
+    "unknown classifier 'smv'; there are fisher, .* Did you mean 'svm'": "smv",
+    "svm has no key 'option'. Did you mean 'options'": {"name": "svm", "option": {}},
+    r"svm has no key 'colour'. There are name, C,": {"name": "svm", "colour": 1},
+    "a classifier is a name, or a mapping": 3,
+    r"or a mapping like {name: svm, C: 1} \(found {'C': 1}\)": {"C": 1},
+    r"C of svm must be a positive number or auto \(found 'automatic'\)": {"name": "svm", "C": "automatic"},
+    r"C of svm must be a positive number or auto \(found 0\)": {"name": "svm", "C": 0},
+    r"C of svm must be a positive number or auto \(found True\)": {"name": "svm", "C": True},
+    "C is a setting of svm, .*; fisher has none": {"name": "fisher", "C": 1},
+    "; sklearn.neighbors.KNeighborsClassifier has none": {"name": "sklearn.neighbors.KNeighborsClassifier", "C": 1},
+    "bias is a setting of svm, .* sklearn.svm.SVC has none": {"name": "sklearn.svm.SVC", "bias": True},
+    "bias of svm must be true or false": {"name": "svm", "bias": "perhaps"},
+    "options of svm must be keys and values": {"name": "svm", "options": [1]},
+    "label of svm must be text": {"name": "svm", "label": 1},
+    "svm has no option 'tl'. Did you mean 'tol'": {"name": "svm", "options": {"tl": 1}},
+    "svm has no option 'penalty'. There are intercept_scaling,": {"name": "svm", "options": {"penalty": "l1"}},
+    "fisher has no option 'tol'. There are none": {"name": "fisher", "options": {"tol": 1}},
+    "option reg_param of qda must be a number": {"name": "qda", "options": {"reg_param": "much"}},
+    "option tol of lda is -1; it must be a number, zero or more": {"name": "lda", "options": {"tol": -1}},
+    "max_iter of dask-logistic must be .* at least 1": {"name": "dask-logistic", "options": {"max_iter": 0}},
+    "tol of dask-logistic must be a number, zero or more": {"name": "dask-logistic", "options": {"tol": "small"}},
+    "dask-logistic has no option 'solver'": {"name": "dask-logistic", "options": {"solver": "newton"}},
+    "SVC has no option 'gama'. Did you mean 'gamma'": {"name": "sklearn.svm.SVC", "options": {"gama": 1}},
+    "C of sklearn.svm.SVC is given beside its options": {"name": "sklearn.svm.SVC", "options": {"C": 1}},
+    "'sklearn.svm.SVM' is no class of classifiers .* Did you mean 'SVC'": "sklearn.svm.SVM",
+    "'sklearn.svm.SVR' is no class of classifiers": "sklearn.svm.SVR",
+    "'sklearn.base.clone' is no class of classifiers": "sklearn.base.clone",
+    "'sklearn.nothing.SVC' cannot be imported here": "sklearn.nothing.SVC",
+    "VotingClassifier does not start with these options": "sklearn.ensemble.VotingClassifier",
+    "is of 'os', which is no installed package that builds on": "os.system",
+    "is of 'subprocess', which": {"name": "subprocess.Popen", "options": {"args": "ls"}},
+    "SVC has no partial_fit": {"name": "incremental", "options": {"estimator": "sklearn.svm.SVC"}},
+    "estimator of incremental must be an import name": {"name": "incremental", "options": {"estimator": 1}},
+    "SGDClassifier has no option 'alfa'. Did you mean 'alpha'": {"name": "incremental", "options": {"alfa": 1}},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_specifications(message):
+    with pytest.raises(ValidationError, match=message):
+        Holder(classifiers=[REFUSED[message]])
+
+
+def test_the_sentence_is_that_of_the_configuration():
+    content = {
+        "dataset": {"uri": "bundled:digits"},
+        "methods": "pca",
+        "n_components": 2,
+        "output": "x",
+        "evaluation": {"classifiers": ["fisher", {"name": "svm", "colour": "red"}]},
+    }
+    with pytest.raises(ConfigError, match=r"^my.yaml: evaluation.classifiers: svm has no key 'colour'. There are name"):
+        parse_config(content, "my.yaml")
+
+
+def test_a_module_beside_the_configuration_is_not_run(tmp_path, monkeypatch):
+    """Code that only lies about is of no installed package, and is not imported for a name."""
+    (tmp_path / "planted.py").write_text("raise SystemExit('was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValidationError, match="is of 'planted', which is no installed package"):
+        ClassifierSection(name="planted.Classifier")
