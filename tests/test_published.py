@@ -132,5 +132,5 @@ def test_the_data_files_are_in_the_installed_package():
 
 
 def _data_files(folder):
-    files = {path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
-    return {path.relative_to(folder) for path in files}
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {path for path in files if path.suffix != ".py" and path.parent.name != "__pycache__"}
