@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse, vstack
 from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.judging import Judges, Part, judge, named
+from mmpca_dist.evaluation.judging import Judges, Part, judge, naming
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
@@ -86,10 +86,8 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: An
     InputError
         For rows that a method or a classifier cannot use; the message names the split.
     """
-    try:
+    with naming(number):
         return _evaluate(rows, splits, number, settings, judges)
-    except InputError as error:
-        raise named(error, number) from error
 
 
 def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:

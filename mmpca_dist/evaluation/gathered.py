@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.judging import Judged, Judges, Part, judge
+from mmpca_dist.evaluation.judging import Judged, Judges, Part, judge, naming
 from mmpca_dist.evaluation.lazy_rows import judge_lazily
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
@@ -52,32 +52,39 @@ class JudgedRows:
                 self.fitted[positions[number], label] = one
 
 
-def judge_rows(source: Source, splits: Splits, part: int, reductions: Reductions, judges: Judges) -> JudgedRows:
-    """Judge a part held out by the classifiers that are fitted to rows.
+def judge_rows(
+    source: Source, splits: Splits, first: int, reductions: Sequence[Reductions], judges: Judges
+) -> list[JudgedRows]:
+    """Judge the parts held out by the classifiers that are fitted to rows.
 
-    A pass over the rows serves as many methods and sizes as memory permits. Where it does not permit one alone, those
-    classifiers that learn block by block make passes of their own.
+    A pass over the rows serves as many parts, methods and sizes as memory permits. Where it does not permit one alone,
+    those classifiers that learn block by block make passes of their own.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first part held out among those of all splits.
+    reductions : sequence of Reductions
+        What was fitted while each part was held out.
 
     Raises
     ------
     InputError
-        For rows that a classifier cannot use, or too many of them.
+        For rows that a classifier cannot use, or too many of them; the message names the split.
     """
-    judged = JudgedRows()
+    judged = [JudgedRows() for _ in reductions]
     if not judges.from_rows:
         return judged
-    items, n_rows = reductions.items, source.dataset.n_rows
-    check_rows(items, n_rows, judges)
-    lazy = [position for position, item in enumerate(items) if _is_large(item, n_rows)]
-    for positions in _batches(items, n_rows):
-        own = [items[position] for position in positions]
-        columns = np.unique(np.concatenate([item.columns for item in own]))
-        task = _GatherSpan(source.dataset, splits, part, reductions.matrix[:, columns], reductions.mean)
-        rows = Part(*source.reduce(task, _join, "gather"))
-        moved = [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in own]
-        judged.add(judge(moved, judges, judges.from_rows, rows), positions)
-    if lazy:
-        judged.add(judge_lazily(source, splits, part, reductions, [items[at] for at in lazy], judges), lazy)
+    for shares in _batches(reductions, source.dataset.n_rows):
+        for share, rows in _gather(source, splits, shares):
+            with naming(first + share.place):
+                judged[share.place].add(judge(share.moved(), judges, judges.from_rows, rows), share.positions)
+    for place, (one, part) in enumerate(zip(reductions, splits.held_out, strict=True)):
+        lazy = [at for at, item in enumerate(one.items) if _is_large(item, source.dataset.n_rows)]
+        if lazy:
+            with naming(first + place):
+                found = judge_lazily(source, splits, part, one, [one.items[at] for at in lazy], judges)
+                judged[place].add(found, lazy)
     return judged
 
 
@@ -103,36 +110,88 @@ def _is_large(item: Reduction, n_rows: int) -> bool:
     return 8 * n_rows * item.used > GATHERED_BYTES
 
 
-def _batches(items: Sequence[Reduction], n_rows: int) -> Iterator[list[int]]:
-    """Yield stretches of methods and sizes whose reduced rows are held at once, by position, but for large ones."""
-    batch: list[int] = []
-    for position, item in enumerate(items):
-        if _is_large(item, n_rows):
-            continue
-        together = [*batch, position]
-        if 8 * n_rows * len(np.unique(np.concatenate([items[at].columns for at in together]))) > GATHERED_BYTES:
-            yield batch
-            together = [position]
-        batch = together
+@dataclass(frozen=True)
+class _Share:
+    """What a pass gathers for one of the parts held out: methods and sizes, by position."""
+
+    place: int
+    reductions: Reductions
+    positions: list[int]
+
+    @property
+    def columns(self) -> NDArray[np.intp]:
+        """Columns of the matrix of all that are needed."""
+        return np.unique(np.concatenate([self.reductions.items[at].columns for at in self.positions]))
+
+    def moved(self) -> list[Reduction]:
+        """Return the methods and sizes as they are among these columns alone."""
+        columns, items = self.columns, [self.reductions.items[at] for at in self.positions]
+        return [Reduction(i.method, i.n_components, np.searchsorted(columns, i.columns), i.moments) for i in items]
+
+
+def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
+    """Yield what is gathered at once, but for what is too large alone."""
+    batch: list[_Share] = []
+    for place, one in enumerate(reductions):
+        for position, item in enumerate(one.items):
+            if _is_large(item, n_rows):
+                continue
+            together = _with(batch, place, one, position)
+            if 8 * n_rows * sum(len(share.columns) for share in together) > GATHERED_BYTES:
+                yield batch
+                together = _with([], place, one, position)
+            batch = together
     if batch:
         yield batch
 
 
-@dataclass(frozen=True)
-class _GatherSpan:
-    """The task: reduced rows, their labels, and which of them train."""
+def _with(batch: list[_Share], place: int, reductions: Reductions, position: int) -> list[_Share]:
+    """Return a batch with one method and size more."""
+    if batch and batch[-1].place == place:
+        return [*batch[:-1], _Share(place, reductions, [*batch[-1].positions, position])]
+    return [*batch, _Share(place, reductions, [position])]
 
-    dataset: Dataset
-    splits: Splits
+
+def _gather(source: Source, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
+    """Make a pass, and yield the reduced rows of every part."""
+    wanted = [
+        _Wanted(splits.held_out[share.place], share.reductions.matrix[:, share.columns], share.reductions.mean)
+        for share in shares
+    ]
+    labels, *found = source.reduce(_GatherSpan(source.dataset, splits, wanted), _join, "gather")
+    for share in shares:
+        Z, train, found = found[0], found[1], found[2:]  # let go of one after the other
+        yield share, Part(Z, labels, train)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """How rows are reduced while a part is held out."""
+
     part: int
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
 
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
+
+@dataclass(frozen=True)
+class _GatherSpan:
+    """The task: labels, and for every part held out the reduced rows and which of them train."""
+
+    dataset: Dataset
+    splits: Splits
+    wanted: list[_Wanted]
+
+    def __call__(self, span: Span) -> tuple[NDArray, ...]:
         labels = self.dataset.read_labels(span.start, span.stop)
-        units = read_units(self.dataset, span)
-        Z = [projected(X, self.matrix, self.mean, np.dtype(np.float64)) for _, X in units]
-        return np.concatenate(Z), labels, self.splits.training(span.start, span.stop, labels, self.part)[0]
+        reduced: list[list[NDArray[np.float64]]] = [[] for _ in self.wanted]
+        for _, X in read_units(self.dataset, span):
+            for blocks, one in zip(reduced, self.wanted, strict=True):
+                # A product for each, so that the bits do not tell how many shared the pass.
+                blocks.append(projected(X, one.matrix, one.mean, np.dtype(np.float64)))
+        arrays = [labels]
+        for blocks, one in zip(reduced, self.wanted, strict=True):
+            arrays += [np.concatenate(blocks), self.splits.training(span.start, span.stop, labels, one.part)[0]]
+        return tuple(arrays)
 
 
 def _join(left: tuple[NDArray, ...], right: tuple[NDArray, ...]) -> tuple[NDArray, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +140,10 @@ def _moments(item: Reduction, Z: NDArray, y: NDArray) -> ReducedMoments:
     return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(item.used), precision="double")
 
 
-def named(error: InputError, split: int) -> InputError:
-    """Return an error that says in which split it was."""
-    return type(error)(f"In split {split}: {error}")
+@contextmanager
+def naming(split: int) -> Iterator[None]:
+    """Say in errors of input in which split they were."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"In split {split}: {error}") from error

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
 from mmpca_dist.evaluation.gathered import check_rows, judge_rows
 from mmpca_dist.evaluation.heads import Head, Rules, fit_rules, make_head
-from mmpca_dist.evaluation.judging import Judges, entry, named
+from mmpca_dist.evaluation.judging import Judges, entry, naming
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions, needs_of
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
 from mmpca_dist.evaluation.source import Source
@@ -33,8 +32,9 @@ from mmpca_dist.statistics.working import Statistics, tall_statistics
 def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, judges: Judges) -> Iterator[dict]:
     """Yield the records of all parts of a split that are held out.
 
-    Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; one or more passes
-    gather reduced rows for those that are fitted to rows. Margins are measured on samples of the second pass.
+    Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; another gathers
+    reduced rows for those that are fitted to rows, or more where memory permits few. Margins are measured on samples of
+    the second pass.
 
     Parameters
     ----------
@@ -54,26 +54,23 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     sampling = Sampling.of(splits, source.dataset.n_features, judges) if settings.evaluation.margins else None
     trained = []
     for number, statistics in enumerate(training_statistics(source, splits, settings), first):
-        try:
+        with naming(number):
             trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first]))
             check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
-        except InputError as error:
-            raise named(error, number) from error
     gathering = time.perf_counter() - begin
     errors, sample = _score(source, splits, [one.head for one in trained], sampling)
-    scoring = time.perf_counter() - begin - gathering
-    for place, one in enumerate(trained):
+    judged_rows = judge_rows(source, splits, first, [one.reductions for one in trained], judges)
+    judging = sum(sum(judged.seconds.values()) for judged in judged_rows)
+    scoring = time.perf_counter() - begin - gathering - judging
+    for place, (one, judged) in enumerate(zip(trained, judged_rows, strict=True)):
         part = splits.held_out[place]
-        try:
-            judged = judge_rows(source, splits, part, one.reductions, judges)
-            margins: dict[str, Any] = {"margins": []}
-            if sampling is not None and sample is not None:
-                fitted = {**one.rules, **judged.fitted}
+        margins: dict[str, Any] = {"margins": []}
+        if sampling is not None and sample is not None:
+            fitted = {**one.rules, **judged.fitted}
+            with naming(first + place):
                 margins = sampled_margins(
                     sample, sampling, part, splits.classes, one.reductions, judges, one.before, fitted
                 )
-        except InputError as error:
-            raise named(error, first + place) from error
         yield {
             "split": first + place,
             "rows": int(splits.counts[:, part].sum()),

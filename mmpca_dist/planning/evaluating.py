@@ -161,14 +161,15 @@ def _judged(dataset: Dataset, request: Request, judging: Judging) -> list[PassPl
     if judging.decisions or judging.margins:
         passes.append(plan_pass("score", dataset, operations * judging.decisions, resources))
     if judging.from_rows:
-        gathering = -(-_reduced(dataset, judging) // GATHERED_BYTES) * len(judging.held_out)
-        passes += [plan_pass("gather", dataset, operations * judging.width, resources)] * gathering
+        times = -(-_reduced(dataset, judging) // GATHERED_BYTES)
+        width = len(judging.held_out) * judging.width / times
+        passes += [plan_pass("gather", dataset, operations * width, resources)] * times
     return passes
 
 
 def _reduced(dataset: Dataset, judging: Judging) -> int:
-    """Return the bytes of the reduced rows."""
-    return 8 * dataset.n_rows * judging.width
+    """Return the bytes of the reduced rows, of all parts held out."""
+    return 8 * dataset.n_rows * judging.width * len(judging.held_out)
 
 
 def _sampled(dataset: Dataset, judging: Judging) -> int:
@@ -201,7 +202,8 @@ def _scoring(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
     if not judging.from_rows:
         return scoring
     gathered = min(_reduced(dataset, judging), GATHERED_BYTES)
-    return max(scoring, resources.process_threads * (unit + 2 * 8 * rows * judging.width) + 4 * gathered)
+    share = min(8 * rows * judging.width * len(judging.held_out), gathered)
+    return max(scoring, resources.process_threads * (unit + 2 * share) + 4 * gathered)
 
 
 def _search(
