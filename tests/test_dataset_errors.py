@@ -180,8 +180,9 @@ def test_npy_that_cannot_be_read_by_ranges(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.parquet", "a.npz", "a.npy", "a"])
-def test_what_a_server_refuses(name):
+def test_what_a_server_refuses(name, monkeypatch):
     """File systems say of it that it does not exist."""
+    monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "0.5")
     for port, words in ((forbidding_server(), "permission denied"), (9, "cannot be reached")):
         with pytest.raises(InputError, match=f"127.0.0.1:{port}/{name}: .*{words}"):
             open_dataset(f"http://127.0.0.1:{port}/{name}", label="y.npy" if name == "a.npy" else None)

@@ -239,7 +239,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("address", SECRETS)
-def test_addresses_with_credentials_are_refused(address, tmp_path, monkeypatch, caplog):
+def test_addresses_with_credentials_are_refused(address, prefect_server, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     address = address.format(secret=SECRET)
     fine = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2}

@@ -61,7 +61,7 @@ class PatientStore(WrapperStore[FsspecStore]):
         return type(self)(store, self._protocol)
 
     async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]], agree: bool = False) -> Any:
-        what = f"{name} {self._protocol}://{self._store.path}/{key}".rstrip("/")
+        what = f"{name} {self._store.fs.unstrip_protocol(f'{self._store.path}/{key}')}".rstrip("/")
 
         async def attempt() -> Any:
             self._store.fs.invalidate_cache()
