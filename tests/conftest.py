@@ -116,6 +116,14 @@ def bucket(s3_proxy, monkeypatch):
     S3FileSystem.clear_instance_cache()
 
 
+@pytest.fixture
+def no_report(monkeypatch):
+    """Leave out the pictures of runs, which take longer than all else."""
+    from refreshing import no_pictures
+
+    no_pictures(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory):
     from test_runs import Recorder, make_config

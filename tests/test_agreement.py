@@ -54,6 +54,9 @@ class Changing:
     def invalidate_cache(self):
         pass
 
+    def unstrip_protocol(self, path):
+        return f"http://{path}"
+
     def find(self, path, detail=False):
         return [f"{path}/{next(self._times)}"]
 

@@ -13,6 +13,8 @@ from mmpca_dist import run
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.config import load_config
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 N, D = 40, 3
 
 

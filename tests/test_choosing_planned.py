@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from evaluating import auto, clusters, config_of, searched, store
-from refreshing import no_pictures
 from samples import labelled
 
 from mmpca_dist import run
@@ -13,10 +12,7 @@ from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.stages import preview
 
-
-@pytest.fixture(autouse=True)
-def no_report(monkeypatch):
-    no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def uneven(counts):

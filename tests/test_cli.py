@@ -286,7 +286,7 @@ def test_the_methods_are_those_that_run_and_as_in_the_readme():
     assert [line.split()[0] for line in listed] == list(METHODS)
 
 
-def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(tmp_path):
+def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, tmp_path):
     output = str(tmp_path / "out")
     run({**SOUND, "methods": list(METHODS), "n_components": 16, "output": output})
     shown = mmpca("show", output).stdout.splitlines()

@@ -179,13 +179,20 @@ def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypat
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "whole", ["pca"])
 
 
-def test_results_that_are_cancelled_are_told_as_a_lost_connection(monkeypatch, tmp_path):
-    """Where the scheduler goes at certain moments, Dask hands exceptions over as if they were results."""
-    import distributed
+@pytest.mark.parametrize("moment", ["before results come", "while they come"])
+def test_results_that_do_not_come_are_told_as_a_lost_connection(moment, monkeypatch, tmp_path):
+    """Whatever Dask makes of a scheduler that goes at such a moment, nobody waits for ever."""
+    from distributed import Client
     from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
 
-    gone = FutureCancelledError("span", "lost")
-    monkeypatch.setattr(distributed, "as_completed", lambda *_, **__: iter([(None, gone)]))
+    async def gone(self, *_):
+        self._gather_future = None
+        if moment == "while they come":
+            raise CommClosedError("gone")
+        raise FutureCancelledError("span", "lost")
+
+    monkeypatch.setattr(Client, "_gather_remote", gone)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as local:
         config = make_config(tmp_path / "out", "bundled:iris", compute={"cluster": local.scheduler_address}, **PCA)
         with pytest.raises(ClusterError, match="The connection to the Dask scheduler is lost"):

@@ -117,6 +117,7 @@ def test_scratch_is_released_and_nothing_else(tmp_path):
     assert release(str(tmp_path / "none")) is None
 
 
+@pytest.mark.server
 def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
     """Prefect with SQLAlchemy 2.1 looks healthy, and never creates a scheduled run."""
     deployment = operations.api("/deployments/name/fit/local")["id"]

@@ -20,6 +20,8 @@ from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.summary import components
 from mmpca_dist.solvers.options import LARGEST_DENSE, SolverOptions, choose_solver
 
+NO_REPORT = pytest.mark.usefixtures("no_report")
+
 NEW = ["pls", "ridge", "lasso", "fisher-score", "random-projection"]
 FORMED = ["pls", "ridge", "lasso"]
 
@@ -65,6 +67,7 @@ def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_pat
     assert rows["lasso"]["share"] == "-"
 
 
+@NO_REPORT
 def test_smaller_numbers_have_the_factor_and_the_columns_that_are_theirs(tmp_path):
     X, y = mixed(15, 25, 2, seed=0)
     config = config_of(tmp_path / "out", write(tmp_path / "rows.npz", X, y), n_components=[2, 8], methods=NEW)
@@ -88,6 +91,7 @@ def test_smaller_numbers_have_the_factor_and_the_columns_that_are_theirs(tmp_pat
         np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-12)
 
 
+@NO_REPORT
 @pytest.mark.parametrize("standardize", [False, True])
 def test_fewer_rows_than_columns(standardize, tmp_path):
     X, y = mixed(15, 25, 3, seed=2)
@@ -102,6 +106,7 @@ def test_fewer_rows_than_columns(standardize, tmp_path):
         np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-9, err_msg=method)
 
 
+@NO_REPORT
 @pytest.mark.parametrize("kind", ["krylov", "subspace", "nystroem"])
 @pytest.mark.parametrize("others", [[], ["pca", "m-pca0"]])
 @pytest.mark.parametrize("standardize", [False, True])
@@ -168,6 +173,7 @@ def test_infinite_scores_are_in_models_and_no_trouble_for_reports(kind, tmp_path
             json.loads(place.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
+@NO_REPORT
 def test_new_rows_extend_them(tmp_path):
     X, y = mixed(200, 8, 3, seed=5)
     first, _, whole = (

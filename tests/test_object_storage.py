@@ -25,6 +25,8 @@ from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job
 from pipelines.cli import cli
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 SECRET = "aRecognisableSecret4711"  # noqa: S105
 
 

@@ -20,6 +20,8 @@ from mmpca_dist.runs import stages
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.events import Callback
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 METHODS = ["pca", "m-pca0", "m-pca2"]
 
 

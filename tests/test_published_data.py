@@ -13,6 +13,8 @@ from mmpca_dist.reducers.solving import DEFAULT_SHRINKAGE
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.scatters import SCATTERS
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 LIMIT = np.deg2rad(1e-6)
 K = 8
 

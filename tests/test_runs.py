@@ -23,6 +23,8 @@ from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics import gather
 
+pytestmark = pytest.mark.usefixtures("no_report")
+
 
 def make_config(output, uri="bundled:digits", **changes):
     content = {

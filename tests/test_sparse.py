@@ -129,11 +129,6 @@ def write_kinds(folder, parts, X, y):
     }
 
 
-@pytest.fixture
-def no_report(monkeypatch):
-    monkeypatch.setattr("mmpca_dist.runs.reporting.write_report", lambda *_: {"outputs": []})
-
-
 @pytest.mark.parametrize(("shape", "kind"), [("tall", "zarr"), ("wide", "parts"), ("standardized", "saved by scipy")])
 def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, monkeypatch, no_report):
     """Components to the last bit; projections by products of CSR rows, up to the rounding of d products."""

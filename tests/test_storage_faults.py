@@ -79,7 +79,7 @@ def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
 
 
 def test_every_fault_at_every_call(table, bucket, s3_proxy, quick, capsys):
-    """The table of them is printed: pytest -m slow tests/test_storage_faults.py -rP."""
+    """The table of them is printed: pytest -n 0 -m slow tests/test_storage_faults.py -rP."""
     expected = fit(table, f"{bucket}/calm", ["pca"])
     lost, lines = {}, []
     for fault in FAULTS:

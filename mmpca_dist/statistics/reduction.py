@@ -131,10 +131,10 @@ class Cluster(_ReadingScheduler):
         try:
             with telling_of_lost_connections():
                 futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
-                for _, result in as_completed(futures[1:], with_results=True, loop=self.client.loop):
-                    if isinstance(result, CancelledError):  # handed over, not raised, where the scheduler is gone
-                        raise result
-                    on_done(result)
+                # Without results: where the scheduler goes while they come, as_completed waits for them for ever.
+                for batch in as_completed(futures[1:], loop=self.client.loop).batches():
+                    for status in self.client.gather(batch):
+                        on_done(status)
                 return futures[0].result()
         except KilledWorker as error:
             raise ClusterError(
