@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from dask_processes import dask_processes
-from resuming import results_hash, small_units, write_rows
+from resuming import no_report, results_hash, small_units, write_rows
 from samples import labelled
 from test_runs import make_config
 
@@ -77,6 +77,7 @@ def undisturbed(config):
 def test_workers_that_die_a_hundred_times(rows, cluster, tmp_path, monkeypatch):
     """Killed, by a segmentation fault, or asked to end: at moments spread over all stages."""
     small_units(monkeypatch, unit_bytes=64 * 80)
+    no_report(monkeypatch)  # no worker has a part in it
     compute = {"cluster": cluster.address, "wait": 300}
     expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS))
     table = {}
@@ -138,6 +139,7 @@ def test_flows_that_are_killed(cluster_name, rows, cluster, tmp_path):
 def test_schedulers_that_are_killed(rows, cluster, tmp_path, monkeypatch):
     """The run ends with one sentence, and goes on when there is a scheduler again."""
     small_units(monkeypatch, unit_bytes=64 * 80)
+    no_report(monkeypatch)
     compute = {"cluster": cluster.address, "wait": 300}
     expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS))
     lost = 0

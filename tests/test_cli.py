@@ -95,8 +95,8 @@ def end_server(pid, _terminal):
     ("cluster", "act", "code", "reason"),
     [
         ("threads", press_ctrl_c, 130, "stopped."),
-        ("local", press_ctrl_c, 130, "stopped."),
-        ("threads", end_server, 1, "The temporary Prefect server has ended."),
+        pytest.param("local", press_ctrl_c, 130, "stopped.", marks=pytest.mark.server),
+        pytest.param("threads", end_server, 1, "The temporary Prefect server has ended.", marks=pytest.mark.server),
     ],
     ids=["ctrl-c", "ctrl-c with worker processes", "server killed"],
 )
