@@ -47,10 +47,12 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("points", [3, pytest.param(None, marks=pytest.mark.chaos)], ids=["some", "all"])
+EVERY = [pytest.param(kind, None if kind == "in memory" else 25, marks=pytest.mark.chaos) for kind in KINDS]
+
+
+@pytest.mark.parametrize(("kind", "points"), [*((kind, 3) for kind in KINDS), *EVERY])
 def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, monkeypatch):
-    """Every record, and every group of spans: before it is written, half-way, or just after."""
+    """Every record, and every group of spans, or some of them: before it is written, half-way, or just after."""
     if kind == "on disk":
         monkeypatch.setattr(stages_module, "search_in_memory", lambda *_: False)
     settings = {"methods": METHODS, "n_components": 3, "compute": {"workers": 1}, **KINDS[kind]}
