@@ -79,7 +79,8 @@ class FaultyS3:
     def handle(self, request):
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         with self._lock:
-            fault = self._always or self._faults.get(len(self.calls))
+            number = len(self.calls)
+            fault = self._always or self._faults.get(number)
             self.calls.append((request.command, request.path))
         if fault in ("slowdown", "throttled"):
             self.applied.append(fault)
@@ -89,7 +90,7 @@ class FaultyS3:
             return self._cut(request, fault)
         if fault == "upload" and body:
             self.applied.append(fault)
-            body = flip(body)
+            body = flip(body, number)
         status, headers, found = self._forward(request, body)
         if fault == "lost":
             return self._cut(request, fault)
@@ -98,7 +99,7 @@ class FaultyS3:
             time.sleep(self.delay)
         if found and request.command != "HEAD" and fault == "flipped":
             self.applied.append(fault)
-            found = flip(found)
+            found = flip(found, number)
         cut = bool(found) and request.command != "HEAD" and fault == "truncated"
         if cut:
             self.applied.append(fault)
@@ -140,10 +141,10 @@ class FaultyS3:
         request.connection.close()
 
 
-def flip(body):
-    """Return bytes with one bit flipped, in their middle."""
-    middle = len(body) // 2
-    return body[:middle] + bytes([body[middle] ^ 4]) + body[middle + 1 :]
+def flip(body, number):
+    """Return bytes with one bit flipped, another one at every call: no line damages what it carries twice alike."""
+    place = number * 2654435761 % (8 * len(body))
+    return body[: place // 8] + bytes([body[place // 8] ^ 1 << place % 8]) + body[place // 8 + 1 :]
 
 
 def intact(headers, body):

@@ -83,20 +83,83 @@ def test_a_record_that_changes_all_the_time_is_not_called_damaged(changing):
         storage.read_json("http://b")
 
 
-def test_a_listing_of_zarr_that_changes_all_the_time(changing, monkeypatch):
-    times = itertools.count()
+class Store:
+    """A store of Zarr's; ``answers`` gives the names in its one folder, or raises."""
 
-    class Store:
-        path, fs = "b", changing._fs
+    path = "b"
 
-        async def list_dir(self, prefix):
-            yield f"{prefix}/{next(times)}"
+    def __init__(self, fs, answers):
+        self.fs, self._answers = fs, answers
 
-    store = PatientStore.__new__(PatientStore)
-    store._store, store._protocol = Store(), "http"
+    async def list_dir(self, prefix):
+        for name in self._answers():
+            yield f"{prefix}/{name}"
+
+
+def names_in(store):
+    """Return what a patient store says is in its folder X."""
+    patient = PatientStore.__new__(PatientStore)
+    patient._store, patient._protocol = store, "http"
 
     async def names():
-        return [name async for name in store.list_dir("X")]
+        return [name async for name in patient.list_dir("X")]
 
+    return asyncio.run(names())
+
+
+def test_a_listing_of_zarr_that_changes_all_the_time(changing):
+    times = itertools.count()
     with pytest.raises(AccessError, match="Cannot list http://b/X: "):
-        asyncio.run(names())
+        names_in(Store(changing._fs, lambda: [next(times)]))
+
+
+class EveryOther:
+    """A file system that fails at every second call."""
+
+    def __init__(self, error):
+        self._calls, self._error = itertools.count(), error
+
+    def answers(self):
+        if next(self._calls) % 2:
+            raise self._error
+        return ["a"]
+
+    def find(self, path, detail=False):
+        return self.answers()
+
+    invalidate_cache = Changing.invalidate_cache
+    unstrip_protocol = Changing.unstrip_protocol
+
+
+def test_a_fault_costs_one_reading_not_all_that_must_agree(monkeypatch):
+    """Two readings in one attempt would never both succeed."""
+    monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "3")
+    failing = EveryOther(ConnectionResetError())
+    assert failing.find("b") == ["a"]  # so that the second of two readings fails
+    with pytest.raises(ConnectionResetError):
+        failing.find("b")
+    assert PatientFileSystem(failing, "http").find("b") == ["a"]
+    assert names_in(Store(failing, failing.answers)) == ["X/a"]
+
+
+class ChecksumError(Exception):
+    """As botocore's: what came is not what was sent."""
+
+
+@pytest.mark.parametrize(("error", "passes"), [(ChecksumError(), True), (RuntimeError(), False)])
+def test_damage_on_the_way_passes_and_what_is_not_known_is_tried_three_times(error, passes, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.0)
+    answers = iter([error] * 5 + ["whole"])
+
+    def read():
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    if passes:
+        assert patience.patiently("read x", read) == "whole"
+    else:
+        with pytest.raises(RuntimeError):
+            patience.patiently("read x", read)
+        assert len(list(answers)) == 3

@@ -56,7 +56,8 @@ def persistence(error: BaseException) -> str:
         # "Not found" without its own code is an answer that came damaged.
         return "unknown" if status == 404 and not isinstance(error, FileNotFoundError) else "lasting"
     if isinstance(error, ConnectionError | TimeoutError) or any(
-        word in names for word in ("Timeout", "Connect", "Disconnected", "Payload", "IncompleteRead", "ShortRead")
+        word in names
+        for word in ("Timeout", "Connect", "Disconnected", "Payload", "IncompleteRead", "ShortRead", "ChecksumError")
     ):
         return "passing"
     return "unknown"

@@ -48,7 +48,7 @@ class PatientFileSystem:
 
         what = self._what("list" if name in LISTINGS else name, args)
         if name in LISTINGS:
-            return patience.patiently(what, lambda: patience.agreed(what, attempt, lambda: self.is_plain))
+            return patience.agreed(what, lambda: patience.patiently(what, attempt), lambda: self.is_plain)
         return patience.patiently(what, attempt)
 
     def rm(self, path: str, recursive: bool = False) -> None:

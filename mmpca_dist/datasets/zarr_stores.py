@@ -65,10 +65,14 @@ class PatientStore(WrapperStore[FsspecStore]):
 
         async def attempt() -> Any:
             self._store.fs.invalidate_cache()
-            needed = partial(is_plain, self._store.fs, self._protocol)
-            return await (patience.agreed_async(what, call, needed) if agree else call())
+            return await call()
 
-        return await patience.patiently_async(what, attempt)
+        async def read() -> Any:
+            return await patience.patiently_async(what, attempt)
+
+        if agree:  # of readings that are each tried again, so that one fault costs one reading
+            return await patience.agreed_async(what, read, partial(is_plain, self._store.fs, self._protocol))
+        return await read()
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         if key.rpartition("/")[2] in METADATA:
@@ -114,7 +118,8 @@ class PatientStore(WrapperStore[FsspecStore]):
         await self._patiently("remove", key, lambda: self._store.delete(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        await self._patiently("remove", prefix, lambda: self._store.delete_dir(prefix))
+        if [name async for name in self.list_prefix(prefix)]:  # mostly nothing is there, which costs fewer calls to see
+            await self._patiently("remove", prefix, lambda: self._store.delete_dir(prefix))
 
     async def clear(self) -> None:
         await self._patiently("remove", "", self._store.clear)
