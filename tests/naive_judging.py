@@ -26,7 +26,7 @@ def gaussian_scores(Z, y, rows, kind, reg_param=0.0, ddof=0, var_smoothing=1e-9)
             covariances[label] = (1 - reg_param) * scatters[label] / (len(members[label]) - ddof) + reg_param * eye
         else:
             largest = max(_mean((column - _mean(column)) ** 2) for column in Z.T)
-            covariances[label] = eye * scatters[label] / len(members[label]) + var_smoothing * largest * eye
+            covariances[label] = eye * scatters[label] / (len(members[label]) - ddof) + var_smoothing * largest * eye
     scores = []
     for row in np.asarray(rows, dtype=float):
         of_row = []

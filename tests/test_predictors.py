@@ -54,7 +54,7 @@ def test_every_classifier_is_its_twin(n_classes, mean):
         assert_scores(
             quadratic_discriminant(reduced, **options), gaussian_scores(Z, y, rows, "qda", **options), rows, rtol
         )
-    for options in ({}, {"var_smoothing": 0.1}):
+    for options in ({}, {"var_smoothing": 0.1}, {"ddof": 1}):
         assert_scores(
             naive_bayes(reduced, **options), gaussian_scores(Z, y, rows, "naive-bayes", **options), rows, rtol
         )
@@ -233,6 +233,9 @@ def test_a_class_with_one_row(n_classes):
     assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z)
     assert_scores(linear_discriminant(reduced), sklearn_scores(LinearDiscriminantAnalysis().fit(Z, y), Z), Z)
     assert_scores(naive_bayes(reduced), sklearn_scores(GaussianNB().fit(Z, y), Z), Z, rtol=1e-7)
+    # A single row has no n_c - 1 to be divided by: its class has the variance of smoothing, as without ddof.
+    alone, plain = naive_bayes(reduced, ddof=1).variances[-1], naive_bayes(reduced).variances[-1]
+    np.testing.assert_array_equal(alone, plain)
     assert_scores(quadratic_discriminant(reduced, 0.5), gaussian_scores(Z, y, Z, "qda", 0.5), Z)
     with pytest.raises(InputError, match=f"class {n_classes} vary, and its 1 rows vary in 0: .* reg_param above 0"):
         quadratic_discriminant(reduced)
@@ -320,7 +323,9 @@ def test_what_is_refused():
     for options in ({"reg_param": 1.5}, {"ddof": 2}):
         with pytest.raises(InputError, match="must be"):
             quadratic_discriminant(reduced, **options)
-    with pytest.raises(InputError, match="var_smoothing=-1"):
+    with pytest.raises(InputError, match="var_smoothing=-1 must be zero or more"):
         naive_bayes(reduced, -1)
+    with pytest.raises(InputError, match="ddof=2 must be 0 or 1"):
+        naive_bayes(reduced, ddof=2)
     with pytest.raises(InputError, match=r"tol of lda is -0\.1"):
         linear_discriminant(reduced, -0.1)

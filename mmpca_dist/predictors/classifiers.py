@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors import liblinear, out_of_core
-from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
+from mmpca_dist.predictors.gaussian import check_settings, naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
 from mmpca_dist.predictors.linear import check_tolerance, fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced import ReducedMoments
@@ -168,6 +168,8 @@ def _check_options(spec: ClassifierSection) -> None:
                 raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
         if name == "lda" and "tol" in options:
             check_tolerance(options["tol"])
+        if name in ("qda", "naive-bayes"):
+            check_settings(options)
     elif name in ("svm", "logistic"):
         check_known(options, liblinear.OPTIONS, name)
     elif name == "dask-logistic":

@@ -5,6 +5,7 @@ A class scores the logarithm of its share of the rows times its density at the r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,13 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.reduced import EPS, ReducedMoments
 from mmpca_dist.predictors.rules import Rule
+
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "reg_param": (lambda value: 0 <= value <= 1, "between 0 and 1"),
+    "var_smoothing": (lambda value: value >= 0, "zero or more"),
+    "ddof": (lambda value: value in (0, 1), "0 or 1"),
+}
+"""What settings may be."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +103,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     accepts the rows; what is singular is decided here by rounding error and there by a fixed 1e-4. Source: STAT 841,
     quadratic discriminant analysis.
     """
-    if not 0 <= reg_param <= 1:
-        raise InputError(f"reg_param={reg_param!r} must be between 0 and 1.")
-    if ddof not in (0, 1):
-        raise InputError(f"ddof={ddof!r} must be 0 or 1.")
+    check_settings({"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
     scatters = reduced.of_every_class("Quadratic discriminant analysis")
     for scatter, floors, n, label in zip(scatters, reduced.floors, reduced.counts, reduced.classes, strict=True):
@@ -120,13 +125,16 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     return QuadraticRule(reduced.classes, reduced.means, np.stack(roots), constants)
 
 
-def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9) -> NaiveBayesRule:
+def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int = 0) -> NaiveBayesRule:
     """Return Gaussian naive Bayes: independent columns within every class, and their shares of the rows as priors.
 
     Parameters
     ----------
     var_smoothing : float
         This share of the largest variance of a column over all rows is added to every variance.
+    ddof : int
+        Variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
+        ``fitcnb`` and R's ``naiveBayes``. A smaller class gains rows by 1, as its variances grow more.
 
     Raises
     ------
@@ -135,16 +143,16 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9) -> NaiveBa
 
     Notes
     -----
-    It equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant 2017, section 5,
-    where it is among the classifiers.
+    With ``ddof=0`` it equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant
+    2017, section 5, where it is among the classifiers.
     """
-    if not var_smoothing >= 0:
-        raise InputError(f"var_smoothing={var_smoothing!r} must be zero or more.")
+    check_settings({"var_smoothing": var_smoothing, "ddof": ddof})
     scatters = np.diagonal(reduced.of_every_class("Gaussian naive Bayes"), axis1=1, axis2=2)
     scatters = np.where(scatters > reduced.floors, scatters, 0)
     offsets = reduced.means - reduced.counts @ reduced.means / reduced.n_rows
     largest = float(np.max(scatters.sum(axis=0) + reduced.counts @ offsets**2)) / reduced.n_rows
-    variances = scatters / reduced.counts[:, None] + var_smoothing * largest
+    degrees = np.maximum(reduced.counts - ddof, 1)
+    variances = scatters / degrees[:, None] + var_smoothing * largest
     if not (variances > 0).all():
         c, column = np.argwhere(~(variances > 0))[0]
         raise InputError(
@@ -153,3 +161,17 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9) -> NaiveBa
         )
     constants = np.log(reduced.counts / reduced.n_rows) - np.log(variances).sum(axis=1) / 2
     return NaiveBayesRule(reduced.classes, reduced.means, variances, constants)
+
+
+def check_settings(settings: Mapping[str, float]) -> None:
+    """Refuse a setting that is out of its range.
+
+    Raises
+    ------
+    InputError
+        In one sentence.
+    """
+    for name, value in settings.items():
+        is_valid, allowed = RANGES[name]
+        if not is_valid(value):
+            raise InputError(f"{name}={value!r} must be {allowed}.")
