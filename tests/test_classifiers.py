@@ -262,8 +262,8 @@ def test_fits_that_do_not_converge_are_counted_and_not_printed():
     assert (stopped.unconverged, imported.unconverged, done.unconverged) == (3, 1, 0)
     assert convergence_note([done]) is None
     assert convergence_note([stopped, done, imported]) == (
-        "2 of 3 fits (logistic, LogisticRegression) stopped at their largest number of iterations; raise max_iter in "
-        "the options, or lower C."
+        "In a split, 2 of 3 fits (logistic, LogisticRegression) stopped at their largest number of iterations; raise "
+        "max_iter in the options, or lower C where there is one."
     )
 
 

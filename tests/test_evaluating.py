@@ -24,6 +24,14 @@ SPLITS = {
 }
 
 
+def guessed(splits, y, number):
+    """Return how many rows held out are not of the largest class in training, counted one by one."""
+    split, place = divmod(number, len(splits.held_out))
+    train = splits.training(0, len(y), y, splits.held_out[place])[split]
+    largest = max(sorted(set(y)), key=lambda label: sum(y[train] == label))
+    return sum(y[~train] != largest)
+
+
 def assert_as_by_hand(config, X, y, *others):
     """Return the records, whose errors are those of the twin but where a decision is a matter of rounding.
 
@@ -37,6 +45,8 @@ def assert_as_by_hand(config, X, y, *others):
         for key, (used, errors, close) in expected.items():
             assert found[key][0] == used, key
             assert abs(found[key][1] - errors) <= close, key
+    for found, *_ in every:
+        assert [record["guessed"] for record in found] == [guessed(splits, y, number) for number in range(len(found))]
     decisions = sum(record["rows"] for record in records) * len(expected) / len(records)
     assert sum(close for *_, close in expected.values()) < 0.01 * decisions
     assert sum(errors for _, errors, _ in expected.values()) > 0.02 * decisions  # neither is it all easy

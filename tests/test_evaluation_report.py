@@ -130,6 +130,22 @@ def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> N
     assert f"Naming the largest class for every row {said}" in words(made)[-2] + " "
 
 
+def test_the_largest_class_is_named_for_the_rows_held_out() -> None:
+    """Given parts may hold other shares of the classes than all rows do."""
+    made = dataclasses.replace(evaluation(errors=lambda *_: 10), guesses=[90.0, 97.0])
+    assert words(made)[-2] == "Naming the largest class for every row errs in 93.5%."
+
+
+def test_models_that_repeat_are_counted_once() -> None:
+    """A method that gives one component for each number asked for has one mean, not several that tie."""
+    made = evaluation(methods=("pca", "fisher"), classifiers={"svm": "SVM"}, most={"fisher": 1}, errors=lambda *_: 9)
+    sizes = {cell.n_components for cell in made.cells.values()}
+    assert len(made.cells) == 2 * len(sizes) > len(sizes) + 1
+    said = " ".join(words(made))
+    assert f"the lowest of {len(sizes) + 1} means" in said
+    assert f"Cells with the same mean: {len(sizes)} more." in said
+
+
 def test_the_verdict_where_the_reference_is_best() -> None:
     said = " ".join(words(evaluation(reference="m-pca2")))
     assert "No method has a lower mean than the reference, M-PCA2; the nearest is M-PCA0 with 8 components" in said

@@ -191,6 +191,20 @@ def test_halves_are_rounded_up_and_floats_read_as_written():
     assert split(share_splits, y, Fraction(7, 10)).counts.tolist() == [[4, 1], [2, 1]]
 
 
+def test_what_naming_the_largest_class_in_training_gets_wrong():
+    """As counted row by row, in parts of other shares of the classes than the rest, folds and shares."""
+    y = np.repeat(["a", "b", "c"], [30, 20, 10])
+    held_out = np.isin(np.arange(60), [0, 1, 2, *range(31, 49), *range(52, 60)])  # 3, 18 and 8 of the classes
+    names = np.where(held_out, "test", "train")
+    made = [split(given_splits, y, names), split(fold_splits, y, 4, n_splits=2), split(share_splits, y, 0.7)]
+    for found in made:
+        for part in found.held_out:
+            for train in found.training(0, 60, y, part):
+                largest = max("abc", key=lambda label: np.sum(y[train] == label))
+                assert found.guessed(part) == np.sum(y[~train] != largest)
+    assert made[0].guessed(0) == 26  # more than half, where it is half of all rows
+
+
 def test_given_parts():
     y = np.array(["a", "b"] * 30)
     names = np.repeat(["test", "train", "valid"], 20)

@@ -111,6 +111,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
+        "guessed": splits.guessed(splits.held_out[place]),
         "errors": judged.lines,
         "margins": margins,
         "seconds": {

@@ -74,6 +74,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
         yield {
             "split": first + place,
             "rows": int(splits.counts[:, part].sum()),
+            "guessed": splits.guessed(part),
             "errors": one.in_order(one.lines(errors[place]) + judged.lines, judges),
             **margins,
             "seconds": {

@@ -44,6 +44,8 @@ class Evaluation:
         Data set whose published figures stand beside the own ones.
     notes : list of str
         Warnings, shown at the top.
+    guesses : list of float
+        For each split, percent of the rows held out that are wrong if each is named the largest class in training.
     margin_rows : str
         Whose distances the margins are, in words.
     standardized : bool
@@ -64,6 +66,7 @@ class Evaluation:
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_read: dict[str, int] = field(default_factory=dict)
     published: str | None = None
+    guesses: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     margin_rows: str = "the rows held out"
     standardized: bool = False
@@ -78,9 +81,19 @@ class Evaluation:
 
     @property
     def guessing(self) -> float:
-        """Percent of errors of whoever names the largest class for every row."""
+        """Percent of errors of whoever names the largest class for every row: of the rows held out, where known."""
+        if self.guesses:
+            return sum(self.guesses) / len(self.guesses)
         counts = self.dataset["counts"]
         return 100 * (1 - max(counts) / sum(counts))
+
+    @cached_property
+    def distinct(self) -> list[Cell]:
+        """The cells without those that repeat another: a method may give as many components for several numbers."""
+        first: dict[Key, Cell] = {}
+        for cell in self.cells.values():
+            first.setdefault((cell.method, cell.used, cell.classifier), cell)
+        return list(first.values())
 
     @cached_property
     def compared(self) -> list[Compared]:
@@ -121,7 +134,7 @@ class Verdict:
 
 def verdict(evaluation: Evaluation) -> Verdict | None:
     """Return which cell is best and how it compares with the reference; None of an empty table."""
-    cells = list(evaluation.cells.values())
+    cells = evaluation.distinct
     if not cells:
         return None
     best = lowest(cells)

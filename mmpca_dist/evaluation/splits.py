@@ -51,6 +51,11 @@ class Splits(ABC):
         """P."""
         return self.counts.shape[1]
 
+    def guessed(self, part: int) -> int:
+        """Return how many rows of a part are wrong if each is named the largest class of the others, which train."""
+        held_out = self.counts[:, part]
+        return int(held_out.sum() - held_out[np.argmax(self.counts.sum(axis=1) - held_out)])
+
     @abstractmethod
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).

@@ -166,8 +166,8 @@ def convergence_note(fitted: list[FittedRows]) -> str | None:
         return None
     labels = ", ".join(dict.fromkeys(one.label for one in stopped))
     return (
-        f"{len(stopped)} of {len(fitted)} fits ({labels}) stopped at their largest number of iterations; raise "
-        "max_iter in the options, or lower C."
+        f"In a split, {len(stopped)} of {len(fitted)} fits ({labels}) stopped at their largest number of iterations; "
+        "raise max_iter in the options, or lower C where there is one."
     )
 
 

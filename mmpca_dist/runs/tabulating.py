@@ -52,6 +52,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         seconds=_summed(records),
         bytes_read={"all methods": results["score"]["bytes"]},
         published=wanted.published,
+        guesses=[100 * record["guessed"] / record["rows"] for record in records if "guessed" in record],
         notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *told])),
         stages=[(name, results[name]["seconds"], "") for name in results],
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
@@ -101,8 +102,11 @@ def _size(cell: dict[str, Any]) -> str:
 
 def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
     finished(run, "compare")
+    # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
+    # ends, which aborts the process after all is done.
     source = pa.BufferReader(storage.read_bytes(run.path("tables", "cells.parquet")))
-    return pq.read_table(source).to_pylist()
+    with pq.ParquetFile(source) as file:
+        return file.read(use_threads=False).to_pylist()
 
 
 def headline_of(output: str) -> str:

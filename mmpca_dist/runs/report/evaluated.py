@@ -117,17 +117,17 @@ def words(evaluation: Evaluation) -> list[str]:
             f"{found.smallest.summary.mean:.{places}f}%, at most one standard error above the lowest."
         )
     said.append(_beside_guessing(evaluation, best.mean, places))
-    if best.count > 1 and len(evaluation.cells) > 1:
+    if best.count > 1 and len(evaluation.distinct) > 1:
         said.append(
-            f"This is the lowest of {len(evaluation.cells)} means, chosen after looking, and splits share their rows: "
-            "standard errors and p-values are smaller than new data would give them."
+            f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking, and splits share their "
+            "rows: standard errors and p-values are smaller than new data would give them."
         )
     return said
 
 
 def _beside_guessing(evaluation: Evaluation, lowest: float, places: int) -> str:
     """Tell what naming the largest class for every row would cost, which few look up and unbalanced classes hide."""
-    guessing, cells = evaluation.guessing, evaluation.cells.values()
+    guessing, cells = evaluation.guessing, evaluation.distinct
     said = f"Naming the largest class for every row errs in {guessing:.{places}f}%"
     if lowest >= guessing:
         return (
