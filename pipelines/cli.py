@@ -174,6 +174,11 @@ def classifiers() -> None:
 
     for name, what in CLASSIFIERS.items():
         click.echo(f"{name:<15}{what}")
+    click.echo(
+        "\nAny other goes by its import name, such as sklearn.neighbors.KNeighborsClassifier. Settings are given like\n"
+        "{name: svm, C: 10, bias: true, label: SVM} or {name: naive-bayes, options: {ddof: 1}}; options of svm,\n"
+        "logistic and imported classes are those of scikit-learn."
+    )
 
 
 @cli.command(name="config", short_help="Print a configuration with all settings explained.")

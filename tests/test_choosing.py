@@ -21,7 +21,7 @@ from test_runs import Recorder, model_hash
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.datasets import make_spans, storage
-from mmpca_dist.errors import OutputError
+from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.evaluation.choosing import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
@@ -113,6 +113,13 @@ def test_the_judge_is_the_first_classifier_from_moments(tmp_path):
         return auto(tmp_path / "out", evaluation={"classifiers": list(names)}).evaluation.judge.name
 
     assert (judge("svm", "qda", "lda"), judge("svm"), judge("fisher")) == ("qda", "fisher", "fisher")
+
+
+def test_parts_that_are_given_are_not_dealt_anew(tmp_path):
+    np.save(tmp_path / "parts.npy", np.arange(150) % 3)
+    evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy")}
+    with pytest.raises(InputError, match=r"deals rows into folds, and evaluation.splits: given asks for the parts"):
+        run(auto(tmp_path / "out", evaluation=evaluation))
 
 
 def chosen_by_hand(config, X, y):

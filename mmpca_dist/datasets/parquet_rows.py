@@ -39,7 +39,7 @@ class ParquetDataset(Dataset):
 
     Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
     where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no
-    features, and so is ``beside`` if it is a column at all, other than ``features`` and the label.
+    features, and so is ``beside``, which must be a column, unless it is ``features`` or the label.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class ParquetDataset(Dataset):
         schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         self.label = _label_column(schema, label, uri, label_required, names or [])
         self.has_labels = self.label is not None
-        if beside is not None and beside in schema.names and beside not in (features, self.label):
+        if beside is not None and beside not in schema.names:
+            hint = did_you_mean(beside, schema.names)
+            raise InputError(f"evaluation.column is {beside!r}: {uri} has no column {beside!r}.{hint}")
+        if beside is not None and beside not in (features, self.label):
             drop = [*drop, beside]
         self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names, drop)
         self.n_features, self.dtype = self._types(schema)

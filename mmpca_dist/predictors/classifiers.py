@@ -28,11 +28,11 @@ RULES: dict[str, Callable[..., Rule]] = {
 
 CLASSIFIERS = {
     "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant)",
-    "lda": "Gaussian classes with one covariance (linear discriminant analysis)",
-    "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis)",
-    "naive-bayes": "Gaussian classes with independent columns",
-    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C and bias",
-    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C and bias",
+    "lda": "Gaussian classes with one covariance (linear discriminant analysis); options tol",
+    "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
+    "naive-bayes": "Gaussian classes with independent columns; options var_smoothing and ddof",
+    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C (1 by default) and bias",
+    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C (1 by default) and bias",
     "incremental": "dask-ml's Incremental: one pass of partial_fit over rows that do not fit in memory",
     "dask-logistic": "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
 }

@@ -87,6 +87,11 @@ def choosing_of(job: Job) -> Judging | None:
         return None
     from mmpca_dist.runs.evaluating import DIRECT_BYTES, judging_of, moments_suffice  # builds on the stages of runs
 
+    if job.config.evaluation.splits == "given":
+        raise InputError(
+            "n_components: auto deals rows into folds, and evaluation.splits: given asks for the parts of a column. "
+            f"Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its column."
+        )
     dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
     few = census.counts < folds
     if few.any():

@@ -131,7 +131,8 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
 
     The column of an evaluation's parts is no feature of it.
     """
-    section = config.dataset
+    section, column = config.dataset, config.evaluation.column
+    in_rows = purpose == "evaluation" and column is not None and not column.endswith(".npy")
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
@@ -139,7 +140,7 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
         features=section.features,
         label=section.label,
         drop=section.drop,
-        beside=config.evaluation.column if purpose == "evaluation" else None,
+        beside=column if in_rows else None,
         missing_chunks=section.missing_chunks,
     )
     if not config.chooses and config.largest > dataset.n_features:
