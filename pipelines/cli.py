@@ -1,4 +1,4 @@
-"""The command ``mmpca``."""
+"""The commands of ``mmpca``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +23,10 @@ from rich.console import Console
 import mmpca_dist
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.credentials import refuse_secrets
-from mmpca_dist.errors import ConfigError, InputError, MmpcaError
+from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.runs.config import RunConfig, load_config
-from pipelines.session import INTERRUPTED, flow_session
+from pipelines.session import flow_session
 
-EXIT_REFUSED = 2
 GOES_ON = "The same command goes on from the stages that are done."
 STARTS_AGAIN = "The same command starts again."
 console = Console()
@@ -300,6 +298,13 @@ def refresh(**options: Any) -> None:
     help="Leave out this column of CSV or Parquet, such as an identifier; for CSV also its number. May be repeated.",
 )
 @click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME",
+    help="Keep this column of names or whole numbers, such as the patient of a row, as an array beside the labels, for "
+    "evaluation.column. May be repeated.",
+)
+@click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     help="Convert the rows; by default text becomes float32, and numbers stay as they are.",
@@ -312,12 +317,14 @@ def refresh(**options: Any) -> None:
     "takes at most a quarter of the space.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
-def ingest(image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], **options: Any) -> None:
+def ingest(
+    image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], keep: tuple[str, ...], **options: Any
+) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
 
     \b
     Examples:
-      mmpca ingest table.csv table.zarr --label species --drop id
+      mmpca ingest table.csv table.zarr --label species --drop id --keep patient
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
@@ -327,6 +334,7 @@ def ingest(image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], 
         image_shape=_image_shape(image_shape),
         layout="auto" if sparse is None else "sparse" if sparse else "dense",
         drop=list(drop),
+        keep=list(keep),
         **options,
     )
     with flow_session(console, errors, STARTS_AGAIN):
@@ -376,22 +384,3 @@ def _comparison(output: str) -> None:
     console.print(headline_of(output), highlight=False, markup=False, soft_wrap=True)
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
     console.print(f"\nReport: {report_of(output)}", highlight=False, markup=False, soft_wrap=True)
-
-
-def main() -> None:
-    """Run the command; a user's mistake is one sentence and exit code 2."""
-    try:
-        cli(standalone_mode=False)
-    except MmpcaError as error:
-        errors.print(f"mmpca: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(EXIT_REFUSED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        errors.print("mmpca: stopped.")
-        sys.exit(INTERRUPTED)
-
-
-if __name__ == "__main__":
-    main()

@@ -41,6 +41,13 @@ class IngestConfig(Section):
         example=["id"],
         description="Columns of CSV or Parquet that are no features; for CSV also their numbers",
     )
+    keep: ColumnNames = setting(
+        [],
+        values="names of columns",
+        example=["patient"],
+        description="Columns of names that are no features and become arrays beside the labels, such as the parts of "
+        "an evaluation",
+    )
     dtype: Literal["float32", "float64"] | None = setting(
         None,
         example="float32",
@@ -77,6 +84,7 @@ def ingest_flow(config: IngestConfig) -> State:
             features=config.features,
             label=config.column,
             drop=config.drop,
+            keep=config.keep,
             dtype=config.dtype,
             image_shape=config.image_shape,
             overwrite=config.overwrite,

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from pipelines.console import ConsoleCallback
+from pipelines.exits import INTERRUPTED
 
 GRACE_SECONDS = 10
 """How long Prefect may take to note the end of a flow that was broken off."""
-INTERRUPTED = 130
 
 
 @contextmanager

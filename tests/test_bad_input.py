@@ -253,7 +253,7 @@ def test_through_the_library(case, tmp_path):
 
 
 def assert_refused_by_the_command(arguments, words, capfd):
-    from pipelines.cli import main
+    from pipelines.__main__ import main
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
         patch.setattr("sys.argv", ["mmpca", *arguments])
@@ -288,7 +288,7 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
 
 
 def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
-    from pipelines.cli import main
+    from pipelines.__main__ import main
 
     X, y = rows()
     config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})

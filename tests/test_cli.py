@@ -29,7 +29,7 @@ from mmpca_dist.runs.summary import components
 from pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]
-MMPCA = [sys.executable, "-m", "pipelines.cli"]
+MMPCA = [sys.executable, "-m", "pipelines"]
 LONG = "synthetic:gaussian?n=40000000&d=64"
 
 
@@ -253,6 +253,8 @@ def test_every_setting_is_explained_with_a_valid_example():
         kinds = {"column": given, "held_out": given, "train": {"splits": "shares"}}  # go with one value of another only
         if section == "evaluation":
             sound["evaluation"] = kinds.get(name, {})
+        if name == "published":
+            sound["n_components"] = 5
         changed = {**sound, section: {**sound.get(section, {}), name: setting.example}} if section else {
             **sound, name: setting.example
         }  # fmt: skip
@@ -362,3 +364,23 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     assert state.message.startswith("n_components=5 is more than the 4 features")
     assert len(heard) == len(stages_of(sound))
     assert not (tmp_path / "other").exists()
+
+
+INTERRUPTED_EARLY = """
+import os, signal, sys
+from pipelines.__main__ import main
+
+class Slow:
+    def __getattr__(self, name):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ImportError("the signal came too late")
+
+sys.modules["pipelines.cli"] = Slow()
+main()
+"""
+
+
+def test_it_is_stopped_while_its_packages_are_read():
+    """Ctrl-C in the first seconds, before there is a flow to break off."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], capture_output=True, text=True, cwd=ROOT)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "mmpca: stopped.\n")

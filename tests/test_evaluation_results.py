@@ -74,6 +74,14 @@ def test_standings_count_cells_that_err_less():
     assert (absent.best, absent.compared) == (None, 0)
 
 
+def test_standings_count_cells_that_repeat_once():
+    """Both methods give one component however many are asked for."""
+    _, fisher = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"pca": 1, "fisher": 1}))
+    assert (fisher.compared, fisher.lower) == (3, 3)
+    _, alone = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"fisher": 1}))
+    assert alone.compared == 9  # against another number of the reference's components each
+
+
 def test_published_figures_stand_beside_those_that_were_found():
     labels = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
     found = evaluation(methods=("pca", "m-pca1a"), sizes=(5, 7), classifiers=labels, published="ionosphere").compared

@@ -81,8 +81,16 @@ def test_a_file_that_is_no_array(tmp_path):
     uri, column = in_file(tmp_path)
     for content in (b"", b"PK\x03\x04", Path(column).read_bytes()[:150]):
         Path(column).write_bytes(content)
-        with pytest.raises(InputError, match=r"is no readable .npy array: "):
+        with pytest.raises(InputError, match=r"parts\.npy is not a readable \.npy file: "):
             evaluate(given(tmp_path, uri, column))
+
+
+def test_a_file_of_objects(tmp_path):
+    """What pandas gives for a column of words."""
+    uri, column = in_file(tmp_path)
+    np.save(column, PARTS.astype(str).astype(object))
+    with pytest.raises(InputError, match=r"holds pickled Python objects, .* np\.asarray\(y, dtype=str\)\.$"):
+        evaluate(given(tmp_path, uri, column))
 
 
 def in_parquet(tmp_path, parts, **more):
@@ -109,7 +117,7 @@ def test_a_column_of_parts_is_no_feature(words, tmp_path):
 
 def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
     uri = in_parquet(tmp_path, PARTS)
-    with pytest.raises(InputError, match=r"evaluation.column is 'prt': .* has no column 'prt'\. Did you mean 'part'"):
+    with pytest.raises(InputError, match=r"has no column 'prt' \(evaluation\.column\)\. Did you mean 'part'"):
         evaluate(given(tmp_path, uri, "prt"))
     rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     pq.write_table(pa.table({"X": rows, "part": PARTS, "label": Y}), uri)
@@ -128,6 +136,14 @@ def test_parts_that_are_true_or_false(held_out, words, tmp_path):
         held_out = held_out.lower()
     records, *_ = scored(given(tmp_path, uri, column, held_out=held_out))
     assert [record["rows"] for record in records] == [20 if str(held_out).lower() == "true" else 40]
+
+
+@pytest.mark.parametrize(("held_out", "said"), [(None, "3 parts of {} held out"), ("2", "Part 2 of {} held out")])
+def test_what_is_held_out_is_said(held_out, said, tmp_path):
+    uri, column = in_file(tmp_path)
+    evaluate(given(tmp_path, uri, column, held_out=held_out))
+    page = (tmp_path / "out" / "report" / "index.html").read_text()
+    assert said.format(column) in page
 
 
 IDLE = [

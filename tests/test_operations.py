@@ -186,7 +186,7 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
     output = operations.folder / "silent"
     (tmp_path / "long.yaml").write_text(yaml.safe_dump({**LONG, "output": str(output)}))
     often = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-    with operations.process("pipelines.cli", "run", str(tmp_path / "long.yaml"), **often) as process:
+    with operations.process("pipelines", "run", str(tmp_path / "long.yaml"), **often) as process:
         wait_for((output / "records" / "plan.json").exists, 90, lambda: process.poll())
         running = operations.api("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}})
         identifier = next(r["id"] for r in running if r["parameters"]["config"]["output"] == str(output))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset
@@ -14,7 +14,7 @@ from mmpca_dist.datasets.sparse_rows import open_zarr
 from mmpca_dist.datasets.synthetic import open_synthetic
 from mmpca_dist.errors import InputError
 
-__all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_dataset", "open_rows"]
+__all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_column", "open_dataset", "open_rows"]
 
 TEXT = tuple(
     name + packed
@@ -29,7 +29,7 @@ def open_dataset(
     features: str | None = None,
     label: str | None = None,
     drop: Sequence[str] = (),
-    beside: str | None = None,
+    beside: Mapping[str, str] | None = None,
     missing_chunks: str = "refuse",
 ) -> Dataset:
     """Open a labelled data set; only metadata is read.
@@ -50,8 +50,8 @@ def open_dataset(
         Parquet a column (default ``"label"`` or ``"y"``).
     drop : sequence of str
         Columns of Parquet that are no features, such as an identifier.
-    beside : str, optional
-        What may be one more such column, or something else altogether: it is left out where it is one.
+    beside : dict, optional
+        More such columns, and what has named them, for errors. Where the data set is not Parquet, they are no columns.
     missing_chunks : {"refuse", "fill"}
         Whether Zarr chunks of rows that are not stored are an error or rows of fill values.
 
@@ -124,6 +124,31 @@ def open_rows(
     return dataset
 
 
+def open_column(dataset: Dataset, name: str, features: str | None = None, *, setting: str = "name") -> Dataset:
+    """Open a column or array of names beside the rows of a data set, as if it were their labels.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    name : str
+    features : str, optional
+        As they were for ``open_dataset``.
+    setting : str
+        What has named the column, for errors.
+
+    Raises
+    ------
+    InputError
+        Where the data set has no such column.
+    """
+    names = dataset.feature_names if dataset.named_columns else None
+    try:
+        return open_rows(dataset.uri, features=features, label=name, names=names)
+    except InputError as error:
+        found = str(error).replace("(dataset.label)", f"({setting})").replace("no label column", "no column")
+        raise type(error)(found) from error
+
+
 def _open(
     given: str,
     features: str | None,
@@ -132,7 +157,7 @@ def _open(
     label_required: bool = True,
     names: list[str] | None = None,
     drop: Sequence[str] = (),
-    beside: str | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> Dataset:
     uri = storage.normalize(given)
     if uri.startswith("bundled:"):

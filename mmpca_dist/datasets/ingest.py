@@ -20,7 +20,7 @@ from mmpca_dist.datasets.csr import value_type
 from mmpca_dist.datasets.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.sources import DatasetRows, NpyStream, NumpyRows, open_file, open_npz
 from mmpca_dist.datasets.text import CSV_SUFFIXES, CsvRows
-from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, ZarrWriter
+from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, ZarrWriter
 from mmpca_dist.errors import InputError
 
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -64,6 +64,7 @@ def ingest(
     features: str | None = None,
     label: str | int | None = None,
     drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
@@ -90,6 +91,9 @@ def ingest(
         As for ``open_dataset``; for CSV the name or number of a column (default: ``label``, ``y`` or the last).
     drop : sequence of str
         Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
+    keep : sequence of str
+        Columns of names or whole numbers (for CSV also their numbers) or arrays of Zarr that are no features, and
+        become arrays beside ``y``: the patient or batch of each row, for ``evaluation.column``, say.
     dtype : {"float32", "float64"}, optional
         Convert the rows. By default text becomes float32 and everything else keeps its type.
     image_shape : (int, int), optional
@@ -115,7 +119,8 @@ def ingest(
     dict
         For JSON: ``rows``, ``columns``, ``dtype``, ``sparse`` (whether CSR rows were written), ``classes`` (how many),
         ``class_rows`` (rows of each, up to 100 classes), ``labels`` (the column they are from, or None),
-        ``labels_guessed`` (whether nobody named it), ``bytes`` (stored), ``seconds``, ``source``, ``destination``.
+        ``labels_guessed`` (whether nobody named it), ``kept`` (the columns of ``keep``), ``bytes`` (stored),
+        ``seconds``, ``source``, ``destination``.
 
     Raises
     ------
@@ -140,8 +145,10 @@ def ingest(
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    with ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token) as writer, ExitStack() as stack:
-        rows = _open(origin, features, label, drop, dtype, sparse, stack)
+    _refuse_names(keep, drop)
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, keep=keep)
+    with writing as writer, ExitStack() as stack:
+        rows = _open(origin, features, label, drop, keep, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
         if guessed and note is not None:
@@ -175,6 +182,7 @@ def ingest(
         "sparse": as_csr,
         "labels": rows.labels,
         "labels_guessed": guessed,
+        "kept": list(keep),
         "classes": len(classes),
         "bytes": n_bytes,
         "seconds": round(time.monotonic() - started, 3),
@@ -189,28 +197,31 @@ def _open(
     features: str | None,
     label: str | int | None,
     drop: Sequence[str],
+    keep: Sequence[str],
     dtype: str | None,
     sparse: bool | None,
     stack: ExitStack,
 ) -> RowSource:
     # This module is part of the package that open_dataset belongs to.
-    from mmpca_dist.datasets import open_dataset
+    from mmpca_dist.datasets import open_column, open_dataset
 
     stem = uri.lower()
     for suffix in COMPRESSED:
         stem = stem.removesuffix(suffix)
     wanted = np.dtype(dtype or "float32")
-    if drop and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
-        raise InputError(
-            f"drop={list(drop)} cannot be honoured: {uri} has no columns with names; those of CSV and Parquet have."
-        )
+    for option, columns in (("drop", drop), ("keep", keep)):
+        if columns and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
+            raise InputError(
+                f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of CSV and "
+                "Parquet have."
+            )
     if stem.endswith((*CSV_SUFFIXES, *LIBSVM_SUFFIXES)):
         if features is not None:
             raise InputError(
                 f"features={features!r} cannot be honoured: every column of {uri} beside the label is a feature."
             )
         if stem.endswith(CSV_SUFFIXES):
-            return CsvRows(uri, label, wanted, drop)
+            return CsvRows(uri, label, wanted, drop, keep)
         if label is not None:
             raise InputError(f"label={label!r} cannot be honoured: each line of {uri} begins with its label.")
         return LibsvmRows(uri, wanted, sparse)
@@ -221,9 +232,20 @@ def _open(
         name = storage.normalize(name)
         return NumpyRows(NpyStream(open_file(uri, stack), uri), NpyStream(open_file(name, stack), name), uri)
     try:
-        return DatasetRows(open_dataset(uri, features=features, label=name, drop=drop), sparse)
+        dataset = open_dataset(uri, features=features, label=name, drop=drop, beside=dict.fromkeys(keep, "--keep"))
+        kept = {name: open_column(dataset, name, features, setting="--keep") for name in keep}
+        return DatasetRows(dataset, sparse, kept)
     except InputError as error:
         raise type(error)(SETTING.sub(_as_option, str(error))) from error
+
+
+def _refuse_names(keep: Sequence[str], drop: Sequence[str]) -> None:
+    """Refuse columns to keep that cannot be arrays of the group beside rows and labels."""
+    for name in keep:
+        if name in drop:
+            raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
+        if name in ("X", LABELS) or "/" in name or name.startswith((".", "__")):
+            raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
 
 
 def _as_option(setting: re.Match[str]) -> str:

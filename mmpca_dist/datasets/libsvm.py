@@ -95,8 +95,8 @@ class LibsvmRows(Text):
                 f"{self.uri} is not readable as LIBSVM text between lines {first} and {first + len(lines) - 1}: "
                 f"{str(error).rstrip('.')}."
             ) from error
-        values, codes = encode_block(labels, f"lines {first} to {first + len(lines) - 1} of {self.uri}")
-        yield Block(csr_array(rows) if self.sparse else rows.toarray(), values, codes, done)
+        codes = encode_block(labels, f"lines {first} to {first + len(lines) - 1} of {self.uri}")
+        yield Block(csr_array(rows) if self.sparse else rows.toarray(), codes, done)
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels, which are whole numbers."""

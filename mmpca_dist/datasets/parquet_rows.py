@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,7 +39,8 @@ class ParquetDataset(Dataset):
 
     Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
     where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no
-    features, and so is ``beside``, which must be a column, unless it is ``features`` or the label.
+    features, and so are those of ``beside``, which must be columns, unless one is ``features`` or the label; it holds
+    what has named them, for errors.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class ParquetDataset(Dataset):
         label_required: bool = True,
         names: list[str] | None = None,
         drop: Sequence[str] = (),
-        beside: str | None = None,
+        beside: Mapping[str, str] | None = None,
     ) -> None:
         self.uri, self._token = uri, uuid.uuid4().hex
         self.kind = "local" if storage.is_local(uri) else "remote"
@@ -59,11 +60,11 @@ class ParquetDataset(Dataset):
         schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         self.label = _label_column(schema, label, uri, label_required, names or [])
         self.has_labels = self.label is not None
-        if beside is not None and beside not in schema.names:
-            hint = did_you_mean(beside, schema.names)
-            raise InputError(f"evaluation.column is {beside!r}: {uri} has no column {beside!r}.{hint}")
-        if beside is not None and beside not in (features, self.label):
-            drop = [*drop, beside]
+        for name, setting in (beside or {}).items():
+            if name not in schema.names:
+                raise InputError(f"{uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
+            if name not in (features, self.label):
+                drop = [*drop, name]
         self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names, drop)
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -29,10 +29,13 @@ PIECE_BYTES = 1 << 20
 
 
 class DatasetRows:
-    """What ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense."""
+    """What ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense.
 
-    def __init__(self, dataset: Dataset, sparse: bool | None = None) -> None:
-        self._dataset = dataset
+    ``keep`` are other columns of names, as the labels of data sets.
+    """
+
+    def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
+        self._dataset, self._keep = dataset, keep or {}
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
         self.n_rows: int | None = dataset.n_rows
@@ -58,6 +61,7 @@ class DatasetRows:
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
                 labels = self._dataset.read_labels(start, stop)
+                kept = {name: column.read_labels(start, stop) for name, column in self._keep.items()}
             except InputError:
                 raise
             except Exception as error:  # whatever a store or codec raises for damaged data
@@ -66,7 +70,8 @@ class DatasetRows:
                     f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
                     "from its source."
                 ) from error
-            yield Block(rows, *encode_block(labels, self.uri), stop)
+            codes = {name: encode_block(names, self._keep[name].uri) for name, names in kept.items()}
+            yield Block(rows, encode_block(labels, self.uri), stop, codes)
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as they are."""
@@ -151,7 +156,7 @@ class NumpyRows:
         for start in range(0, self.total, step):
             stop = min(start + step, self.total)
             labels = self._labels.read(stop - start)
-            yield Block(self._rows.read(stop - start), *encode_block(labels, self._labels.where), stop)
+            yield Block(self._rows.read(stop - start), encode_block(labels, self._labels.where), stop)
 
     label_values = DatasetRows.label_values
     where = DatasetRows.where

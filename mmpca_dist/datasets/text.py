@@ -9,8 +9,9 @@ import lzma
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import fsspec.compression
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
-from mmpca_dist.datasets.writing import Block
+from mmpca_dist.datasets.writing import Block, Codes
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,30 @@ class Text:
         return number
 
 
+@dataclass
+class _Names:
+    """A column of names, what to call it and to do where one is none, and whether all were whole numbers so far."""
+
+    position: int
+    what: str
+    advice: str
+    all_numbers: bool = True
+
+    @classmethod
+    def of_labels(cls, position: int) -> _Names:
+        return cls(
+            position,
+            "label",
+            "Labels are classes, integers or strings: correct it, or name the column that holds them.",
+        )
+
+    @classmethod
+    def of_kept(cls, position: int, name: str) -> _Names:
+        return cls(
+            position, f"value of {name!r}", "What is kept are integers or strings: correct it, or leave out --keep."
+        )
+
+
 class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
@@ -100,14 +125,23 @@ class CsvRows(Text):
         What the other columns become.
     drop : sequence of str
         Names or numbers of columns to leave out.
+    keep : sequence of str
+        Names or numbers of columns that are no features, and are read as the labels are.
 
     Raises
     ------
     InputError
-        When there are fewer than two columns, or not this label, or not those to leave out.
+        When there are fewer than two columns, or not this label, or not those to leave out or to keep.
     """
 
-    def __init__(self, uri: str, label: str | int | None, dtype: np.dtype, drop: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        uri: str,
+        label: str | int | None,
+        dtype: np.dtype,
+        drop: Sequence[str] = (),
+        keep: Sequence[str] = (),
+    ) -> None:
         super().__init__(uri, dtype)
         first, second, blank = self._head()
         self._delimiter = max(",;\t", key=first.count)
@@ -116,19 +150,23 @@ class CsvRows(Text):
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        self._header = _is_header(cells, following, label, drop)
+        self._header = _is_header(cells, following, label, [*drop, *keep])
         self._skip = blank + self._header
         self._n_columns = len(cells)
         names = [cell.strip() for cell in cells] if self._header else []
         dropped = _dropped_positions(names, len(cells), drop, uri)
-        self._label = _label_position(names, len(cells), label, dropped, uri)
-        dropped.add(self._label)
+        kept = {name: _position(names, len(cells), name, uri, "--keep", "column") for name in keep}
+        taken = {"--drop": dropped, "--keep": set(kept.values())}
+        self._label = _label_position(names, len(cells), label, taken, uri)
+        self._labels = _Names.of_labels(self._label)
+        self._kept = {name: _Names.of_kept(position, name) for name, position in kept.items()}
+        dropped = {*dropped, *kept.values(), self._label}
         if names and not names[0] and self._label != 0:
             log.warning("The first column of %s has no name: it is taken for row numbers and left out.", uri)
             dropped.add(0)
         self._features = [i for i in range(len(cells)) if i not in dropped]
-        if drop and not self._features:
-            raise InputError(f"{uri} has no columns beside the label and those dropped.")
+        if (drop or keep) and not self._features:
+            raise InputError(f"{uri} has no columns beside the label and those dropped or kept.")
         self.n_features = len(self._features)
         self.n_rows: int | None = None
         if names:
@@ -139,7 +177,6 @@ class CsvRows(Text):
         self.labels = f"column {names[self._label]!r}" if names else f"column {self._label}"
         self.labels += "" if known else last
         self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
-        self._all_numbers = True
 
     def _head(self) -> tuple[str, str, int]:
         """Return the first two lines that are not blank, and the number of blank ones before them."""
@@ -166,7 +203,7 @@ class CsvRows(Text):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, with NaN where a cell is empty."""
-        self._all_numbers, first_row = True, 0
+        first_row = 0
         with self._open() as (raw, text):
             for _ in range(self._skip):
                 text.readline()
@@ -185,8 +222,9 @@ class CsvRows(Text):
     def _parse(self, data: bytes, use_threads: bool) -> pa.Table:
         keys = [str(i) for i in range(self._n_columns)]
         types: dict[str, pa.DataType] = dict.fromkeys(keys, pa.from_numpy_dtype(self.dtype))
-        types[keys[self._label]] = pa.dictionary(pa.int32(), pa.string())
-        wanted = [keys[i] for i in [*self._features, self._label]]
+        others = [column.position for column in (self._labels, *self._kept.values())]
+        types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
+        wanted = [keys[i] for i in [*self._features, *others]]
         return pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
@@ -196,21 +234,28 @@ class CsvRows(Text):
 
     def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
         (batch,) = table.to_batches()
-        labels = batch.column(self.n_features)
         rows = batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
-        values = [value.strip() for value in labels.dictionary.to_pylist()]
-        codes = labels.indices.to_numpy()
+        labels = self._codes(self._labels, batch.column(self.n_features), first_row)
+        kept = {
+            name: self._codes(column, batch.column(self.n_features + i), first_row)
+            for i, (name, column) in enumerate(self._kept.items(), 1)
+        }
+        return Block(rows, labels, done, kept)
+
+    def _codes(self, column: _Names, cells: pa.DictionaryArray, first_row: int) -> Codes:
+        values = [value.strip() for value in cells.dictionary.to_pylist()]
+        codes = cells.indices.to_numpy()
         numbers = [as_number(value) for value in values]
         for k, value in enumerate(values):
-            if not value or (self._all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
+            if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
                 row = first_row + int(np.argmax(codes == k))
-                what = f"{value}, which is not a whole number" if value else "empty"
+                found = f"{value}, which is not a whole number" if value else "empty"
                 raise InputError(
-                    f"The label (column {self._label}) in {self.where(row)} of {self.uri} is {what}. Labels are "
-                    "classes, integers or strings: correct it, or name the column that holds them."
+                    f"The {column.what} (column {column.position}) in {self.where(row)} of {self.uri} is {found}. "
+                    f"{column.advice}"
                 )
-        self._all_numbers = self._all_numbers and None not in numbers
-        return Block(rows, values, codes, done)
+        column.all_numbers = column.all_numbers and None not in numbers
+        return values, codes
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as integers, where all of them are, or as strings."""
@@ -218,7 +263,7 @@ class CsvRows(Text):
             numbers = np.asarray([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
         except ValueError:
             return np.asarray(values)
-        return normalize_labels(numbers, f"the label column of {self.uri}")
+        return normalize_labels(numbers, self.uri)
 
     def where(self, row: int) -> str:
         """Say where a row is."""
@@ -266,17 +311,19 @@ def _is_header(cells: list[str], following: list[str], label: str | int | None, 
 
 
 def _label_position(
-    names: list[str], n_columns: int, label: str | int | None, dropped: Collection[int], uri: str
+    names: list[str], n_columns: int, label: str | int | None, taken: Mapping[str, Collection[int]], uri: str
 ) -> int:
+    """Return the column of the labels, which is none of those that options have taken."""
     if label is None:
-        left = [i for i in range(n_columns) if i not in dropped]
+        left = [i for i in range(n_columns) if not any(i in positions for positions in taken.values())]
         if not left:
-            raise InputError(f"{uri} has no columns beside those dropped.")
+            raise InputError(f"{uri} has no columns beside those dropped or kept.")
         named = {names[i]: i for i in reversed(left)} if names else {}
         return next((named[name] for name in LABEL_NAMES if name in named), left[-1])
     position = _position(names, n_columns, label, uri, "--label", "label column")
-    if position in dropped:
-        raise InputError(f"--drop names {label!r}, which is the label of {uri}.")
+    for option, positions in taken.items():
+        if position in positions:
+            raise InputError(f"{option} names {label!r}, which is the label of {uri}.")
     return position
 
 

@@ -1,12 +1,12 @@
-"""Rows and labels into a Zarr group, shard by shard, as they arrive."""
+"""Rows, labels and other columns of names into a Zarr group, shard by shard, as they arrive."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,23 +24,29 @@ from mmpca_dist.errors import InputError, OutputError, PlanError
 SPOOL_BYTES = 32 << 20
 """Labels beyond this many bytes (four a row) wait for the end in a temporary file."""
 
+LABELS = "y"
+"""The array of the labels."""
+
+Codes = tuple[list[Any], NDArray]
+"""A column of names in a block: its distinct values, and each row's number among them."""
+
 
 @dataclass(frozen=True)
 class Block:
     """Consecutive rows of a source.
 
-    ``rows``, dense or CSR, has shape (k, d); the label of row i is ``values[codes[i]]``; ``done`` is how far the
-    source has been read, in its own units.
+    ``rows``, dense or CSR, has shape (k, d); ``labels`` are theirs, ``kept`` other columns of names; ``done`` is how
+    far the source has been read, in its own units.
     """
 
     rows: Any
-    values: list[Any]
-    codes: NDArray
+    labels: Codes
     done: int
+    kept: Mapping[str, Codes] = field(default_factory=dict)
 
 
 class ZarrWriter:
-    """Writes rows ``X`` (n, d) and labels ``y`` (n,) of a new Zarr group, n unknown until the end.
+    """Writes rows ``X`` (n, d), labels ``y`` (n,) and what is kept beside them into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
     group at the address. On a local disk all of it is built beside the destination and then renamed. Leaving the
@@ -56,6 +62,8 @@ class ZarrWriter:
         Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
     token : str, optional
         What names the half-written group beside the destination, see ``partial_place``; random by default.
+    keep : sequence of str
+        Other columns of names that will come, each of which becomes an array (n,).
 
     Raises
     ------
@@ -64,7 +72,13 @@ class ZarrWriter:
     """
 
     def __init__(
-        self, destination: str, *, overwrite: bool = False, chunk_bytes: int = CHUNK_BYTES, token: str | None = None
+        self,
+        destination: str,
+        *,
+        overwrite: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+        token: str | None = None,
+        keep: Sequence[str] = (),
     ) -> None:
         self.destination, self.chunk_bytes = storage.normalize(destination), chunk_bytes
         self.n_rows = 0
@@ -73,7 +87,7 @@ class ZarrWriter:
         self._local = storage.is_local(self.destination)
         self._refuse_what_is_there()
         self._place = partial_place(self.destination, self._token) if self._local else self.destination
-        self._labels = _LabelSpool(self.destination)
+        self._columns = {LABELS: _Spool("labels")} | {name: _Spool(f"values of column {name!r}") for name in keep}
         self._body: Body | None = None
 
     def __enter__(self) -> ZarrWriter:
@@ -82,7 +96,8 @@ class ZarrWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._labels.close()
+        for column in self._columns.values():
+            column.close()
         if self._body is not None and not self._finished:
             storage.remove(self._place)
 
@@ -119,23 +134,24 @@ class ZarrWriter:
         self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
-        """Take rows, which are converted to the type given to ``begin``, and their labels."""
+        """Take rows, which are converted to the type given to ``begin``, their labels and what is kept beside."""
         assert self._body is not None, "begin comes first"  # noqa: S101
-        self._labels.append(block.values, block.codes, self.n_rows)
+        for name, (values, codes) in ({LABELS: block.labels} | dict(block.kept)).items():
+            self._columns[name].append(values, codes, self.n_rows)
         self._body.append(block.rows)
         self.n_rows += block.rows.shape[0]
 
     def finish(
         self, attributes: dict[str, Any], label_values: Callable[[list[Any]], NDArray]
     ) -> tuple[dict[Any, int], int]:
-        """Write what is left and the labels; make the group appear.
+        """Write what is left, the labels and what is kept beside them; make the group appear.
 
         Parameters
         ----------
         attributes : dict
             Attributes of the group; ``complete: true`` is added.
         label_values : callable
-            Turns the list of distinct labels into an array of integers or strings.
+            Turns the list of a column's distinct values into an array of integers or strings.
 
         Returns
         -------
@@ -155,21 +171,22 @@ class ZarrWriter:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
         assert self._body is not None  # noqa: S101  (rows came, so it was begun)
         self._body.finish()
-        values = label_values(self._labels.values)
-        self._write_labels(values, min(self._body.label_chunk_rows, self.n_rows))
+        values = {name: label_values(column.values) for name, column in self._columns.items()}
+        for name, column in self._columns.items():
+            self._write_column(name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
         with storage.explained(self.destination, "write"):
             zarr.create_group(storage.zarr_place(self._place), attributes={**attributes, "complete": True})
         n_bytes = sum(size for _, size, _ in storage.list_objects(self._place))
         if self._local:
             self._rename()
         self._finished = True
-        return self._labels.count(values), n_bytes
+        return self._columns[LABELS].count(values[LABELS]), n_bytes
 
-    def _write_labels(self, values: NDArray, chunk: int) -> None:
+    def _write_column(self, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one.
         kind = str if values.dtype.kind == "U" else values.dtype
         array = create_array(
-            storage.join(self._place, "y"),
+            storage.join(self._place, name),
             self.destination,
             shape=(self.n_rows,),
             chunks=(chunk,),
@@ -177,7 +194,7 @@ class ZarrWriter:
             fill_value="" if kind is str else 0,
         )
         with storage.explained(self.destination, "write"):
-            for start, codes in self._labels.blocks(chunk):
+            for start, codes in column.blocks(chunk):
                 array[start : start + len(codes)] = values[codes]
 
     def _refuse_what_is_there(self) -> None:
@@ -214,12 +231,12 @@ class ZarrWriter:
             shutil.rmtree(replaced)
 
 
-class _LabelSpool:
-    """Labels as they come, four bytes a row: numbers into the list of distinct labels, which is short."""
+class _Spool:
+    """A column of names as they come, four bytes a row: numbers into the list of distinct ones, which is short."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, what: str) -> None:
         self.values: list[Any] = []
-        self._where = where
+        self._what = what
         self._known: dict[Any, int] = {}
         self._counts = np.zeros(0, np.int64)
         self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
@@ -231,8 +248,8 @@ class _LabelSpool:
                 self.values.append(value)
         if len(self.values) > MAX_CLASSES:
             raise InputError(
-                f"By row {first_row + len(codes)} there are {len(self.values)} different labels, {values[-1]!r} among "
-                "them: these are measurements, not classes. Name the column of the labels, or bin it."
+                f"By row {first_row + len(codes)} there are {len(self.values)} different {self._what}, "
+                f"{values[-1]!r} among them: these are measurements, not classes. Name another column, or bin it."
             )
         numbers = np.asarray([self._known[value] for value in values], np.int32)[codes]
         counts = np.bincount(numbers, minlength=len(self.values))
@@ -265,7 +282,7 @@ def partial_place(destination: str, token: str) -> str:
     return f"{destination}.{token}{storage.PARTIAL}"
 
 
-def encode_block(labels: NDArray, where: str) -> tuple[list[Any], NDArray]:
+def encode_block(labels: NDArray, where: str) -> Codes:
     """Return the distinct labels of an array and each row's number among them."""
     values, codes = np.unique(normalize_labels(labels, where), return_inverse=True)
     return values.tolist(), codes

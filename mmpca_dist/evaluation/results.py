@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mmpca_dist.evaluation.choosing import alike, lowest, near_lowest
-from mmpca_dist.evaluation.comparing import SignTest, Summary
+from mmpca_dist.evaluation.comparing import SignTest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
 
@@ -161,6 +161,7 @@ class Standing:
         Its lowest mean.
     lower, higher : int
         Cells with a lower and a higher mean than the reference's with as many components under the same classifier.
+        Cells that repeat others, where both gave fewer components than were asked for, count once.
     significant : int
         Cells whose sign test has a p-value of at most 0.05.
     compared : int
@@ -181,16 +182,17 @@ def standings(evaluation: Evaluation) -> list[Standing]:
 
 def _standing(evaluation: Evaluation, method: str) -> Standing:
     cells = [cell for cell in evaluation.cells.values() if cell.method == method]
-    means: list[tuple[Summary, Summary]] = [
-        (cell.summary, evaluation.cells[(evaluation.reference, *cell.key[1:])].summary)
-        for cell in cells
-        if cell.test is not None
-    ]
+    pairs: dict[tuple[int, int, str], tuple[Cell, Cell]] = {}
+    for cell in cells:
+        if cell.test is not None:
+            other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
+            pairs.setdefault((cell.used, other.used, cell.classifier), (cell, other))
+    means = [(cell.summary.mean, other.summary.mean) for cell, other in pairs.values()]
     return Standing(
         method,
         lowest(cells) if cells else None,
-        lower=sum(own.mean < other.mean for own, other in means),
-        higher=sum(own.mean > other.mean for own, other in means),
-        significant=sum(cell.test is not None and cell.test.p_value <= SIGNIFICANT for cell in cells),
+        lower=sum(own < other for own, other in means),
+        higher=sum(own > other for own, other in means),
+        significant=sum(cell.test is not None and cell.test.p_value <= SIGNIFICANT for cell, _ in pairs.values()),
         compared=len(means),
     )

@@ -134,7 +134,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
         This share of the largest variance of a column over all rows is added to every variance.
     ddof : int
         Variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
-        ``fitcnb`` and R's ``naiveBayes``. A smaller class gains rows by 1, as its variances grow more.
+        ``fitcnb`` and R's ``naiveBayes``. It matters where classes are small.
 
     Raises
     ------

@@ -46,7 +46,8 @@ def describe(config: RunConfig, n_splits: int) -> str:
     if wanted.splits == "folds":
         again = f", dealt {wanted.count} times" if wanted.count > 1 else ""
         return f"{wanted.folds} stratified folds{again}"
-    return f"{n_splits} part{'s' * (n_splits > 1)} of {wanted.column} held out"
+    parts = f"{n_splits} parts" if wanted.held_out is None else f"part {wanted.held_out}"
+    return f"{parts} of {wanted.column} held out"
 
 
 def notes_on(config: RunConfig, classes: Sequence[str], counts: Sequence[int]) -> list[str]:

@@ -132,7 +132,9 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
     The column of an evaluation's parts is no feature of it.
     """
     section, column = config.dataset, config.evaluation.column
-    in_rows = purpose == "evaluation" and column is not None and not column.endswith(".npy")
+    beside = {}
+    if purpose == "evaluation" and column is not None and not column.endswith(".npy"):
+        beside = {column: "evaluation.column"}
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
@@ -140,7 +142,7 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
         features=section.features,
         label=section.label,
         drop=section.drop,
-        beside=column if in_rows else None,
+        beside=beside,
         missing_chunks=section.missing_chunks,
     )
     if not config.chooses and config.largest > dataset.n_features:

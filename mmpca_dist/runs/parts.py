@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmpca_dist.datasets import Dataset, Span, make_spans, open_rows, storage
+from mmpca_dist.datasets import Dataset, Span, make_spans, open_column, storage
+from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import as_column
 from mmpca_dist.runs.config import Purpose, RunConfig
@@ -30,10 +31,13 @@ def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
         return _own_column(column, config, dataset)
     uri = storage.normalize(column)
     storage.require(uri)
+    stream = io.BytesIO(storage.read_bytes(uri))
+    NpyHeader.read(stream, uri)
+    stream.seek(0)
     try:
-        names = np.lib.format.read_array(io.BytesIO(storage.read_bytes(uri)), allow_pickle=False)
+        names = np.lib.format.read_array(stream, allow_pickle=False)
     except ValueError as error:
-        raise InputError(f"{uri} is no readable .npy array: {error}.") from error
+        raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
     return as_column(names, uri)
 
 
@@ -43,12 +47,7 @@ def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
             f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
             "that holds the part of each row."
         )
-    names = dataset.feature_names if dataset.named_columns else None
-    try:
-        return open_rows(dataset.uri, features=config.dataset.features, label=column, names=names)
-    except InputError as error:
-        found = str(error).replace(" (dataset.label)", "").replace("no label column", "no column")
-        raise type(error)(f"evaluation.column is {column!r}: {found}") from error
+    return open_column(dataset, column, config.dataset.features, setting="evaluation.column")
 
 
 def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> str | None:

@@ -197,7 +197,7 @@ def _signed(value: float) -> str:
 def published_words(evaluation: Evaluation) -> str:
     """Return in words how many of the PCA and M-PCA means agree with the published ones."""
     whole, certain = agreement(evaluation.compared), agreement(evaluation.compared, certain_only=True)
-    said = f"Own figures beside those of {SOURCE} for {evaluation.published}. "
+    said = f"Own figures, of {evaluation.dataset['uri']}, beside those of {SOURCE} for {evaluation.published}. "
     if not evaluation.compared:
         return said + "None of the published cells was evaluated here."
     if not whole.compared:

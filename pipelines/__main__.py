@@ -1,0 +1,46 @@
+"""Where the command ``mmpca`` begins, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+from pipelines.exits import INTERRUPTED, REFUSED
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and exit code 2, and so is Ctrl-C, with 130, at any moment."""
+    before = signal.signal(signal.SIGINT, _stop)  # until a flow begins, which unwinds
+    try:
+        _run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(*_: Any) -> NoReturn:
+    # An exception in the middle of an import or of a library's callback may come out as any other.
+    os.write(2, b"mmpca: stopped.\n")
+    os._exit(INTERRUPTED)
+
+
+def _run() -> None:
+    # Reading these packages takes a second or two.
+    import click
+
+    from mmpca_dist.errors import MmpcaError
+    from pipelines.cli import cli, errors
+
+    try:
+        cli(standalone_mode=False)
+    except MmpcaError as error:
+        errors.print(f"mmpca: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(REFUSED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
