@@ -11,7 +11,7 @@ from pipelines.exits import INTERRUPTED, REFUSED
 
 
 def main() -> None:
-    """Run the command: a user's mistake is one sentence and exit code 2, and Ctrl-C two words and 130, at any moment."""
+    """Run the command: a user's mistake is one sentence and exit code 2, Ctrl-C two words and 130 at any moment."""
     before = signal.signal(signal.SIGINT, _stop)  # until a flow begins, which unwinds
     try:
         _run()
