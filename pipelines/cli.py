@@ -247,11 +247,14 @@ def clean(folder: str) -> None:
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
 def transform(**options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
-    from mmpca_dist.runs.transforming import TransformConfig
+    from mmpca_dist.runs.transforming import TransformConfig, check_transform
+
+    given = TransformConfig(**options)
+    check_transform(given)
     from pipelines.transform import transform_flow
 
     with flow_session(console, errors, STARTS_AGAIN):
-        state = transform_flow(TransformConfig(**options), return_state=True)
+        state = transform_flow(given, return_state=True)
     _finished(state)
     console.print(state.message, highlight=False, markup=False, soft_wrap=True)
 
@@ -272,10 +275,12 @@ def refresh(**options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.runs.refreshing import RefreshConfig
-    from pipelines.refresh import refresh_flow
+    from mmpca_dist.runs.refreshing import RefreshConfig, check_refresh
 
     given = RefreshConfig(**options)
+    check_refresh(given)
+    from pipelines.refresh import refresh_flow
+
     with flow_session(console, errors, GOES_ON):
         state = refresh_flow(given, return_state=True)
     _finished(state)
@@ -328,6 +333,9 @@ def ingest(
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
+    from mmpca_dist.datasets.ingest import check_ingest
+
+    check_ingest(options["source"], options["destination"], overwrite=options["overwrite"])
     from pipelines.ingest import IngestConfig, ingest_flow
 
     config = IngestConfig(

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from mmpca_dist import load_config, load_model, run
-from mmpca_dist.errors import ConfigError
+from mmpca_dist.errors import ConfigError, MmpcaError
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
 from mmpca_dist.runs.events import Callback
@@ -157,6 +157,35 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, tmp_path, set
     assert expected in ended.stderr
     assert "Prefect" not in ended.stdout + ended.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["ingest", "absent.csv", "made.zarr"], "absent.csv: it does not exist."),
+        (["ingest", "rows.csv", "taken"], "There is something at "),
+        (["ingest", "rows.csv", "taken", "--overwrite"], "is not a Zarr group, so it is not overwritten"),
+        (["ingest", "rows.csv", "rows.csv"], "cannot be written onto itself"),
+        (["transform", "run", "absent.parquet", "made"], "absent.parquet: it does not exist."),
+        (["transform", "absent", "rows.csv", "made"], "There is no run in "),
+        (["transform", "run", "bundled:iris", "made", "--method", "fisher"], "has no method 'fisher'; it has pca."),
+        (["transform", "run", "bundled:iris", "taken"], "exists already, with 'notes.txt'."),
+        (["refresh", "absent", "bundled:iris", "made"], "There is no run in "),
+        (["refresh", "run", "absent", "made"], "absent: it does not exist."),
+        (["refresh", "run", "bundled:iris", "run"], "is the run itself."),
+    ],
+)
+def test_addresses_are_refused_before_a_server_starts(arguments, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
+    run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
+    Path("rows.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
+    Path("taken").mkdir()
+    Path("taken", "notes.txt").write_text("mine")
+    with pytest.raises(MmpcaError) as caught:
+        cli(arguments, standalone_mode=False)
+    assert expected in str(caught.value)
+    assert not Path("made").exists() and not Path("made.zarr").exists()
 
 
 def test_a_taken_output_is_refused_before_a_server_starts(long_config, tmp_path):

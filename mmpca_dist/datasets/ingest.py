@@ -138,9 +138,7 @@ def ingest(
     {'rows': 150, 'columns': 4, ...}
     """
     started = time.monotonic()
-    origin, target = storage.normalize(source), storage.normalize(destination)
-    if origin.rstrip("/") == target.rstrip("/"):
-        raise InputError(f"{origin} cannot be written onto itself; choose another destination.")
+    origin, target = _places(source, destination)
     if dtype not in (None, "float32", "float64"):
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
@@ -190,6 +188,27 @@ def ingest(
     if len(classes) <= LISTED_CLASSES:
         manifest["class_rows"] = {str(name): count for name, count in classes.items()}
     return manifest
+
+
+def check_ingest(source: str | os.PathLike, destination: str | os.PathLike, *, overwrite: bool = False) -> None:
+    """Refuse what can be refused at once, as ``ingest`` does: no such file, or a destination that is taken.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    origin, target = _places(source, destination)
+    if storage.is_local(origin) and not origin.startswith(storage.NAMED):
+        storage.require(origin)
+    with ZarrWriter(target, overwrite=overwrite):
+        pass  # nothing is begun
+
+
+def _places(source: str | os.PathLike, destination: str | os.PathLike) -> tuple[str, str]:
+    origin, target = storage.normalize(source), storage.normalize(destination)
+    if origin.rstrip("/") == target.rstrip("/"):
+        raise InputError(f"{origin} cannot be written onto itself; choose another destination.")
+    return origin, target
 
 
 def _open(

@@ -119,6 +119,20 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     }
 
 
+def check_refresh(config: RefreshConfig) -> None:
+    """Refuse what can be refused at once, as ``refresh`` does: it opens no rows, and claims nothing.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    _refuse_the_run_itself(config)
+    base = open_run(config.run)
+    finished(base, "solve")
+    extendable(base, storage.normalize(config.output))
+    arrivals(config.new)
+
+
 def _refuse_the_run_itself(config: RefreshConfig) -> None:
     output = storage.normalize(config.output)
     if storage.normalize(config.run) == output:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -19,7 +20,7 @@ from mmpca_dist.runs.directory import RunDirectory, is_claim
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.finished import note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.lease import Lease, held
-from mmpca_dist.runs.projection import project_rows
+from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
 
@@ -81,25 +82,12 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         Where memory or disk do not suffice.
     """
     callback = callback or Callback()
-    run, destination = open_run(config.output), storage.normalize(config.destination)
-    fitted = run.config
-    methods = list(dict.fromkeys(config.methods)) or fitted.methods
-    for method in methods:
-        if method not in fitted.methods:
-            raise InputError(
-                f"The run in {run.uri} has no method {method!r}; it has {', '.join(fitted.methods)}."
-                f"{did_you_mean(method, fitted.methods)}"
-            )
-    dataset = _open(config, run, fitted)
-    projectors = make_projectors(run, fitted, methods, destination)
-    outputs = [place for projector in projectors for place in projector.places]
-    key = storage.digest(run.header()["key"], dataset.fingerprint(), config.features, config.label, outputs)
-    done = _record(destination)
-    if done is not None and done["key"] == key and all(map(storage.exists, outputs)):
+    task = _Task.of(config)
+    fitted, dataset, destination, projectors = task.fitted, task.dataset, task.destination, task.projectors
+    if task.done is not None:
         callback.on_stage_start("project")
-        callback.on_stage_end("project", done, True)
-        return done
-    _refuse_what_is_there(destination)
+        callback.on_stage_end("project", task.done, True)
+        return task.done
     note = note_of_missing_labels(dataset)
     if note is not None:
         callback.on_note(note)
@@ -127,12 +115,12 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
             tell_dashboard(scheduler, callback)
             written = project_rows(dataset, projectors, scheduler=scheduler, progress=progress)
         manifest = {
-            "key": key,
+            "key": task.key,
             "dataset": dataset.uri,
             "rows": dataset.n_rows,
-            "methods": methods,
+            "methods": task.methods,
             "destination": destination,
-            "outputs": outputs,
+            "outputs": task.outputs,
             "written": written,
             "seconds": time.perf_counter() - begin,
             "labels": dataset.has_labels,
@@ -141,6 +129,60 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         storage.write_json(storage.join(destination, RECORD), manifest)
     callback.on_stage_end("project", manifest, False)
     return manifest
+
+
+def check_transform(config: TransformConfig) -> None:
+    """Refuse what can be refused at once, as ``transform`` does: it reads no rows.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    _Task.of(config)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is to be projected, with what, and where to; ``done`` is the record of a destination that is complete."""
+
+    fitted: RunConfig
+    methods: list[str]
+    dataset: Dataset
+    destination: str
+    projectors: list[Projector]
+    key: str
+    done: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, config: TransformConfig) -> _Task:
+        """Open the run and the rows; refuse a destination that holds something else."""
+        run, destination = open_run(config.output), storage.normalize(config.destination)
+        fitted = run.config
+        methods = list(dict.fromkeys(config.methods)) or fitted.methods
+        for method in methods:
+            if method not in fitted.methods:
+                raise InputError(
+                    f"The run in {run.uri} has no method {method!r}; it has {', '.join(fitted.methods)}."
+                    f"{did_you_mean(method, fitted.methods)}"
+                )
+        dataset = _open(config, run, fitted)
+        projectors = make_projectors(run, fitted, methods, destination)
+        outputs = _places(projectors)
+        key = storage.digest(run.header()["key"], dataset.fingerprint(), config.features, config.label, outputs)
+        done = _record(destination)
+        if done is None or done["key"] != key or not all(map(storage.exists, outputs)):
+            _refuse_what_is_there(destination)
+            done = None
+        return cls(fitted, methods, dataset, destination, projectors, key, done)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Addresses of what is written."""
+        return _places(self.projectors)
+
+
+def _places(projectors: list[Projector]) -> list[str]:
+    return [place for projector in projectors for place in projector.places]
 
 
 def discard_unfinished(destination: str) -> list[str]:
