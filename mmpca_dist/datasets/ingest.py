@@ -143,6 +143,7 @@ def ingest(
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
+    keep = list(dict.fromkeys(keep))
     _refuse_names(keep, drop)
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, keep=keep)
     with writing as writer, ExitStack() as stack:
@@ -180,7 +181,7 @@ def ingest(
         "sparse": as_csr,
         "labels": rows.labels,
         "labels_guessed": guessed,
-        "kept": list(keep),
+        "kept": keep,
         "classes": len(classes),
         "bytes": n_bytes,
         "seconds": round(time.monotonic() - started, 3),
