@@ -12,15 +12,28 @@ from pipelines.exits import INTERRUPTED, REFUSED
 
 def main() -> None:
     """Run the command: a user's mistake is one sentence and exit code 2, Ctrl-C two words and 130 at any moment."""
-    before = signal.signal(signal.SIGINT, _stop)  # until a flow begins, which unwinds
+    interrupted = False
+
+    def interrupt(*_: Any) -> None:  # until a flow begins, which has its own
+        nonlocal interrupted
+        if interrupted:
+            _leave()
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         _run()
+    except BaseException:
+        # In the middle of an import or of a library's callback, an interrupt may come out as any other exception.
+        if interrupted:
+            _leave()
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _stop(*_: Any) -> NoReturn:
-    # An exception in the middle of an import or of a library's callback may come out as any other.
+def _leave() -> NoReturn:
     os.write(2, b"mmpca: stopped.\n")
     os._exit(INTERRUPTED)
 

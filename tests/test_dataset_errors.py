@@ -108,7 +108,7 @@ OPENING = {
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
         "Column 'city'", "string", "Encode it"]),
     "list column and others": (lists, {}, ["list column 'rows' and others", "dataset.features"]),
-    "columns that differ": (columns_differ, {}, ["columns of .*b.parquet differ"]),
+    "columns that differ": (columns_differ, {}, ["b.parquet lacks 'f1' of the columns of", "alike"]),
     "Parquet cut short": (lambda f: cut(f, "a.parquet", -50), {}, [
         "a.parquet is not a readable", "cut short", "again"]),
     "not Parquet": (lambda f: raw(f, "a.parquet", b"hello"), {}, ["a.parquet is not a readable Parquet"]),
@@ -125,7 +125,7 @@ OPENING = {
     "seed of noise": (lambda f: "bundled:iris?noise=1&seed=-1", {}, ["seed=-1", "must not be negative"]),
     "unknown synthetic kind": (lambda f: "synthetic:gauss", {}, ["Unknown synthetic data set 'gauss'"]),
     "unknown option": (lambda f: "synthetic:gaussian?m=5", {}, ["Unknown option 'm'"]),
-    "option of the wrong type": (lambda f: "synthetic:gaussian?n=many", {}, ["n=many", "must be a int"]),
+    "option of the wrong type": (lambda f: "synthetic:gaussian?n=many", {}, ["n=many", "must be a whole number"]),
     "no rows": (lambda f: "synthetic:gaussian?n=1", {}, ["at least n=2"]),
     "axis": (lambda f: "synthetic:gaussian?d=3&axis=3", {}, ["columns 0 to 2"]),
     "imbalance": (lambda f: "synthetic:gaussian?imbalance=1", {}, ["between 0 and 1"]),

@@ -14,11 +14,12 @@ import yaml
 from operations import artifacts_of
 from samples import labelled
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.predictors.classifiers import CLASSIFIERS
 from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.config import load_config, parse_config
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
+from mmpca_dist.runs.job import check_run
 from mmpca_dist.runs.models import load_model
 from pipelines import cli
 from pipelines.__main__ import main
@@ -77,7 +78,20 @@ def no_server(monkeypatch):
         (["evaluation.published=ionosfere"], "no published figures for 'ionosfere'; .* Did you mean 'ionosphere'?"),
         (
             ["evaluation.published=ionosphere"],
-            "none of its figures is of these .* they are of 5 and 11 components and svm,",
+            "none of its figures is of one of .* lasso, .* with 5 and 11 components under svm,",
+        ),
+        (
+            [
+                "evaluation.published=ionosphere",
+                "n_components=[1,2,5]",
+                "dataset.uri=bundled:digits",
+                "evaluation.classifiers=lda",
+            ],
+            "none of its figures is of one of the methods",
+        ),
+        (
+            ["evaluation.published=ionosphere", "n_components=5", "dataset.uri=bundled:digits", "methods=hsic"],
+            "none of its figures is of one of the methods",
         ),
         (["n_components=5"], "n_components=5 is more than the 4 features of bundled:iris."),
         (
@@ -93,6 +107,13 @@ def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_pat
     assert errors.startswith("mmpca: ") and errors.count("\n") == 1 and errors.endswith((".\n", "?\n")), errors
     assert all(part in errors for part in expected.split(" .* ")), errors
     assert not (tmp_path / "out").exists()
+
+
+def test_published_figures_are_no_matter_for_a_run():
+    settings = {**SOUND, "evaluation": {"published": "ionosphere"}, "output": "out"}
+    check_run(parse_config(settings, "the test"))
+    with pytest.raises(ConfigError, match="none of its figures"):
+        check_run(parse_config(settings, "the test"), "evaluation")
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)

@@ -80,6 +80,26 @@ def test_standings_count_cells_that_repeat_once():
     assert (fisher.compared, fisher.lower) == (3, 3)
     _, alone = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"fisher": 1}))
     assert alone.compared == 9  # against another number of the reference's components each
+    clear = {"pca": 1, "fisher": 1}
+    made = evaluation(methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 - 9 * m)
+    assert standings(made)[1].significant == 3
+
+
+def test_cells_that_differ_in_one_split_alone_are_no_repeats():
+    """A small part trains two models alike, of as many components as it has; a large one tells them apart."""
+
+    def entry(size, used, errors):
+        return {"method": "pca", "n_components": size, "used": used, "classifier": "lda", "errors": errors}
+
+    table = ErrorTable.of(
+        [
+            {"split": 0, "rows": 20, "errors": [entry(20, 20, 4), entry(30, 30, 7)]},
+            {"split": 1, "rows": 90, "errors": [entry(20, 15, 9), entry(30, 15, 9)]},
+        ]
+    )
+    made = evaluation(methods=("pca",), table=table)
+    assert [cell.used for cell in made.distinct] == [15, 15]
+    assert [cell.given for cell in made.distinct] == [(20, 15), (30, 15)]
 
 
 def test_published_figures_stand_beside_those_that_were_found():

@@ -65,6 +65,15 @@ def test_parts_that_have_changed_are_another_input(make, tmp_path):
             refused()
 
 
+def test_parts_of_which_a_chunk_is_not_stored(tmp_path):
+    uri, column = in_zarr(tmp_path)
+    group = zarr.open_group(uri, mode="a")
+    group["part"][...] = PARTS + 1
+    (tmp_path / "rows.zarr" / "part" / "c" / "3").unlink()
+    with pytest.raises(InputError, match="lacks label chunks of 7 rows of 'part', and their fill value 0 is not"):
+        evaluate(given(tmp_path, uri, column))
+
+
 @pytest.mark.parametrize("parts", [np.array(3), np.stack([PARTS, PARTS], axis=1)])
 def test_parts_that_are_no_column(parts, tmp_path):
     uri, column = in_file(tmp_path)
@@ -122,6 +131,8 @@ def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
     rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
     pq.write_table(pa.table({"X": rows, "part": PARTS, "label": Y}), uri)
     assert open_run_dataset(given(tmp_path, uri, "part"), "evaluation").n_features == X.shape[1]
+    records, *_ = scored(given(tmp_path / "list", uri, "part"))
+    assert [record["rows"] for record in records] == [20, 20, 20]
     with pytest.raises(InputError, match=r"list column 'X' and others"):  # a run keeps to dataset.drop
         open_run_dataset(given(tmp_path, uri, "part"))
 

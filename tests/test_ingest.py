@@ -197,9 +197,8 @@ def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
     if told is None:
         assert notes == [] and manifest["labels"] == "column 'b'" and not manifest["labels_guessed"]
     else:
-        assert notes == [
-            f"Labels are taken from {told}, of {tmp_path}/a.csv, since none was named. Name another with --label."
-        ]
+        place = f"{told}{',' * (',' in told)} of {tmp_path}/a.csv"
+        assert notes == [f"Labels are taken from {place}, since none was named. Name another with --label."]
         assert manifest["labels"] == told and manifest["labels_guessed"]
 
 

@@ -24,6 +24,7 @@ KEPT = {"patient": PATIENTS, "batch": BATCHES}
 
 
 def write_csv(path, columns, names=True):
+    """Write columns of any kinds, as the module ``csv`` does."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         if names:
@@ -118,13 +119,99 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
         (parquet, {"keep": ["patient"], **both}, "--keep and --drop both name 'patient'"),
         (table, {"keep": ["patient", "2", "batch"], "label": "label"}, "--keep names 'label', which is the label of"),
         (table, {"keep": [*NAMES, "patient", "batch"]}, "no columns beside the label and those dropped or kept"),
-        (table, {"keep": ["y"]}, "--keep names 'y', which cannot be an array beside X and y: rename it first"),
+        *(
+            (
+                table,
+                {"keep": [name]},
+                f"--keep names '{name}', which cannot be an array beside X and y: rename it first",
+            )
+            for name in ("y", "X", "", "a/b", ".zattrs", "__index_level_0__")
+        ),
+        (parquet, {"keep": ["label", "patient"]}, "--keep names 'label', which is the label of"),
+        (table, {"keep": ["patient"], "drop": ["1"]}, "--keep and --drop both name 'patient'"),
+        (table, {"keep": ["patient", "1"]}, "--keep names column 1 of .* twice, once as '1'"),
+        (
+            "bundled:iris",
+            {"keep": ["patient"]},
+            r"no columns but its features, and so none called 'patient' \(--keep\)",
+        ),
         (table, {"keep": ["patient", "red"]}, r"^The value of 'red' \(column 0\) in row \d+ \(line \d+\) of .* is .*"),
         (tmp_path / "a.npz", {"keep": ["patient"]}, r"keep=\['patient'\] cannot be honoured"),
     ):
         with pytest.raises(InputError, match=message):
             ingest(source, tmp_path / "made.zarr", **options)
     assert not list(tmp_path.glob("made.zarr*"))
+
+
+def test_a_name_that_two_columns_have(tmp_path):
+    """One of them would be kept, and the other a feature."""
+    (tmp_path / "a.csv").write_text("a,patient,b,patient,label\n1,7,2,8,x\n3,7,4,8,y\n")
+    with pytest.raises(InputError, match=r"has 2 columns 'patient' \(--keep\): rename all but one\."):
+        ingest(tmp_path / "a.csv", tmp_path / "made.zarr", keep=["patient"])
+
+
+def test_names_above_columns_that_are_kept_make_a_header(tmp_path):
+    """Numbers name columns as pandas does; one that is kept is no number."""
+    (tmp_path / "a.csv").write_text("0,part,2\n1.5,a,3\n2.5,b,4\n")
+    assert ingest(tmp_path / "a.csv", tmp_path / "made.zarr", keep=["part"])["rows"] == 2
+
+
+@pytest.mark.parametrize("first", [2**53 + 1, 2**63 + 1, 2**64 + 1, -(2**63)])
+def test_large_numbers_that_name_things(first, tmp_path):
+    numbers = [first, first + 1, first, first + 1]
+    table = {"a": [1.0, 2.0, 3.0, 4.0], "id": numbers, "label": ["x", "y", "x", "y"]}
+    sources = [write_csv(tmp_path / "a.csv", table)]
+    if first < 2**64:
+        kind = pa.uint64() if first > 0 else pa.int64()
+        pq.write_table(pa.table({**table, "id": pa.array(numbers, kind)}), tmp_path / "a.parquet")
+        sources.append(tmp_path / "a.parquet")
+    for source in sources:
+        ingest(source, tmp_path / "made.zarr", keep=["id"], overwrite=True)
+        kept = open_dataset(tmp_path / "made.zarr", label="id").read_labels(0, 4)
+        assert [int(one) for one in kept] == numbers
+
+
+@pytest.mark.parametrize("make", [in_csv, in_parquet, in_zarr])
+@pytest.mark.parametrize("where", ["patient", "label"])
+def test_texts_are_no_names(make, where, tmp_path, monkeypatch):
+    """They would make all names of the column as long in memory."""
+    texts = np.where(np.arange(len(Y)) == 31, "x" * 1001, PATIENTS)
+    monkeypatch.setitem(globals(), "PATIENTS" if where == "patient" else "Y", texts)
+    if (make, where) == (in_zarr, "label"):
+        pytest.skip("this array of labels holds numbers")
+    source, options = make(tmp_path)
+    with pytest.raises(InputError, match=r"hold one of 1001 characters, 'x{40}'\.\.\.: names of classes have 1000"):
+        ingest(source, tmp_path / "made.zarr", **options)
+
+
+def test_long_names_are_written_in_short_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "CHUNK_BYTES", 4000)
+    names = [f"{'n' * 96}{i % 9:04}" for i in range(len(Y))]  # 400 bytes each in an array of a fixed width
+    ingest(write_csv(tmp_path / "a.csv", {**columns(), "patient": names}), tmp_path / "made.zarr",
+           keep=["patient", "batch"])  # fmt: skip
+    assert zarr.open_array(tmp_path / "made.zarr" / "patient").chunks == (10,)
+    np.testing.assert_array_equal(open_dataset(tmp_path / "made.zarr", label="patient").read_labels(0, len(Y)), names)
+
+
+@pytest.mark.parametrize("name", ["y", "batch"])
+def test_chunks_that_are_not_stored_make_no_names(name, tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("X", data=X)
+    for array, values in (("y", Y + 10), ("batch", BATCHES + 10)):
+        group.create_array(array, data=values, chunks=(50,))
+    (tmp_path / "a.zarr" / name / "c" / "2").unlink()
+    with pytest.raises(InputError, match=f"lacks label chunks of 50 rows of '{name}', and their fill value 0 is not"):
+        ingest(tmp_path / "a.zarr", tmp_path / "made.zarr", keep=["batch"])
+    assert not (tmp_path / "made.zarr").exists()
+
+
+def test_rows_in_a_list_column(tmp_path):
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])
+    pq.write_table(pa.table({"vec": rows, "patient": PATIENTS, "label": Y}), tmp_path / "a.parquet")
+    ingest(tmp_path / "a.parquet", tmp_path / "made.zarr", keep=["patient"])
+    np.testing.assert_array_equal(
+        open_dataset(tmp_path / "made.zarr", label="patient").read_labels(0, len(Y)), PATIENTS
+    )
 
 
 def test_an_empty_cell_of_a_column_that_is_kept(tmp_path):

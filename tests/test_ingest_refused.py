@@ -57,6 +57,7 @@ BAD = {
     "svm: no value": ("a.libsvm", "1 1:2\n0 1: 2:3\n", r"'1:' in line 2 of .* is not 'index:value'"),
     "svm: label": ("a.libsvm", "1 1:2\nred 1:2\n", r"label 'red' in line 2 .* is not a number"),
     "svm: zero": ("a.libsvm", "1 1:2\n0 0:2 3:1\n", r"'0:2' in line 2 .* indices start at 1"),
+    "svm: index": ("a.libsvm", "1 1:2\n0 3000000000:2\n", "index 3000000000; there are 2147483647 columns at most"),
     "svm: order": ("a.libsvm", "1 1:2\n0 3:2 2:1\n", r"'2:1' in line 2 .* it follows 3"),
     "svm: NaN": ("a.libsvm", "1 1:2\n\n0 1:nan 2:3\n", r"Feature 0 .* NaN in row 1 \(line 3\)"),
     "svm: CSV": ("a.txt", "1,2,3\n4,5,6\n", "no 'index:value'"),

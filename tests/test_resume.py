@@ -128,3 +128,21 @@ def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatc
     kept = results["plan"]["kept"]
     assert sum(sizes) - 2000 * len(sizes) <= kept
     assert kept < 10 * sum(sizes)
+
+
+def test_a_chunk_that_was_being_written_is_removed(tmp_path):
+    """Zarr writes a chunk beside its place; what a kill has left of it is no part of the results."""
+    settings = {
+        "dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out"),
+    }  # fmt: skip
+    run(settings)
+    left = [
+        tmp_path / "out" / "projected" / "pca.zarr" / "X" / "c" / "0" / f"0.{'1e7dc678' * 4}.partial",
+        tmp_path / "out" / "report" / ".index.html.1e7dc678.partial",
+    ]
+    mine = tmp_path / "out" / "report" / "mine.partial"
+    for path in (*left, mine):
+        path.write_bytes(b"half")
+    run(settings)
+    assert not any(path.exists() for path in left)
+    assert mine.exists()

@@ -301,3 +301,19 @@ def test_a_run_that_is_not_finished_has_no_model(fitted, tmp_path):
         transform(
             TransformConfig(output=str(tmp_path / "half"), dataset="bundled:iris", destination=str(tmp_path / "dest"))
         )
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_labels_are_by_default_those_of_the_run(named, tmp_path):
+    """The column that was the label is carried along where the new rows have it, and may be missing."""
+    X, y = table()
+    columns = {f"f{j}": column for j, column in enumerate(X.T)}
+    pq.write_table(pa.table({**columns, "kind": y}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({**columns, **({"kind": y + 1} if named else {})}), tmp_path / "new.parquet")
+    dataset = {"uri": str(tmp_path / "a.parquet"), "label": "kind"}
+    run({"dataset": dataset, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out")})
+    places = {"dataset": str(tmp_path / "new.parquet"), "destination": str(tmp_path / "dest")}
+    done = transform(TransformConfig(output=str(tmp_path / "out"), **places))
+    assert done["labels"] == named
+    labels = projected(tmp_path / "dest")[1]
+    assert labels.tolist() == (y + 1).tolist() if named else labels is None

@@ -141,7 +141,11 @@ def open_column(dataset: Dataset, name: str, features: str | None = None, *, set
     InputError
         Where the data set has no such column.
     """
+    if dataset.uri.startswith(storage.NAMED):
+        raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
     names = dataset.feature_names if dataset.named_columns else None
+    if isinstance(dataset, ParquetDataset):
+        features = dataset.list_column
     try:
         return open_rows(dataset.uri, features=features, label=name, names=names)
     except InputError as error:

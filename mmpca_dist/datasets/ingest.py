@@ -46,6 +46,8 @@ class RowSource(Protocol):
     labels: str | None
     """The column of the labels, where there are others that could be meant."""
     total: int
+    notes: list[str]
+    """What the user should know."""
 
     def blocks(self) -> Iterator[Block]:
         """Yield all rows."""
@@ -143,15 +145,23 @@ def ingest(
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    keep = list(dict.fromkeys(keep))
+    keep = list(dict.fromkeys(map(str, keep)))
     _refuse_names(keep, drop)
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, keep=keep)
     with writing as writer, ExitStack() as stack:
         rows = _open(origin, features, label, drop, keep, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
-        if guessed and note is not None:
-            note(f"Labels are taken from {rows.labels}, of {origin}, since none was named. Name another with --label.")
+        told = [*rows.notes]
+        if guessed:
+            comma = "," if rows.labels and "," in rows.labels else ""
+            told.append(
+                f"Labels are taken from {rows.labels}{comma} of {origin}, since none was named. Name another with "
+                "--label."
+            )
+        if note is not None:
+            for line in told:
+                note(line)
         kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
         shape = tuple(image_shape or rows.image_shape or ())
         if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
@@ -231,9 +241,9 @@ def _open(
     wanted = np.dtype(dtype or "float32")
     for option, columns in (("drop", drop), ("keep", keep)):
         if columns and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
+            others = "CSV and Parquet" if option == "drop" else "CSV, Parquet and Zarr"
             raise InputError(
-                f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of CSV and "
-                "Parquet have."
+                f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of {others} have."
             )
     if stem.endswith((*CSV_SUFFIXES, *LIBSVM_SUFFIXES)):
         if features is not None:
@@ -253,6 +263,8 @@ def _open(
         return NumpyRows(NpyStream(open_file(uri, stack), uri), NpyStream(open_file(name, stack), name), uri)
     try:
         dataset = open_dataset(uri, features=features, label=name, drop=drop, beside=dict.fromkeys(keep, "--keep"))
+        if getattr(dataset, "label", None) in keep:
+            raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")  # type: ignore[attr-defined]
         kept = {name: open_column(dataset, name, features, setting="--keep") for name in keep}
         return DatasetRows(dataset, sparse, kept)
     except InputError as error:
@@ -264,7 +276,7 @@ def _refuse_names(keep: Sequence[str], drop: Sequence[str]) -> None:
     for name in keep:
         if name in drop:
             raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
-        if name in ("X", LABELS) or "/" in name or name.startswith((".", "__")):
+        if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__")):
             raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
 
 

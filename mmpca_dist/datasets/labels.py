@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 
+log = logging.getLogger(__name__)
+
 MAX_CLASSES = 100_000
 """More distinct labels than this are measurements, not classes."""
+
+NAME_CHARACTERS = 1000
+"""Longer labels than this are texts, or what follows a quote that is not closed."""
 
 
 def normalize_labels(y: NDArray, where: str) -> NDArray:
@@ -50,6 +58,7 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
         bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
         if bad is not None:
             raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
+        refuse_texts(values, f"Labels in {where}")
         kinds = {type(v) for v in values}
         if len(kinds) > 1:
             raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
@@ -57,6 +66,16 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     if kind == "U":
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
+
+
+def refuse_texts(values: list[Any], what: str) -> None:
+    """Refuse values that are too long for names: in arrays all values take as much room as the longest."""
+    text = next((v for v in values if isinstance(v, str) and len(v) > NAME_CHARACTERS), None)
+    if text is not None:
+        raise InputError(
+            f"{what} hold one of {len(text)} characters, {text[:40]!r}...: names of classes have {NAME_CHARACTERS} at "
+            "most. Name another column, or see whether a quote is not closed."
+        )
 
 
 def unite(known: NDArray, found: NDArray, where: str = "these rows") -> NDArray:
@@ -86,3 +105,20 @@ def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
         stranger = y[int(np.argmin(known))]
         raise InputError(f"Label {stranger!r} in {where} is none of the known classes.")
     return codes
+
+
+def refuse_made_up(dataset: Any, filled: int, known: NDArray | None = None) -> None:
+    """Refuse label chunks that are not stored, unless their fill value is the label of other rows, or is ``known``.
+
+    Zarr may leave out chunks that hold only the fill value; ``filled`` rows have that label, those among them.
+    """
+    missing, fill = dataset.missing_label_rows, dataset.label_fill
+    if filled <= missing and not (known is not None and np.any(known == fill)):
+        raise InputError(
+            f"{dataset.uri} lacks label chunks of {missing} rows of {dataset.label!r}, and their fill value {fill!s} "
+            "is not the label of any other row. Restore the missing chunks."
+        )
+    log.warning(
+        "%s lacks label chunks of %d rows of %r; they are read as the fill value %s, which other rows have, too.",
+        dataset.uri, missing, dataset.label, fill,
+    )  # fmt: skip

@@ -55,6 +55,10 @@ class LibsvmRows(Text):
                         self._explain(line, number)
                     self.n_features = max(self.n_features, int(index))
                 n_rows += bool(tokens)
+        if self.n_features > np.iinfo(np.int32).max:
+            raise InputError(
+                f"{uri} has the index {self.n_features}; there are {np.iinfo(np.int32).max} columns at most."
+            )
         self.n_rows: int | None = n_rows
         self.nnz = nnz
         if not self.n_features:
@@ -122,7 +126,11 @@ class LibsvmRows(Text):
             if not colon or not index.isdecimal() or as_number(value) is None:
                 raise InputError(f"{token!r} in {where} is not 'index:value'. LIBSVM text is 'label index:value ...'.")
             if int(index) <= before:
-                problem = "indices start at 1" if index == "0" else f"it follows {before}, and indices must increase"
+                problem = (
+                    "indices start at 1, in all lines"
+                    if index == "0"
+                    else f"it follows {before}, and indices must increase"
+                )
                 raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
             before = int(index)
         if not quiet:

@@ -66,6 +66,7 @@ class ParquetDataset(Dataset):
             if name not in (features, self.label):
                 drop = [*drop, name]
         self._columns, self._is_list = _feature_columns(schema, features, self.label, uri, names, drop)
+        self.list_column = self._columns[0] if self._is_list else None
         self.n_features, self.dtype = self._types(schema)
         if not self._is_list:
             self.feature_names = list(self._columns)
@@ -176,7 +177,12 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
 
 def _refuse_other_columns(found: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
     if found.names != expected.names:
-        raise InputError(f"The columns of {file} differ from those of {first}.")
+        lacking = [name for name in expected.names if name not in found.names]
+        more = [name for name in found.names if name not in expected.names]
+        what = (
+            f"lacks {some_names(lacking)} of" if lacking else f"has {some_names(more)} beyond" if more else "reorders"
+        )
+        raise InputError(f"{file} {what} the columns of {first}. Write all files of a folder alike.")
     for field, other in zip(found, expected, strict=True):
         if field.type != other.type:
             raise InputError(
@@ -220,7 +226,7 @@ def _feature_columns(
         )
     names = (features,) if features is not None else others
     if not names:
-        beside = [*([f"the label {label!r}"] if label else []), *(["those dropped"] if drop else [])]
+        beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
         raise InputError(f"{uri} has no columns" + (" beside " + " and ".join(beside) if beside else "") + ".")
     lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
     if lists and len(names) > 1:

@@ -16,6 +16,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import csr_shape, npz_members
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
 from mmpca_dist.datasets.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.datasets.labels import refuse_made_up
 from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
 from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, encode_block
@@ -36,6 +37,7 @@ class DatasetRows:
 
     def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
         self._dataset, self._keep = dataset, keep or {}
+        self.notes: list[str] = []
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
         self.n_rows: int | None = dataset.n_rows
@@ -53,6 +55,13 @@ class DatasetRows:
         else:
             units = unit_edges(self._dataset.chunk_edges, self._dataset.row_bytes)
             edges = _cut(units, BAND_BYTES // self._dataset.row_bytes).tolist()
+        # Columns of which chunks are not stored; "" is the labels.
+        gappy: dict[str, Any] = {
+            name: column
+            for name, column in {"": self._dataset, **self._keep}.items()
+            if getattr(column, "missing_label_rows", 0)
+        }
+        filled = dict.fromkeys(gappy, 0)
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
         for start, stop in itertools.pairwise(edges):
             try:
@@ -70,8 +79,12 @@ class DatasetRows:
                     f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
                     "from its source."
                 ) from error
-            codes = {name: encode_block(names, self._keep[name].uri) for name, names in kept.items()}
+            codes = {name: encode_block(names, f"{name!r} of {self.uri}") for name, names in kept.items()}
+            for name, column in gappy.items():
+                filled[name] += int(np.count_nonzero((kept[name] if name else labels) == column.label_fill))
             yield Block(rows, encode_block(labels, self.uri), stop, codes)
+        for name, column in gappy.items():
+            refuse_made_up(column, filled[name])
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as they are."""
@@ -146,6 +159,7 @@ class NumpyRows:
 
     def __init__(self, rows: NpyStream, labels: NpyStream, uri: str) -> None:
         self._rows, self._labels, self.uri = rows, labels, uri
+        self.notes: list[str] = []
         check_table(uri, rows.shape, rows.dtype, labels.shape[0] if labels.shape else 0)
         self.n_rows: int | None = rows.shape[0]
         self.n_features, self.dtype, self.total = rows.shape[1], rows.dtype, rows.shape[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ T = TypeVar("T")
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
 PARTIAL = ".partial"
+ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
+"""What Zarr calls a file of a chunk until it is whole."""
 """So end the names of what is not whole yet."""
 
 
@@ -236,7 +239,8 @@ def remove_partials(uri: str) -> int:
     """Remove what processes left below a folder that were killed as they wrote a file, and return the bytes freed."""
     if not is_local(uri):
         return 0  # stores write an object whole, or not at all
-    found = [(name, size) for name, size, _ in list_objects(uri) if is_partial(name.rpartition("/")[2])]
+    names = ((name, name.rpartition("/")[2], size) for name, size, _ in list_objects(uri))
+    found = [(name, size) for name, last, size in names if is_partial(last) or ZARR_PARTIAL.fullmatch(last)]
     for name, _ in found:
         Path(uri, name).unlink(missing_ok=True)
     return sum(size for _, size in found)

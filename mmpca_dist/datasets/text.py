@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 import lzma
 import re
 import shlex
@@ -24,10 +23,9 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
+from mmpca_dist.datasets.quotes import with_quotes_closed
 from mmpca_dist.datasets.writing import Block, Codes
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-
-log = logging.getLogger(__name__)
 
 CSV_SUFFIXES = (".csv", ".tsv")
 BLOCK_BYTES = 4 << 20
@@ -39,6 +37,7 @@ at 40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
 ARROW_FAULT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
 )
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 NO_VALUE = frozenset(["", "na", "n/a", "nan", "null", "none"])
 
 
@@ -50,6 +49,7 @@ class Text:
         self.feature_names: list[str] | None = None
         self.image_shape: tuple[int, int] | None = None
         self.labels: str | None = None
+        self.notes: list[str] = []
         self.sparse = False
         self.nnz: int | None = None
         fs, path = storage.filesystem(uri)
@@ -155,14 +155,14 @@ class CsvRows(Text):
         self._n_columns = len(cells)
         names = [cell.strip() for cell in cells] if self._header else []
         dropped = _dropped_positions(names, len(cells), drop, uri)
-        kept = {name: _position(names, len(cells), name, uri, "--keep", "column") for name in keep}
+        kept = _kept_positions(names, len(cells), keep, dropped, uri)
         taken = {"--drop": dropped, "--keep": set(kept.values())}
         self._label = _label_position(names, len(cells), label, taken, uri)
         self._labels = _Names.of_labels(self._label)
         self._kept = {name: _Names.of_kept(position, name) for name, position in kept.items()}
         dropped = {*dropped, *kept.values(), self._label}
         if names and not names[0] and self._label != 0:
-            log.warning("The first column of %s has no name: it is taken for row numbers and left out.", uri)
+            self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
             dropped.add(0)
         self._features = [i for i in range(len(cells)) if i not in dropped]
         if (drop or keep) and not self._features:
@@ -188,6 +188,11 @@ class CsvRows(Text):
                     content = line.decode("utf-8" if found else "utf-8-sig").strip("\r\n")
                 except UnicodeDecodeError as error:
                     raise InputError(f"{self.uri} is not UTF-8 text: {error}. Convert it first.") from error
+                if "\r" in content:
+                    raise InputError(
+                        f"The lines of {self.uri} end with carriage returns alone. Convert them, with: "
+                        f"tr '\\r' '\\n' < {shlex.quote(self.uri)} > DEST.csv"
+                    )
                 if content:
                     found.append(content)
                 elif not found:
@@ -203,13 +208,14 @@ class CsvRows(Text):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, with NaN where a cell is empty."""
-        first_row = 0
+        first_row, line = 0, self._skip + 1
         with self._open() as (raw, text):
             for _ in range(self._skip):
                 text.readline()
             # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
             while data := text.read(self._block_bytes):
-                data += text.readline()
+                data = with_quotes_closed(data + text.readline(), text, self._delimiter, line, self.uri)
+                line += data.count(b"\n")
                 if not data.strip(b"\r\n"):
                     continue
                 try:
@@ -263,6 +269,8 @@ class CsvRows(Text):
             numbers = np.asarray([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
         except ValueError:
             return np.asarray(values)
+        if numbers.dtype.kind not in "if":  # too large for 64 bits: numbers of things, not to count with
+            return np.asarray(values)
         return normalize_labels(numbers, self.uri)
 
     def where(self, row: int) -> str:
@@ -285,12 +293,20 @@ class CsvRows(Text):
             raise InputError(f"{upper(where)} of {self.uri} {found}. Every line needs the same columns.")
         column = int(fault["column"])
         name = f"{column} ({self._names[column]!r})" if self._names else str(column)
+        if "invalid UTF8" in what:
+            raise InputError(
+                f"Column {name} of {self.uri} is not UTF-8 text in {where}. Convert the file first, such as with: "
+                f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv"
+            )
         option = f"--drop {shlex.quote(self._names[column] if self._names else str(column))}"
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
         found = f"{value[1]!r} where a number belongs" if value else what
+        advice = "encode the column, or"
+        if value and DECIMAL_COMMA.fullmatch(value[1].strip()):
+            advice = "write decimals with a point, or"
         raise InputError(
-            f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: encode the column, or "
-            f"leave it out with {option}."
+            f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: {advice} leave it out "
+            f"with {option}."
         )
 
 
@@ -333,6 +349,23 @@ def _dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], ur
     for name in drop:
         alike = {i for i, other in enumerate(names) if other == name}
         found |= alike or {_position(names, n_columns, name, uri, "--drop", "column")}
+    return found
+
+
+def _kept_positions(
+    names: list[str], n_columns: int, keep: Sequence[str], dropped: Collection[int], uri: str
+) -> dict[str, int]:
+    """Return the columns to keep beside the labels, each of them once."""
+    found: dict[str, int] = {}
+    for name in keep:
+        if names.count(name) > 1:
+            raise InputError(f"{uri} has {names.count(name)} columns {name!r} (--keep): rename all but one.")
+        position = _position(names, n_columns, name, uri, "--keep", "column")
+        if position in dropped:
+            raise InputError(f"--keep and --drop both name {name!r} of {uri}: leave out one.")
+        if position in found.values():
+            raise InputError(f"--keep names column {position} of {uri} twice, once as {name!r}: leave out one.")
+        found[name] = position
     return found
 
 

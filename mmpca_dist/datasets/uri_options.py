@@ -26,7 +26,9 @@ def parse_options(uri: str, query: str, defaults: Mapping[str, Value]) -> dict[s
         try:
             options[key] = _whole(text) if expected is int else expected(text)
         except (ValueError, OverflowError) as error:
-            raise InputError(f"Option {key}={text} in {uri} must be a {expected.__name__}.") from error
+            raise InputError(
+                f"Option {key}={text} in {uri} must be {'a whole number' if expected is int else 'a number'}."
+            ) from error
     return options
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.csr import index_type
-from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels
+from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
 from mmpca_dist.datasets.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
 from mmpca_dist.errors import InputError, OutputError, PlanError
 
@@ -183,8 +183,10 @@ class ZarrWriter:
         return self._columns[LABELS].count(values[LABELS]), n_bytes
 
     def _write_column(self, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
-        # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one.
-        kind = str if values.dtype.kind == "U" else values.dtype
+        # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned
+        # numbers of Python's that are of another C type than uint64.
+        kind = str if values.dtype.kind == "U" else np.dtype(f"{values.dtype.kind}{values.dtype.itemsize}")
+        chunk = min(chunk, max(1, CHUNK_BYTES // values.dtype.itemsize))
         array = create_array(
             storage.join(self._place, name),
             self.destination,
@@ -242,6 +244,7 @@ class _Spool:
         self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
 
     def append(self, values: list[Any], codes: NDArray, first_row: int) -> None:
+        refuse_texts(values, f"The {self._what} up to row {first_row + len(codes)}")
         for value in values:
             if value not in self._known:
                 self._known[value] = len(self.values)

@@ -25,6 +25,8 @@ from mmpca_dist.evaluation.tables import Cell, Key
 
 SOURCE = "Luo & Durrant 2017"
 SPLITS = 50
+NOT_KNOWN = "Not known"
+"""How the notes on differences begin that nobody can explain."""
 WITHIN = 2.0
 """Combined standard errors up to which two means agree."""
 

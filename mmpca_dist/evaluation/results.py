@@ -90,9 +90,9 @@ class Evaluation:
     @cached_property
     def distinct(self) -> list[Cell]:
         """The cells without those that repeat another: a method may give as many components for several numbers."""
-        first: dict[Key, Cell] = {}
+        first: dict[tuple[str, tuple[int, ...], str], Cell] = {}
         for cell in self.cells.values():
-            first.setdefault((cell.method, cell.used, cell.classifier), cell)
+            first.setdefault((cell.method, cell.given, cell.classifier), cell)
         return list(first.values())
 
     @cached_property
@@ -182,11 +182,11 @@ def standings(evaluation: Evaluation) -> list[Standing]:
 
 def _standing(evaluation: Evaluation, method: str) -> Standing:
     cells = [cell for cell in evaluation.cells.values() if cell.method == method]
-    pairs: dict[tuple[int, int, str], tuple[Cell, Cell]] = {}
+    pairs: dict[tuple[Any, ...], tuple[Cell, Cell]] = {}
     for cell in cells:
         if cell.test is not None:
             other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
-            pairs.setdefault((cell.used, other.used, cell.classifier), (cell, other))
+            pairs.setdefault((cell.given, other.given, cell.classifier), (cell, other))
     means = [(cell.summary.mean, other.summary.mean) for cell, other in pairs.values()]
     return Standing(
         method,

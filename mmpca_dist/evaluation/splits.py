@@ -18,7 +18,7 @@ from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
-from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 
 
@@ -276,7 +276,9 @@ def given_splits(
     column = names if isinstance(names, Dataset) else as_column(np.asarray(names))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
-    parts = count_labels(column, make_spans(column), scheduler).classes
+    counted = count_labels(column, make_spans(column), scheduler)
+    check_missing_labels(column, counted)
+    parts = counted.classes
     if len(parts) < 2:
         raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")
     chosen = tuple(range(len(parts)))

@@ -45,6 +45,8 @@ class Cell:
         of errors in the splits that both have; None of the reference itself, and where it has no such split.
     used : int
         The fewest components that the method gave in any split.
+    given : tuple of int
+        As many as it gave in each split: cells that agree in them, in method and in classifier are of the same models.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Cell:
     summary: Summary
     test: SignTest | None = None
     used: int = 0
+    given: tuple[int, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -208,7 +211,8 @@ class ErrorTable:
         own = self.positions[key]
         at = np.array([own[split] for split in sorted(own)])
         test = None if key[0] == reference else self.sign_test(key, (reference, *key[1:]))
-        return Cell(*key, summary=Summary.of(self.percent(at)), test=test, used=int(self.used[at].min()))
+        given = tuple(self.used[at].tolist())
+        return Cell(*key, summary=Summary.of(self.percent(at)), test=test, used=min(given), given=given)
 
 
 def cells_table(cells: Iterable[Cell]) -> pa.Table:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.choosing import CANDIDATES, candidates, fewest_training
-from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.regressing import DEFAULT_ALPHA
 from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
@@ -231,25 +230,7 @@ def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | N
             f"{_place(key, where, places or {})}: {key} is of splits: {kinds}, and has no effect on splits: {splits}. "
             f"Leave it out, or set evaluation.splits to {kinds}."
         )
-    _refuse_nothing_published(config, _place("evaluation.published", where, places or {}))
     return config
-
-
-def _refuse_nothing_published(config: RunConfig, place: str) -> None:
-    """Refuse published figures of which none could stand beside one of the evaluation."""
-    wanted = config.evaluation
-    if wanted.published is None:
-        return
-    cells = published_cells(wanted.published)
-    labels = [one.label for one in wanted.classifiers]
-    if not any(c.method in config.methods and c.n_components in config.sizes and c.classifier in labels for c in cells):
-        sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
-        names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
-        raise ConfigError(
-            f"{place}: evaluation.published is {wanted.published!r}, and none of its figures is of these methods, "
-            f"n_components and classifiers: they are of {sizes} components and {names}. Take some of them, or leave it "
-            "out."
-        )
 
 
 def stored_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:

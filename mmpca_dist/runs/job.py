@@ -12,7 +12,8 @@ from typing import Any
 import psutil
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
-from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
+from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
@@ -135,6 +136,8 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
     beside = {}
     if purpose == "evaluation" and column is not None and not column.endswith(".npy"):
         beside = {column: "evaluation.column"}
+    if purpose == "evaluation":
+        _refuse_nothing_published(config)
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
     dataset = open_dataset(
@@ -152,6 +155,24 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
     if dataset.n_rows < 2:
         raise InputError(f"{dataset.uri} has {dataset.n_rows} row(s); there must be at least two.")
     return dataset
+
+
+def _refuse_nothing_published(config: RunConfig) -> None:
+    """Refuse published figures of which none could stand beside one of the evaluation."""
+    wanted = config.evaluation
+    if wanted.published is None:
+        return
+    cells = published_cells(wanted.published)
+    labels = [one.label for one in wanted.classifiers]
+    if not any(c.method in config.methods and c.n_components in config.sizes and c.classifier in labels for c in cells):
+        methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
+        sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
+        names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
+        raise ConfigError(
+            f"evaluation.published is {wanted.published!r}, and none of its figures is of one of the methods with one "
+            f"of n_components under a classifier of such a label: there are {methods} with {sizes} components under "
+            f"{names}. Take some of them, or leave it out."
+        )
 
 
 def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
@@ -181,6 +202,8 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     with held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
         key = run.begin(config, fingerprint, purpose, parts)
+        if begun_before:
+            storage.remove_partials(run.uri)  # of a process that was killed as it wrote
         try:
             journal = Journal(run.uri, key)
             told = Callbacks([callback, journal])

@@ -84,15 +84,24 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
 
 
 def error_rows(output: str) -> list[dict[str, str]]:
-    """Return the errors of a finished evaluation as a table: a row for each method and number of components it gave."""
+    """Return the errors of a finished evaluation as a table: a row for each method and number of components.
+
+    Rows that say the same of as many components as a method gave are shown once.
+    """
     run = RunDirectory(storage.normalize(output))
     rows: dict[tuple[str, int], dict[str, str]] = {}
+    used: dict[tuple[str, int], int] = {}
     for cell in _stored_cells(run):
-        method = cell["method"]
-        line = rows.setdefault((method, cell["used"]), {"method": method, "components": _size(cell)})
+        key = cell["method"], cell["n_components"]
+        used[key] = cell["used"]
+        line = rows.setdefault(key, {"method": cell["method"], "components": _size(cell)})
         deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
-        line.setdefault(cell["classifier"], f"{cell['mean']:.2f}{deviation}")
-    return list(rows.values())
+        line[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"
+    distinct: dict[tuple[Any, ...], dict[str, str]] = {}
+    for key, line in rows.items():
+        errors = tuple((name, told) for name, told in line.items() if name != "components")
+        distinct.setdefault((used[key], *errors), line)
+    return list(distinct.values())
 
 
 def _size(cell: dict[str, Any]) -> str:

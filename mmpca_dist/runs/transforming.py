@@ -48,7 +48,9 @@ class TransformConfig(Section):
         None, example="X", description="Array or column of the rows, where it has another name than expected"
     )
     label: str | None = setting(
-        None, example="species", description="Array or column of the labels, where it has another name than expected"
+        None,
+        example="species",
+        description="Array or column of the labels; by default that of the run, y or label, where there is one",
     )
 
 
@@ -203,6 +205,10 @@ def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Data
     if count is None:
         raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
     refuse_private(fitted.compute, [config.dataset, config.label, config.destination])
+    own = fitted.dataset.label
+    if config.label is None and own is not None and not own.endswith(".npy"):
+        with suppress(InputError):  # the rows may do without the labels of the run
+            return open_rows_for(run, count, config.dataset, features=config.features, label=own)
     return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
 
 

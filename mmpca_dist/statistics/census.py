@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.datasets.labels import MAX_CLASSES
+from mmpca_dist.datasets.labels import MAX_CLASSES, refuse_made_up
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 from mmpca_dist.statistics.storing import storable
-
-log = logging.getLogger(__name__)
 
 
 @storable
@@ -100,17 +97,6 @@ def check_missing_labels(dataset: Dataset, census: Census, known: NDArray | None
 
     Zarr may leave out chunks that hold only the fill value.
     """
-    missing = getattr(dataset, "missing_label_rows", 0)
-    if not missing:
-        return
-    fill = dataset.label_fill  # type: ignore[attr-defined]
-    elsewhere = int(census.counts[census.classes == fill].sum()) - missing
-    if elsewhere <= 0 and not (known is not None and np.any(known == fill)):
-        raise InputError(
-            f"{dataset.uri} lacks label chunks of {missing} rows, and their fill value {fill!s} is not the label of "
-            "any other row. Restore the missing chunks."
-        )
-    log.warning(
-        "%s lacks label chunks of %d rows; they are read as the fill value %s, a class of other rows.",
-        dataset.uri, missing, fill,
-    )  # fmt: skip
+    if getattr(dataset, "missing_label_rows", 0):
+        filled = int(census.counts[census.classes == dataset.label_fill].sum())  # type: ignore[attr-defined]
+        refuse_made_up(dataset, filled, known)

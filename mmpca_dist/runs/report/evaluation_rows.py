@@ -8,7 +8,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from mmpca_dist.evaluation.published import SOURCE, Compared, agreement
+from mmpca_dist.evaluation.published import NOT_KNOWN, SOURCE, Compared, agreement
 from mmpca_dist.evaluation.results import SIGNIFICANT, Evaluation, standings
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.runs.report.evaluated import (
@@ -203,10 +203,10 @@ def published_words(evaluation: Evaluation) -> str:
     if not whole.compared:
         return said + "One split has no standard error, so that nothing can be said of the differences."
     missed = [row for row in evaluation.compared if row.within is False]
-    without = sum(not row.reason for row in missed)
+    unknown = sum(not row.reason or row.reason.startswith(NOT_KNOWN) for row in missed)
     return (
         f"{said}Of the {whole.compared} means of PCA and M-PCA, {whole.within} ({whole.share:.0%}) are within two "
         f"combined standard errors; of the {certain.compared} in columns that are certain, {certain.within}. Of all "
-        f"{len(evaluation.compared)} cells, {len(missed)} miss by more, {without} of them without a note on why. "
+        f"{len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them for no known reason. "
         "Published figures are rounded to a tenth of a percent."
     )

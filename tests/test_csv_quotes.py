@@ -1,0 +1,73 @@
+"""Quoted cells of CSV: they may hold ends of lines, and one that is not closed swallows no rows."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError
+
+LABELS = ["plain", 'with "quotes"', "a, comma", "two\nlines", '"', 'six\n\n"lines"\n\n\n', '5" pipe']
+
+
+def write(path, n_rows, delimiter=","):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(["a", "name of\nit", "b"])
+        writer.writerows([i, LABELS[i % len(LABELS)], i / 4] for i in range(n_rows))
+    return path
+
+
+@pytest.mark.parametrize("block", [1, 7, 30, 100, 1 << 20])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_cells_of_several_lines_wherever_blocks_end(block, delimiter, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_BYTES", block)
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_LINES", 0)
+    source = tmp_path / "a.csv"
+    lines = write(source, 60, delimiter).read_text().replace('"name of\nit"', "kind")
+    source.write_text(lines, newline="")
+    ingest(source, tmp_path / "made.zarr", label="kind")
+    made = open_dataset(tmp_path / "made.zarr")
+    np.testing.assert_array_equal(made.read_rows(0, 60)[:, 1], np.arange(60) / 4)
+    assert made.read_labels(0, 60).tolist() == [LABELS[i % len(LABELS)].strip() for i in range(60)]
+
+
+@pytest.mark.parametrize("block", [20, 1 << 20])
+@pytest.mark.parametrize("more", [3, 5000, 200_000])
+def test_a_quote_that_is_not_closed_is_named_by_its_line(block, more, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_BYTES", block)
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_LINES", 0)
+    rows = ["a,b,y", "0,0,z", '1,2,"p', *(f"{i},{i},q" for i in range(more))]
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError) as caught:
+        ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
+    assert str(caught.value) == (
+        f"A quote that is opened in line 3 of {tmp_path}/a.csv is not closed. Close it, or remove it."
+    )
+    assert not list(tmp_path.glob("made.zarr*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b,y\r1,2,p\r3,4,q\r", r"end with carriage returns alone\. Convert them, with: tr '\\r' '\\n' < .*a\.csv"),
+        (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"'y'\) of .* is not UTF-8 text in row 1 .*: iconv -f latin1 -t utf8"),
+        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"'1,5' where a number belongs, .*: write decimals with a point, or leave it"),
+    ],
+)
+def test_files_of_other_places(content, message, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
+
+
+def test_a_first_column_without_a_name_is_left_out_aloud(tmp_path):
+    (tmp_path / "a.csv").write_text(",a,b,y\n5.5,1,2,p\n1.5,3,4,q\n")
+    notes: list[str] = []
+    ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="y", note=notes.append)
+    (note,) = notes
+    assert note == f"The first column of {tmp_path}/a.csv has no name: it is taken for row numbers and left out."
