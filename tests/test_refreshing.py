@@ -29,10 +29,10 @@ from samples import counts_like_text, product_bound, write_csr
 from test_runs import Recorder
 from test_transforming import write_npz, write_parquet
 
-from mmpca_dist import load_model, load_moments
+from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.refreshing import RefreshConfig
+from mmpca_dist.runs.refreshing import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components, headline, report_of
 from mmpca_dist.runs.transforming import TransformConfig, transform
 from mmpca_dist.statistics import gather
@@ -298,3 +298,12 @@ def test_the_form_of_the_flow_explains_every_parameter():
     schema = RefreshConfig.model_json_schema()
     assert schema["required"] == ["run", "new", "output"]
     assert all(field["description"] and field["examples"] for field in schema["properties"].values())
+
+
+def test_new_rows_are_projected_in_the_formats_of_the_run(tmp_path):
+    settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2}
+    run({**settings, "project": {"format": ["zarr", "parquet"]}, "output": str(tmp_path / "first")})
+    both = str(tmp_path / "both")
+    refresh(RefreshConfig(run=str(tmp_path / "first"), new="bundled:iris", output=both))
+    done = transform(TransformConfig(output=both, dataset="bundled:iris", destination=str(tmp_path / "dest")))
+    assert [Path(place).name for place in done["outputs"]] == ["pca.zarr", "pca.parquet"]

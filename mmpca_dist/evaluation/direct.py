@@ -105,6 +105,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
     judged = judge(reductions.items, judges, judges.specs, part)
     margins, notes = [], judges.notes + judged.notes
+    begin = time.perf_counter()
     if settings.evaluation.margins:
         margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
         notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
@@ -116,6 +117,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
         "margins": margins,
         "seconds": {
             "gathering": gathered,
+            "margins": time.perf_counter() - begin,
             **{name: taken + judged.seconds[name] for name, taken in reductions.seconds.items()},
         },
         "notes": notes,

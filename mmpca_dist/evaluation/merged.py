@@ -65,6 +65,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     for place, (one, judged) in enumerate(zip(trained, judged_rows, strict=True)):
         part = splits.held_out[place]
         margins: dict[str, Any] = {"margins": []}
+        begin = time.perf_counter()
         if sampling is not None and sample is not None:
             fitted = {**one.rules, **judged.fitted}
             with naming(first + place):
@@ -80,6 +81,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
             "seconds": {
                 "gathering": (gathering - sum(sum(t.reductions.seconds.values()) for t in trained)) / len(trained),
                 "scoring": scoring / len(trained),
+                "margins": time.perf_counter() - begin,
                 **{name: taken + judged.seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
             },
             "notes": judges.notes

@@ -17,7 +17,6 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.finished import classes_of, finished
 from mmpca_dist.runs.job import Job, measured
-from mmpca_dist.runs.sections import ProjectConfig
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.summary import take_moments
@@ -103,7 +102,7 @@ def extendable(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str
     if not methods:
         reasons = "; ".join(f"{method}: {reason}" for method, reason in left_out.items())
         raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
-    changes = {"methods": methods, "project": ProjectConfig(methods=[]), "output": output}
+    changes = {"methods": methods, "project": config.project.model_copy(update={"methods": []}), "output": output}
     return config.model_copy(update=changes), left_out
 
 
