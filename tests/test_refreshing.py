@@ -304,6 +304,6 @@ def test_new_rows_are_projected_in_the_formats_of_the_run(tmp_path):
     settings = {"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2}
     run({**settings, "project": {"format": ["zarr", "parquet"]}, "output": str(tmp_path / "first")})
     both = str(tmp_path / "both")
-    refresh(RefreshConfig(run=str(tmp_path / "first"), new="bundled:iris", output=both))
+    refresh(RefreshConfig(run=str(tmp_path / "first"), new="bundled:iris?noise=1&seed=1", output=both))
     done = transform(TransformConfig(output=both, dataset="bundled:iris", destination=str(tmp_path / "dest")))
     assert [Path(place).name for place in done["outputs"]] == ["pca.zarr", "pca.parquet"]
