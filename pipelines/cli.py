@@ -321,6 +321,7 @@ def refresh(**options: Any) -> None:
     help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
     "takes at most a quarter of the space.",
 )
+@click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
 @click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
 def ingest(
     image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], keep: tuple[str, ...], **options: Any

@@ -48,6 +48,9 @@ class IngestConfig(Section):
         description="Columns of names that are no features and become arrays beside the labels, such as the parts of "
         "an evaluation",
     )
+    unlabelled: bool = setting(
+        False, example=True, description="Take no column of CSV for the labels: its rows are only to be projected"
+    )
     dtype: Literal["float32", "float64"] | None = setting(
         None,
         example="float32",
@@ -85,6 +88,7 @@ def ingest_flow(config: IngestConfig) -> State:
             label=config.column,
             drop=config.drop,
             keep=config.keep,
+            unlabelled=config.unlabelled,
             dtype=config.dtype,
             image_shape=config.image_shape,
             overwrite=config.overwrite,

@@ -214,6 +214,7 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
     ("key", "value", "expected"),
     [
         ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
+        ("n_components", [True], "(found [True])."),
         ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
         ("n_components", [], "(found [])."),
         ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
@@ -264,6 +265,16 @@ def test_mistakes_in_a_file_and_in_a_change_are_told_apart(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_config(path, {"n_components": 0}, places={"n_components": "--set n_components=0"})
     assert re.search(r"--set n_components=0: n_components must .*my\.yaml: precision must", str(caught.value))
+
+
+def test_a_key_that_is_there_twice(tmp_path):
+    """YAML takes the last of them without a word."""
+    (tmp_path / "my.yaml").write_text("methods: pca\nn_components: 2\nn_components: 3\noutput: out\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "my.yaml")
+    assert str(caught.value) == (
+        f"{tmp_path}/my.yaml is not readable as YAML: the key 'n_components', of line 2, is there 2 times."
+    )
 
 
 def test_set_is_named_on_the_command_line(long_config):

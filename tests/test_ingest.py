@@ -15,6 +15,7 @@ import zarr
 from ingested import FORMATS, NAMES, memory_address, read_back, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
+from mmpca_dist.datasets import open_rows
 from mmpca_dist.datasets.ingest import ingest
 from mmpca_dist.errors import InputError, OutputError, PlanError
 
@@ -198,7 +199,9 @@ def test_a_label_column_that_was_guessed_is_told(text, options, told, tmp_path):
         assert notes == [] and manifest["labels"] == "column 'b'" and not manifest["labels_guessed"]
     else:
         place = f"{told}{',' * (',' in told)} of {tmp_path}/a.csv"
-        assert notes == [f"Labels are taken from {place}, since none was named. Name another with --label."]
+        assert notes[-1] == f"Labels are taken from {place}, since none was named. Name another with --label."
+        unnamed = [f"The first line of {tmp_path}/a.csv is taken for a row: it has no names of columns."]
+        assert notes[:-1] == (unnamed if text[0].isdigit() else [])
         assert manifest["labels"] == told and manifest["labels_guessed"]
 
 
@@ -308,3 +311,42 @@ def test_memory_does_not_grow_with_the_source(tmp_path, kind):
     dataset = open_dataset(tmp_path / "a.zarr")
     assert dataset.n_rows == n and dataset.sparse == kind.startswith("sparse")
     assert np.all(dataset.read_rows(n - 10, n)[:, [0, -1]] == 0.5)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("options", [{}, {"keep": ["infra red"]}, {"drop": ["0"]}])
+def test_csv_without_labels(named, options, tmp_path):
+    """All columns are features, be the last one of whole numbers: the rows are to be projected."""
+    X = np.round(small_table()[0] * 4) / 4
+    X[:, 3] = np.arange(len(X)) % 5
+    if not named and "keep" in options:
+        options = {"keep": ["3"]}
+    lines = [",".join(f"{cell:g}" for cell in row) for row in X]
+    (tmp_path / "a.csv").write_text("\n".join([",".join(NAMES)] * named + lines) + "\n")
+    manifest = ingest(tmp_path / "a.csv", tmp_path / "a.zarr", unlabelled=True, **options)
+    assert manifest["classes"] == 0 and manifest["class_rows"] == {} and manifest["labels"] is None
+    made = open_rows(tmp_path / "a.zarr")
+    assert not made.has_labels and made.n_rows == len(X)
+    features = [j for j in range(4) if not (j == 3 and "keep" in options) and not (j == 0 and "drop" in options)]
+    np.testing.assert_array_equal(made.read_rows(0, len(X)), X[:, features])
+    assert made.feature_names == ([NAMES[j] for j in features] if named else None)
+
+
+def test_one_column_without_labels(tmp_path):
+    (tmp_path / "a.csv").write_text("height\n1.5\n2.5\n")
+    ingest(tmp_path / "a.csv", tmp_path / "a.zarr", unlabelled=True)
+    assert open_rows(tmp_path / "a.zarr").read_rows(0, 2).tolist() == [[1.5], [2.5]]
+
+
+def test_what_needs_no_ingest_without_labels_is_refused(tmp_path, table):
+    files = write_all(tmp_path, *table)
+    for name, options, message in (
+        ("parquet", {}, "--unlabelled is for CSV, which .*a.parquet is not: .* are projected as they are"),
+        ("libsvm", {}, "--unlabelled is for CSV"),
+        ("csv", {"label": "label"}, "--label names 'label', and --unlabelled says that there are no labels"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ingest(files[name][0], tmp_path / "made.zarr", unlabelled=True, **options)
+    with pytest.raises(InputError, match=r"mmpca ingest .*a\.csv DEST\.zarr \(with --unlabelled, if it is CSV without"):
+        open_rows(files["csv"][0])
+    assert not list(tmp_path.glob("made.zarr*"))

@@ -175,7 +175,8 @@ def _open(
             raise InputError(f"{uri} holds rows only: give the .npy file of the labels as dataset.label.")
         return NpyDataset(uri, None if label is None else storage.normalize(label))
     if uri.endswith(TEXT):
-        raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr")
+        without = "" if label_required else " (with --unlabelled, if it is CSV without labels)"
+        raise InputError(f"{uri} is text: turn it into Zarr first, with: mmpca ingest {given} DEST.zarr{without}")
     if uri.endswith((".parquet", ".pq")) or _holds_parquet(uri):
         return ParquetDataset(uri, features, label, label_required, names, drop, beside)
     return open_zarr(uri, features or "X", label or "y", missing_chunks, label_required)

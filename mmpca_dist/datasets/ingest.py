@@ -67,6 +67,7 @@ def ingest(
     label: str | int | None = None,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
+    unlabelled: bool = False,
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
@@ -96,6 +97,9 @@ def ingest(
     keep : sequence of str
         Columns of names or whole numbers (for CSV also their numbers) or arrays of Zarr that are no features, and
         become arrays beside ``y``: the patient or batch of each row, for ``evaluation.column``, say.
+    unlabelled : bool
+        Take no column of CSV for the labels: its rows are to be projected with a model that is there. Other formats
+        need not be written anew for that.
     dtype : {"float32", "float64"}, optional
         Convert the rows. By default text becomes float32 and everything else keeps its type.
     image_shape : (int, int), optional
@@ -147,9 +151,13 @@ def ingest(
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     keep = list(dict.fromkeys(map(str, keep)))
     _refuse_names(keep, drop)
-    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, keep=keep)
+    columns = keep if unlabelled else [LABELS, *keep]
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, columns=columns)
     with writing as writer, ExitStack() as stack:
-        rows = _open(origin, features, label, drop, keep, dtype, sparse, stack)
+        if unlabelled:
+            rows: RowSource = _open_unlabelled(origin, label, drop, keep, dtype)
+        else:
+            rows = _open(origin, features, label, drop, keep, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
         told = [*rows.notes]
@@ -222,6 +230,26 @@ def _places(source: str | os.PathLike, destination: str | os.PathLike) -> tuple[
     return origin, target
 
 
+def _open_unlabelled(
+    uri: str, label: str | int | None, drop: Sequence[str], keep: Sequence[str], dtype: str | None
+) -> CsvRows:
+    if label is not None:
+        raise InputError(f"--label names {label!r}, and --unlabelled says that there are no labels: leave out one.")
+    if not _stem(uri).endswith(CSV_SUFFIXES):
+        raise InputError(
+            f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
+            "projected as they are."
+        )
+    return CsvRows(uri, None, np.dtype(dtype or "float32"), drop, keep, labelled=False)
+
+
+def _stem(uri: str) -> str:
+    stem = uri.lower()
+    for suffix in COMPRESSED:
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
 def _open(
     uri: str,
     features: str | None,
@@ -235,9 +263,7 @@ def _open(
     # This module is part of the package that open_dataset belongs to.
     from mmpca_dist.datasets import open_column, open_dataset
 
-    stem = uri.lower()
-    for suffix in COMPRESSED:
-        stem = stem.removesuffix(suffix)
+    stem = _stem(uri)
     wanted = np.dtype(dtype or "float32")
     for option, columns in (("drop", drop), ("keep", keep)):
         if columns and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets.text import BLOCK_BYTES, Text, as_number, upper
-from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, csr_bytes, encode_block
+from mmpca_dist.datasets.csv_columns import as_number
+from mmpca_dist.datasets.text import BLOCK_BYTES, Text, upper
+from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, csr_bytes, encode_block
 from mmpca_dist.errors import InputError
 
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt")
@@ -100,7 +101,7 @@ class LibsvmRows(Text):
                 f"{str(error).rstrip('.')}."
             ) from error
         codes = encode_block(labels, f"lines {first} to {first + len(lines) - 1} of {self.uri}")
-        yield Block(csr_array(rows) if self.sparse else rows.toarray(), codes, done)
+        yield Block(csr_array(rows) if self.sparse else rows.toarray(), {LABELS: codes}, done)
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels, which are whole numbers."""

@@ -19,7 +19,7 @@ from mmpca_dist.datasets.csr import SparseRows, check_index_type, check_row_ends
 from mmpca_dist.datasets.labels import refuse_made_up
 from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
-from mmpca_dist.datasets.writing import CHUNK_BYTES, Block, encode_block
+from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, encode_block
 from mmpca_dist.errors import InputError
 
 BAND_BYTES = 256 << 20
@@ -79,10 +79,11 @@ class DatasetRows:
                     f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
                     "from its source."
                 ) from error
-            codes = {name: encode_block(names, f"{name!r} of {self.uri}") for name, names in kept.items()}
+            codes = {LABELS: encode_block(labels, self.uri)}
+            codes.update((name, encode_block(names, f"{name!r} of {self.uri}")) for name, names in kept.items())
             for name, column in gappy.items():
                 filled[name] += int(np.count_nonzero((kept[name] if name else labels) == column.label_fill))
-            yield Block(rows, encode_block(labels, self.uri), stop, codes)
+            yield Block(rows, codes, stop)
         for name, column in gappy.items():
             refuse_made_up(column, filled[name])
 
@@ -170,7 +171,8 @@ class NumpyRows:
         for start in range(0, self.total, step):
             stop = min(start + step, self.total)
             labels = self._labels.read(stop - start)
-            yield Block(self._rows.read(stop - start), encode_block(labels, self._labels.where), stop)
+            codes = {LABELS: encode_block(labels, self._labels.where)}
+            yield Block(self._rows.read(stop - start), codes, stop)
 
     label_values = DatasetRows.label_values
     where = DatasetRows.where

@@ -276,7 +276,10 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
                     return zarr.open_group(place, mode="r", zarr_format=3)
             return zarr.open_group(place, mode=mode)  # type: ignore[arg-type]
         except zarr.errors.GroupNotFoundError as error:
-            raise InputError(f"Cannot read {uri}: there is no Zarr group at this address.") from error
+            raise InputError(
+                f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
+                "directly in it."
+            ) from error
         except json.JSONDecodeError as error:
             raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({error}). Restore it.") from error
 

@@ -190,6 +190,8 @@ def open_synthetic(uri: str) -> SyntheticDataset:
     """
     name, _, query = uri.removeprefix("synthetic:").partition("?")
     if name not in KINDS:
-        raise InputError(f"Unknown synthetic data set {name!r} in {uri}.{did_you_mean(name, KINDS)}")
+        raise InputError(
+            f"Unknown synthetic data set {name!r} in {uri}; there are {', '.join(KINDS)}.{did_you_mean(name, KINDS)}"
+        )
     kind = KINDS[name]
     return kind(uri, parse_options(uri, query, kind.defaults))

@@ -8,7 +8,7 @@ import lzma
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -21,11 +21,12 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.csv_columns import as_number, dropped_positions, is_header, kept_positions, label_position
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.datasets.quotes import with_quotes_closed
-from mmpca_dist.datasets.writing import Block, Codes
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.datasets.writing import LABELS, Block, Codes
+from mmpca_dist.errors import InputError
 
 CSV_SUFFIXES = (".csv", ".tsv")
 BLOCK_BYTES = 4 << 20
@@ -38,7 +39,6 @@ ARROW_FAULT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
 )
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
-NO_VALUE = frozenset(["", "na", "n/a", "nan", "null", "none"])
 
 
 class Text:
@@ -127,6 +127,8 @@ class CsvRows(Text):
         Names or numbers of columns to leave out.
     keep : sequence of str
         Names or numbers of columns that are no features, and are read as the labels are.
+    labelled : bool
+        Whether a column is the label; otherwise all columns are features that are neither left out nor kept.
 
     Raises
     ------
@@ -141,42 +143,51 @@ class CsvRows(Text):
         dtype: np.dtype,
         drop: Sequence[str] = (),
         keep: Sequence[str] = (),
+        labelled: bool = True,
     ) -> None:
         super().__init__(uri, dtype)
         first, second, blank = self._head()
         self._delimiter = max(",;\t", key=first.count)
         cells, following = self._split(first), self._split(second)
-        if len(cells) < 2:
+        if len(cells) < 1 + labelled:
             raise InputError(
                 f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
             )
-        self._header = _is_header(cells, following, label, [*drop, *keep])
+        self._header = is_header(cells, following, label, [*drop, *keep])
         self._skip = blank + self._header
         self._n_columns = len(cells)
         names = [cell.strip() for cell in cells] if self._header else []
-        dropped = _dropped_positions(names, len(cells), drop, uri)
-        kept = _kept_positions(names, len(cells), keep, dropped, uri)
+        dropped = dropped_positions(names, len(cells), drop, uri)
+        kept = kept_positions(names, len(cells), keep, dropped, uri)
         taken = {"--drop": dropped, "--keep": set(kept.values())}
-        self._label = _label_position(names, len(cells), label, taken, uri)
-        self._labels = _Names.of_labels(self._label)
-        self._kept = {name: _Names.of_kept(position, name) for name, position in kept.items()}
-        dropped = {*dropped, *kept.values(), self._label}
-        if names and not names[0] and self._label != 0:
+        self._beside = {name: _Names.of_kept(position, name) for name, position in kept.items()}
+        if labelled:
+            self._beside[LABELS] = _Names.of_labels(label_position(names, len(cells), label, taken, uri))
+        dropped.update(column.position for column in self._beside.values())
+        if names and not names[0] and 0 not in dropped:
             self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
             dropped.add(0)
         self._features = [i for i in range(len(cells)) if i not in dropped]
-        if (drop or keep) and not self._features:
-            raise InputError(f"{uri} has no columns beside the label and those dropped or kept.")
+        if not self._features:
+            label_and = "the label and " if labelled else ""
+            raise InputError(f"{uri} has no columns beside {label_and}those dropped or kept.")
         self.n_features = len(self._features)
         self.n_rows: int | None = None
         if names:
             self.feature_names = [names[i] or f"column {i}" for i in self._features]
+        else:
+            self.notes.append(f"The first line of {uri} is taken for a row: it has no names of columns.")
         self._names = names
-        last = ", the last one" if label is None and self._label == len(cells) - 1 else ""
-        known = names and names[self._label] in LABEL_NAMES
-        self.labels = f"column {names[self._label]!r}" if names else f"column {self._label}"
-        self.labels += "" if known else last
+        if labelled:
+            self.labels = self._called(self._beside[LABELS].position, guessed=label is None)
         self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
+
+    def _called(self, position: int, guessed: bool) -> str:
+        """Return what the column of the labels is called where it is told."""
+        if self._names and self._names[position] in LABEL_NAMES:
+            return f"column {self._names[position]!r}"
+        last = ", the last one" if guessed and position == self._n_columns - 1 else ""
+        return (f"column {self._names[position]!r}" if self._names else f"column {position}") + last
 
     def _head(self) -> tuple[str, str, int]:
         """Return the first two lines that are not blank, and the number of blank ones before them."""
@@ -228,7 +239,7 @@ class CsvRows(Text):
     def _parse(self, data: bytes, use_threads: bool) -> pa.Table:
         keys = [str(i) for i in range(self._n_columns)]
         types: dict[str, pa.DataType] = dict.fromkeys(keys, pa.from_numpy_dtype(self.dtype))
-        others = [column.position for column in (self._labels, *self._kept.values())]
+        others = [column.position for column in self._beside.values()]
         types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
         wanted = [keys[i] for i in [*self._features, *others]]
         return pa.csv.read_csv(
@@ -241,12 +252,11 @@ class CsvRows(Text):
     def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
         (batch,) = table.to_batches()
         rows = batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
-        labels = self._codes(self._labels, batch.column(self.n_features), first_row)
-        kept = {
+        names = {
             name: self._codes(column, batch.column(self.n_features + i), first_row)
-            for i, (name, column) in enumerate(self._kept.items(), 1)
+            for i, (name, column) in enumerate(self._beside.items())
         }
-        return Block(rows, labels, done, kept)
+        return Block(rows, names, done)
 
     def _codes(self, column: _Names, cells: pa.DictionaryArray, first_row: int) -> Codes:
         values = [value.strip() for value in cells.dictionary.to_pylist()]
@@ -310,86 +320,5 @@ class CsvRows(Text):
         )
 
 
-def _is_header(cells: list[str], following: list[str], label: str | int | None, drop: Sequence[str]) -> bool:
-    """Tell whether the first line holds names: words alone, words above numbers, or a name that is given."""
-    stripped = [cell.strip() for cell in cells]
-    numbers = [as_number(cell) for cell in stripped]
-    # pandas names the columns of an array 0, 1, ...: any other number is data.
-    if any(number is not None and abs(number - i) not in (0, 1) for i, number in enumerate(numbers)):
-        return False
-    known = [str(label)] if label and as_number(str(label)) is None else LABEL_NAMES
-    if any(name in stripped for name in (*known, *[name for name in drop if as_number(name) is None])):
-        return True
-    return all(number is None for number in numbers) or any(
-        number is None and above.lower() not in NO_VALUE and as_number(below) is not None
-        for number, above, below in zip(numbers, stripped, following, strict=False)
-    )
-
-
-def _label_position(
-    names: list[str], n_columns: int, label: str | int | None, taken: Mapping[str, Collection[int]], uri: str
-) -> int:
-    """Return the column of the labels, which is none of those that options have taken."""
-    if label is None:
-        left = [i for i in range(n_columns) if not any(i in positions for positions in taken.values())]
-        if not left:
-            raise InputError(f"{uri} has no columns beside those dropped or kept.")
-        named = {names[i]: i for i in reversed(left)} if names else {}
-        return next((named[name] for name in LABEL_NAMES if name in named), left[-1])
-    position = _position(names, n_columns, label, uri, "--label", "label column")
-    for option, positions in taken.items():
-        if position in positions:
-            raise InputError(f"{option} names {label!r}, which is the label of {uri}.")
-    return position
-
-
-def _dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], uri: str) -> set[int]:
-    """Return the columns to leave out, all of a name where several have it."""
-    found = set()
-    for name in drop:
-        alike = {i for i, other in enumerate(names) if other == name}
-        found |= alike or {_position(names, n_columns, name, uri, "--drop", "column")}
-    return found
-
-
-def _kept_positions(
-    names: list[str], n_columns: int, keep: Sequence[str], dropped: Collection[int], uri: str
-) -> dict[str, int]:
-    """Return the columns to keep beside the labels, each of them once."""
-    found: dict[str, int] = {}
-    for name in keep:
-        if names.count(name) > 1:
-            raise InputError(f"{uri} has {names.count(name)} columns {name!r} (--keep): rename all but one.")
-        position = _position(names, n_columns, name, uri, "--keep", "column")
-        if position in dropped:
-            raise InputError(f"--keep and --drop both name {name!r} of {uri}: leave out one.")
-        if position in found.values():
-            raise InputError(f"--keep names column {position} of {uri} twice, once as {name!r}: leave out one.")
-        found[name] = position
-    return found
-
-
-def _position(names: list[str], n_columns: int, wanted: str | int, uri: str, option: str, what: str) -> int:
-    if wanted in names:
-        return names.index(str(wanted))
-    try:
-        position = int(wanted)
-    except ValueError as error:
-        hint = " Its first line holds no names; give a number."
-        if names:
-            hint = did_you_mean(str(wanted), names) or f" Its columns are {some_names(names)}."
-        raise InputError(f"{uri} has no {what} {wanted!r} ({option}).{hint}") from error
-    if not -n_columns <= position < n_columns:
-        raise InputError(f"{uri} has no column {position} ({option}); it has {n_columns} columns.")
-    return position % n_columns
-
-
 def upper(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
-
-
-def as_number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

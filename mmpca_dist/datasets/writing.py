@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,18 +35,17 @@ Codes = tuple[list[Any], NDArray]
 class Block:
     """Consecutive rows of a source.
 
-    ``rows``, dense or CSR, has shape (k, d); ``labels`` are theirs, ``kept`` other columns of names; ``done`` is how
-    far the source has been read, in its own units.
+    ``rows``, dense or CSR, has shape (k, d); ``names`` are columns of names, the labels ``y`` among them where there
+    are any; ``done`` is how far the source has been read, in its own units.
     """
 
     rows: Any
-    labels: Codes
+    names: Mapping[str, Codes]
     done: int
-    kept: Mapping[str, Codes] = field(default_factory=dict)
 
 
 class ZarrWriter:
-    """Writes rows ``X`` (n, d), labels ``y`` (n,) and what is kept beside them into a new Zarr group, n unknown.
+    """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
     group at the address. On a local disk all of it is built beside the destination and then renamed. Leaving the
@@ -62,8 +61,8 @@ class ZarrWriter:
         Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
     token : str, optional
         What names the half-written group beside the destination, see ``partial_place``; random by default.
-    keep : sequence of str
-        Other columns of names that will come, each of which becomes an array (n,).
+    columns : sequence of str
+        The columns of names that will come, each of which becomes an array.
 
     Raises
     ------
@@ -78,7 +77,7 @@ class ZarrWriter:
         overwrite: bool = False,
         chunk_bytes: int = CHUNK_BYTES,
         token: str | None = None,
-        keep: Sequence[str] = (),
+        columns: Sequence[str] = (LABELS,),
     ) -> None:
         self.destination, self.chunk_bytes = storage.normalize(destination), chunk_bytes
         self.n_rows = 0
@@ -87,7 +86,7 @@ class ZarrWriter:
         self._local = storage.is_local(self.destination)
         self._refuse_what_is_there()
         self._place = partial_place(self.destination, self._token) if self._local else self.destination
-        self._columns = {LABELS: _Spool("labels")} | {name: _Spool(f"values of column {name!r}") for name in keep}
+        self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
         self._body: Body | None = None
 
     def __enter__(self) -> ZarrWriter:
@@ -134,9 +133,9 @@ class ZarrWriter:
         self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
-        """Take rows, which are converted to the type given to ``begin``, their labels and what is kept beside."""
+        """Take rows, which are converted to the type given to ``begin``, and their names."""
         assert self._body is not None, "begin comes first"  # noqa: S101
-        for name, (values, codes) in ({LABELS: block.labels} | dict(block.kept)).items():
+        for name, (values, codes) in block.names.items():
             self._columns[name].append(values, codes, self.n_rows)
         self._body.append(block.rows)
         self.n_rows += block.rows.shape[0]
@@ -144,7 +143,7 @@ class ZarrWriter:
     def finish(
         self, attributes: dict[str, Any], label_values: Callable[[list[Any]], NDArray]
     ) -> tuple[dict[Any, int], int]:
-        """Write what is left, the labels and what is kept beside them; make the group appear.
+        """Write what is left and the columns of names; make the group appear.
 
         Parameters
         ----------
@@ -156,7 +155,7 @@ class ZarrWriter:
         Returns
         -------
         classes : dict
-            Number of rows by label, in sorted order.
+            Number of rows by label, in sorted order; none without labels.
         n_bytes : int
             What is stored.
 
@@ -180,7 +179,7 @@ class ZarrWriter:
         if self._local:
             self._rename()
         self._finished = True
-        return self._columns[LABELS].count(values[LABELS]), n_bytes
+        return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
     def _write_column(self, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned

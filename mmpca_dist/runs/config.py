@@ -33,7 +33,27 @@ Purpose = Literal["run", "evaluation"]
 """What a configuration is used for: the same one serves both."""
 
 
-Sizes = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), BeforeValidator(as_list)]
+def _no_truth(value: Any) -> Any:
+    """Refuse what YAML reads as true or false, which counts as a number in Python."""
+    if isinstance(value, bool):
+        raise ValueError(f"it must be a whole number, not {str(value).lower()}")
+    return value
+
+
+Size = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
+Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list)]
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML takes the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        again = next((key for key, _ in node.value if keys.count(key.value) > 1), None)
+        if again is not None:
+            line = again.start_mark.line + 1
+            raise yaml.YAMLError(f"the key {again.value!r}, of line {line}, is there {keys.count(again.value)} times")
+        return super().construct_mapping(node, deep)
 
 
 class RunConfig(Section):
@@ -189,7 +209,7 @@ def load_config(
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), _EachKeyOnce)  # noqa: S506  (a SafeLoader)
     except FileNotFoundError as error:
         raise ConfigError(
             f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in."

@@ -150,7 +150,14 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
     )
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
-            f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}."
+            f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
+            "many at most, or n_components: auto."
+        )
+    shape = config.dataset.image_shape
+    if shape is not None and shape[0] * shape[1] != dataset.n_features:
+        raise InputError(
+            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features. Set it "
+            "to the height and width of the images, or leave it out."
         )
     if dataset.n_rows < 2:
         raise InputError(f"{dataset.uri} has {dataset.n_rows} row(s); there must be at least two.")
