@@ -36,6 +36,64 @@ def test_cells_of_several_lines_wherever_blocks_end(block, delimiter, tmp_path, 
     assert made.read_labels(0, 60).tolist() == [LABELS[i % len(LABELS)].strip() for i in range(60)]
 
 
+CELLS = [
+    "x",
+    '5" pipe',
+    '3"',
+    '"a, b"',
+    '""',
+    '"two\nlines"',
+    '"\n"',
+    '"say ""no"""',
+    '"\n""\n"""',
+    '"a" b',
+    "'",
+    '"x"',
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, monkeypatch):
+    """Quotes around cells, doubled within them, and as characters of cells that are not quoted."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_BYTES", int(rng.choice([1, 20, 100, 1 << 20])))
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_LINES", 0)
+    delimiter = str(rng.choice([",", ";", "\t"]))
+    kinds = [cell for cell in rng.permutation(CELLS)[: rng.integers(1, len(CELLS))] if delimiter not in cell]
+    end = str(rng.choice(["\n", "\r\n"]))
+    lines = [delimiter.join([*rng.choice([*kinds, "z"], 2), str(i)]) for i in range(30)]
+    (tmp_path / "a.csv").write_text(end.join([delimiter.join(["p", "q", "b"]), *lines]) + end, newline="")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        expected = list(csv.DictReader(file, delimiter=delimiter))
+    empty = next((row for row in expected if not (row["p"].strip() and row["q"].strip())), None)
+    if empty is not None:
+        with pytest.raises(InputError, match=r"is empty\."):
+            ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="p", keep=["q"])
+        return
+    ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="p", keep=["q"])
+    made = open_dataset(tmp_path / "made.zarr")
+    assert made.read_rows(0, 30)[:, 0].tolist() == list(range(30))
+    for dataset, name in ((made, "p"), (open_dataset(tmp_path / "made.zarr", label="q"), "q")):
+        assert dataset.read_labels(0, 30).tolist() == [row[name].strip() for row in expected]
+
+
+@pytest.mark.parametrize("line", ['1,2,5" pipe', '5",4,p', '5" pipe,4,"p"', '1,"2",p', '"",1,""'])
+@pytest.mark.parametrize("open_line", ['1,2,"p', '5" pipe,2,"p', '5",2,"p', '"1",2,"p', '"a""b",1,"p'])
+def test_a_quote_that_is_not_closed_beside_quotes_that_are_characters(line, open_line, tmp_path):
+    """However many quotes there are in all, and in its line."""
+    for after in (0, 3, 50_000):
+        (tmp_path / "a.csv").write_text("\n".join(["a,b,y", line, open_line, *["1,2,q"] * after]) + "\n")
+        with pytest.raises(InputError, match=r"A quote that is opened in line 3 of .* is not closed\."):
+            ingest(tmp_path / "a.csv", tmp_path / "made.zarr", drop=["a"])
+
+
+def test_lines_are_counted_through_cells_of_several(tmp_path):
+    rows = ["a,b,y", '0,"1",z', "", '1,2,"two\nlines"', '"3","4","p\n\n"', "x,5,q", "6,7,z"]
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"Column 0 \('a'\) of .* has 'x' .*, in row 3 \(line 9\)\."):
+        ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
+
+
 @pytest.mark.parametrize("block", [20, 1 << 20])
 @pytest.mark.parametrize("more", [3, 5000, 200_000])
 def test_a_quote_that_is_not_closed_is_named_by_its_line(block, more, tmp_path, monkeypatch):

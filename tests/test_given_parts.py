@@ -74,6 +74,18 @@ def test_parts_of_which_a_chunk_is_not_stored(tmp_path):
         evaluate(given(tmp_path, uri, column))
 
 
+def test_rows_of_which_chunks_are_filled_in(tmp_path):
+    """As the data set says; the parts are opened as it is."""
+    uri, column = in_zarr(tmp_path)
+    (tmp_path / "rows.zarr" / "X" / "c" / "3" / "0").unlink()
+    config = given(tmp_path, uri, column)
+    with pytest.raises(InputError, match="missing_chunks"):
+        evaluate(config)
+    filled = {"uri": uri, "missing_chunks": "fill"}
+    evaluation = {"splits": "given", "column": column, "classifiers": ["fisher"], "margins": False}
+    assert len(scored(config_of(tmp_path / "filled", uri, dataset=filled, evaluation=evaluation))[0]) == 3
+
+
 @pytest.mark.parametrize("parts", [np.array(3), np.stack([PARTS, PARTS], axis=1)])
 def test_parts_that_are_no_column(parts, tmp_path):
     uri, column = in_file(tmp_path)

@@ -12,6 +12,7 @@ from mmpca_dist.datasets.npy import NpyDataset
 from mmpca_dist.datasets.parquet_rows import ParquetDataset, refuse_missing_names
 from mmpca_dist.datasets.sparse_rows import open_zarr
 from mmpca_dist.datasets.synthetic import open_synthetic
+from mmpca_dist.datasets.zarr_groups import ZarrGroupRows
 from mmpca_dist.errors import InputError
 
 __all__ = ["ArrayDataset", "Dataset", "Finding", "Span", "make_spans", "open_column", "open_dataset", "open_rows"]
@@ -124,15 +125,13 @@ def open_rows(
     return dataset
 
 
-def open_column(dataset: Dataset, name: str, features: str | None = None, *, setting: str = "name") -> Dataset:
+def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Dataset:
     """Open a column or array of names beside the rows of a data set, as if it were their labels.
 
     Parameters
     ----------
     dataset : Dataset
     name : str
-    features : str, optional
-        As they were for ``open_dataset``.
     setting : str
         What has named the column, for errors.
 
@@ -144,10 +143,15 @@ def open_column(dataset: Dataset, name: str, features: str | None = None, *, set
     if dataset.uri.startswith(storage.NAMED):
         raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
     names = dataset.feature_names if dataset.named_columns else None
+    features, missing_chunks = None, "refuse"
     if isinstance(dataset, ParquetDataset):
         features = dataset.list_column
+    elif isinstance(dataset, LoadedDataset):
+        features = dataset.features
+    elif isinstance(dataset, ZarrGroupRows):
+        features, missing_chunks = dataset.features, dataset.missing_chunks
     try:
-        return open_rows(dataset.uri, features=features, label=name, names=names)
+        return open_rows(dataset.uri, features=features, label=name, names=names, missing_chunks=missing_chunks)
     except InputError as error:
         found = str(error).replace("(dataset.label)", f"({setting})").replace("no label column", "no column")
         raise type(error)(found) from error

@@ -67,7 +67,7 @@ class LoadedDataset(Dataset):
     read_overhead = 0.0
 
     def __init__(self, uri: str, features: str = "X", label: str = "y", label_required: bool = True) -> None:
-        self.uri, self._features, self._label = uri, features, label
+        self.uri, self.features, self._label = uri, features, label
         self._label_required, self._token = label_required, uuid.uuid4().hex
         rows = self._rows()
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
@@ -86,7 +86,7 @@ class LoadedDataset(Dataset):
         return LoadedDataset(bundled.without_noise) if bundled.noise else None
 
     def _rows(self) -> ArrayDataset | SparseArray:
-        return _load(self.uri, self._features, self._label, self._label_required, self._token)
+        return _load(self.uri, self.features, self._label, self._label_required, self._token)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -117,7 +117,7 @@ class LoadedDataset(Dataset):
 
     def fingerprint(self) -> str:
         if not self.uri.startswith("bundled:"):
-            return storage.digest("npz", storage.list_objects(self.uri), self._features, self._label)
+            return storage.digest("npz", storage.list_objects(self.uri), self.features, self._label)
         rows = self._rows()
         return storage.digest("bundled", self.uri, rows.n_rows, float(np.sum(rows.read_rows(0, rows.n_rows))))
 

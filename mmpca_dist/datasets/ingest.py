@@ -155,9 +155,8 @@ def ingest(
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, columns=columns)
     with writing as writer, ExitStack() as stack:
         if unlabelled:
-            rows: RowSource = _open_unlabelled(origin, label, drop, keep, dtype)
-        else:
-            rows = _open(origin, features, label, drop, keep, dtype, sparse, stack)
+            _refuse_labels(origin, label)
+        rows = _open(origin, features, label, drop, keep, unlabelled, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
         told = [*rows.notes]
@@ -230,9 +229,8 @@ def _places(source: str | os.PathLike, destination: str | os.PathLike) -> tuple[
     return origin, target
 
 
-def _open_unlabelled(
-    uri: str, label: str | int | None, drop: Sequence[str], keep: Sequence[str], dtype: str | None
-) -> CsvRows:
+def _refuse_labels(uri: str, label: str | int | None) -> None:
+    """Refuse what cannot be taken for rows without labels."""
     if label is not None:
         raise InputError(f"--label names {label!r}, and --unlabelled says that there are no labels: leave out one.")
     if not _stem(uri).endswith(CSV_SUFFIXES):
@@ -240,7 +238,6 @@ def _open_unlabelled(
             f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
             "projected as they are."
         )
-    return CsvRows(uri, None, np.dtype(dtype or "float32"), drop, keep, labelled=False)
 
 
 def _stem(uri: str) -> str:
@@ -256,6 +253,7 @@ def _open(
     label: str | int | None,
     drop: Sequence[str],
     keep: Sequence[str],
+    unlabelled: bool,
     dtype: str | None,
     sparse: bool | None,
     stack: ExitStack,
@@ -274,10 +272,10 @@ def _open(
     if stem.endswith((*CSV_SUFFIXES, *LIBSVM_SUFFIXES)):
         if features is not None:
             raise InputError(
-                f"features={features!r} cannot be honoured: every column of {uri} beside the label is a feature."
+                f"features={features!r} cannot be honoured: every column of {uri} but the label is a feature."
             )
         if stem.endswith(CSV_SUFFIXES):
-            return CsvRows(uri, label, wanted, drop, keep)
+            return CsvRows(uri, label, wanted, drop, keep, labelled=not unlabelled)
         if label is not None:
             raise InputError(f"label={label!r} cannot be honoured: each line of {uri} begins with its label.")
         return LibsvmRows(uri, wanted, sparse)
@@ -291,7 +289,7 @@ def _open(
         dataset = open_dataset(uri, features=features, label=name, drop=drop, beside=dict.fromkeys(keep, "--keep"))
         if getattr(dataset, "label", None) in keep:
             raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")  # type: ignore[attr-defined]
-        kept = {name: open_column(dataset, name, features, setting="--keep") for name in keep}
+        kept = {name: open_column(dataset, name, setting="--keep") for name in keep}
         return DatasetRows(dataset, sparse, kept)
     except InputError as error:
         raise type(error)(SETTING.sub(_as_option, str(error))) from error
@@ -302,7 +300,7 @@ def _refuse_names(keep: Sequence[str], drop: Sequence[str]) -> None:
     for name in keep:
         if name in drop:
             raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
-        if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__")):
+        if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
             raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
 
 

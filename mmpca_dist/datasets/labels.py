@@ -68,6 +68,21 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
+def distinct_labels(values: list[Any]) -> NDArray:
+    """Return distinct labels, which are of one type, as an array.
+
+    Numbers that no type of 64 bits has in common name things, and do not count any: they become strings.
+    """
+    if not all(type(value) is int for value in values):
+        return np.asarray(values)
+    for kind in (np.int64, np.uint64):  # NumPy makes floats of some lists, in which their digits are lost
+        try:
+            return np.asarray(values, kind)
+        except OverflowError:
+            continue
+    return np.asarray([str(value) for value in values])
+
+
 def refuse_texts(values: list[Any], what: str) -> None:
     """Refuse values that are too long for names: in arrays all values take as much room as the longest."""
     text = next((v for v in values if isinstance(v, str) and len(v) > NAME_CHARACTERS), None)

@@ -16,7 +16,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import csr_shape, npz_members
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
 from mmpca_dist.datasets.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
-from mmpca_dist.datasets.labels import refuse_made_up
+from mmpca_dist.datasets.labels import distinct_labels, refuse_made_up
 from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
 from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, encode_block
@@ -89,7 +89,7 @@ class DatasetRows:
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as they are."""
-        return np.asarray(values)
+        return distinct_labels(values)
 
     def where(self, row: int) -> str:
         """Say where a row is."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.csv_columns import as_number, dropped_positions, is_header, kept_positions, label_position
-from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.labels import distinct_labels, normalize_labels
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.datasets.quotes import with_quotes_closed
 from mmpca_dist.datasets.writing import LABELS, Block, Codes
@@ -214,6 +214,21 @@ class CsvRows(Text):
             raise InputError(f"{self.uri} is empty; there are no rows to read.")
         return found[0], found[1] if len(found) > 1 else "", blank
 
+    def _line_of(self, content_line: int) -> int:
+        """Return the line, from 1, in which a row begins that is counted, from 0, without blank lines."""
+        with self._open() as (_, text):
+            rows = csv.reader((line.decode("utf-8", "replace") for line in text), delimiter=self._delimiter)
+            before, begin = 0, 1
+            try:
+                for cells in rows:
+                    if before == content_line and cells:
+                        return begin
+                    before += bool(cells)
+                    begin = rows.line_num + 1
+            except csv.Error:  # such as of a cell that is too long for it
+                pass
+        return super()._line_of(content_line)
+
     def _split(self, line: str) -> list[str]:
         return next(csv.reader([line], delimiter=self._delimiter), [])
 
@@ -276,10 +291,8 @@ class CsvRows(Text):
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as integers, where all of them are, or as strings."""
         try:
-            numbers = np.asarray([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
+            numbers = distinct_labels([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
         except ValueError:
-            return np.asarray(values)
-        if numbers.dtype.kind not in "if":  # too large for 64 bits: numbers of things, not to count with
             return np.asarray(values)
         return normalize_labels(numbers, self.uri)
 

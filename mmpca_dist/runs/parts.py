@@ -47,7 +47,7 @@ def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
             f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
             "that holds the part of each row."
         )
-    return open_column(dataset, column, config.dataset.features, setting="evaluation.column")
+    return open_column(dataset, column, setting="evaluation.column")
 
 
 def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> str | None:
