@@ -13,7 +13,7 @@ from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job, run_stage
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
-TIMES = ("seconds", "passes", "bytes")
+TIMES = ("seconds", "passes", "bytes", "read")
 """What differs between two evaluations of the same: which split reads rows for all of a process is as it falls."""
 
 

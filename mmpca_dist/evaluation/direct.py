@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +14,15 @@ from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge, naming
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
+from mmpca_dist.evaluation.meter import ERRORS, MARGINS, OF_PAIRS, Meter
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
-from mmpca_dist.reducers.gathering import statistics_for
+from mmpca_dist.reducers.gathering import with_nearest_pairs, without_pairs
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.reduction import Scheduler, Threads, read_unit, reduce_spans
 from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.working import Statistics
 
 
 @dataclass(frozen=True)
@@ -91,34 +92,43 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: An
 
 
 def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
-    begin = time.perf_counter()
+    meter = Meter()
     split, place = divmod(number, len(splits.held_out))
     train = splits.only(split).training(0, len(rows.y), rows.y, splits.held_out[place])[0]
-    subset, scheduler = rows.some(train), Threads(1)
-    census = take_census(subset, make_spans(subset), scheduler)
-    statistics = statistics_for(
-        subset, census, needs_of(settings, len(census.classes)), settings.solver.options(),
-        scheduler=scheduler, precision=settings.precision, standardize=settings.standardize,
-    )  # fmt: skip
-    gathered = time.perf_counter() - begin
+    statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings)
+    meter.turn(ERRORS)
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
     judged = judge(reductions.items, judges, judges.specs, part)
     margins, notes = [], judges.notes + judged.notes
-    begin = time.perf_counter()
+    meter.turn(MARGINS)
     if settings.evaluation.margins:
         margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
         notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
+    meter.turn(ERRORS)
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
         "guessed": splits.guessed(splits.held_out[place]),
         "errors": judged.lines,
         "margins": margins,
-        "seconds": {
-            "gathering": gathered,
-            "margins": time.perf_counter() - begin,
-            **{name: taken + judged.seconds[name] for name, taken in reductions.seconds.items()},
-        },
+        "seconds": meter.shares([reductions.seconds], [judged.seconds])[0],
         "notes": notes,
     }
+
+
+def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
+    """Return the statistics of the rows that train."""
+    scheduler, solver = Threads(1), settings.solver.options()
+    census = take_census(subset, make_spans(subset), scheduler)
+    needs = needs_of(settings, len(census.classes))
+    statistics = without_pairs(
+        subset, census, needs, solver,
+        scheduler=scheduler, precision=settings.precision, standardize=settings.standardize,
+    )  # fmt: skip
+    if needs.pairs is None:
+        return statistics
+    before = meter.turn(OF_PAIRS)
+    statistics = with_nearest_pairs(statistics, subset, census, needs, solver, scheduler=scheduler)
+    meter.turn(before)
+    return statistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
 from mmpca_dist.evaluation.gathered import check_rows, judge_rows
 from mmpca_dist.evaluation.heads import Head, Rules, fit_rules, make_head
 from mmpca_dist.evaluation.judging import Judges, entry, naming
+from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, OF_MEDIANS, OF_PAIRS, Meter
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions, needs_of
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
 from mmpca_dist.evaluation.source import Source
@@ -50,18 +51,18 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
     InputError
         For rows that a method or a classifier cannot use; the message names the split.
     """
-    begin = time.perf_counter()
+    meter = Meter(source.on_pass)
     sampling = Sampling.of(splits, source.dataset.n_features, judges) if settings.evaluation.margins else None
     trained = []
-    for number, statistics in enumerate(training_statistics(source, splits, settings), first):
+    for number, statistics in enumerate(_training_statistics(source, splits, settings, meter), first):
         with naming(number):
             trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first]))
             check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
-    gathering = time.perf_counter() - begin
-    errors, sample = _score(source, splits, [one.head for one in trained], sampling)
-    judged_rows = judge_rows(source, splits, first, [one.reductions for one in trained], judges)
-    judging = sum(sum(judged.seconds.values()) for judged in judged_rows)
-    scoring = time.perf_counter() - begin - gathering - judging
+    scoring = replace(source, on_pass=meter.passes(ERRORS))
+    errors, sample = _score(scoring, splits, [one.head for one in trained], sampling)
+    judged_rows = judge_rows(scoring, splits, first, [one.reductions for one in trained], judges)
+    meter.turn(MARGINS)
+    seconds = meter.shares([one.reductions.seconds for one in trained], [one.seconds for one in judged_rows])
     for place, (one, judged) in enumerate(zip(trained, judged_rows, strict=True)):
         part = splits.held_out[place]
         margins: dict[str, Any] = {"margins": []}
@@ -78,25 +79,21 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
             "guessed": splits.guessed(part),
             "errors": one.in_order(one.lines(errors[place]) + judged.lines, judges),
             **margins,
-            "seconds": {
-                "gathering": (gathering - sum(sum(t.reductions.seconds.values()) for t in trained)) / len(trained),
-                "scoring": scoring / len(trained),
-                "margins": time.perf_counter() - begin,
-                **{name: taken + judged.seconds.get(name, 0.0) for name, taken in one.reductions.seconds.items()},
-            },
+            "seconds": {**seconds[place], MARGINS: time.perf_counter() - begin},
+            "read": {} if place else dict(meter.n_bytes),
             "notes": judges.notes
             + judged.notes
             + (sampling.notes(judges, margins["margins"]) if sampling is not None else []),
         }
 
 
-def training_statistics(source: Source, splits: Splits, settings: Any) -> Iterator[Statistics]:
+def _training_statistics(source: Source, splits: Splits, settings: Any, meter: Meter) -> Iterator[Statistics]:
     """Yield the statistics of what trains while each part of a split is held out.
 
     One pass over all rows serves all parts, and one search those methods that need nearest rows of other classes.
     """
     needs = needs_of(settings, len(splits.classes))
-    statistics = _merged_statistics(source, splits, settings, needs)
+    statistics = meter.charged(MOMENTS, _merged_statistics(source, splits, settings, needs, meter))
     if needs.pairs is None:
         yield from statistics
         return
@@ -105,19 +102,24 @@ def training_statistics(source: Source, splits: Splits, settings: Any) -> Iterat
     in_memory = source.scheduler.in_process and fits_memory(source.dataset.n_rows * row_bytes(source.dataset))
     moments = chain([next(statistics)], statistics)  # all passes for them come before the first
     with keeping_nothing(source.scheduler):
-        yield from with_pairs_by_part(
+        paired = with_pairs_by_part(
             moments, source.dataset, source.census, source.spans, splits, needs.pairs,
             partial(open_scratch, in_memory, source.scratch),
-            scheduler=source.scheduler, progress=source.progress, on_pass=source.on_pass,
+            scheduler=source.scheduler, progress=source.progress, on_pass=meter.passes(OF_PAIRS),
         )  # fmt: skip
+        yield from meter.charged(OF_PAIRS, paired)
 
 
-def _merged_statistics(source: Source, splits: Splits, settings: Any, needs: Needs) -> Iterator[Statistics]:
+def _merged_statistics(
+    source: Source, splits: Splits, settings: Any, needs: Needs, meter: Meter
+) -> Iterator[Statistics]:
     parts, medians = moments_by_fold(
         source.dataset, source.spans, splits,
         scheduler=source.scheduler, precision=settings.precision, medians_of=needs.medians_of,
-        progress=source.progress, on_pass=source.on_pass,
+        progress=source.progress,
+        on_pass=meter.passes(MOMENTS, {"sample": OF_MEDIANS, "medians": OF_MEDIANS}),
     )  # fmt: skip
+    meter.turn(MOMENTS)
     for part, moments in enumerate(fold_moments(parts)):
         if part in splits.held_out:
             own = None if medians is None else medians[splits.held_out.index(part)]

@@ -56,33 +56,65 @@ def statistics_for(
 
     ``scratch`` is a folder for the tables of a search that does not fit in memory.
     """
+    statistics = without_pairs(
+        dataset, census, needs, solver, scheduler=scheduler, precision=precision, standardize=standardize
+    )
+    if needs.pairs is None:
+        return statistics
+    return with_nearest_pairs(statistics, dataset, census, needs, solver, scheduler=scheduler, scratch=scratch)
+
+
+def without_pairs(
+    dataset: Dataset,
+    census: Census,
+    needs: Needs,
+    solver: SolverOptions,
+    *,
+    scheduler: Scheduler,
+    precision: str,
+    standardize: bool,
+) -> Statistics:
+    """Return what methods need of the rows, but for nearest rows of other classes."""
     spans = make_spans(dataset)
     choice = choose_solver(solver, dataset.n_rows, dataset.n_features, needs.n_components, needed=needs.scatters)
     if choice.in_passes:
-        statistics = statistics_in_passes(
+        return statistics_in_passes(
             dataset, census, spans,
             scheduler=scheduler, precision=precision, solver=replace(solver, kind=choice.kind),
             n_components=needs.n_components or 1, needed=needs.scatters, medians_of=needs.medians_of,
             standardize=standardize,
         )  # fmt: skip
-    else:
-        statistics = gather_statistics(
-            dataset, census, spans,
-            scheduler=scheduler, precision=precision, medians_of=needs.medians_of, standardize=standardize,
-            columns="columns" in needs.scatters,
-        )  # fmt: skip
-    if needs.pairs is None:
-        return statistics
+    return gather_statistics(
+        dataset, census, spans,
+        scheduler=scheduler, precision=precision, medians_of=needs.medians_of, standardize=standardize,
+        columns="columns" in needs.scatters,
+    )  # fmt: skip
+
+
+def with_nearest_pairs(
+    statistics: Statistics,
+    dataset: Dataset,
+    census: Census,
+    needs: Needs,
+    solver: SolverOptions,
+    *,
+    scheduler: Scheduler,
+    scratch: str | None = None,
+) -> Statistics:
+    """Return the same with the differences of nearest rows of other classes, which are searched for."""
     from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
 
+    assert needs.pairs is not None  # noqa: S101  (for those who call it)
     in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
     summarize = None
     if statistics.approximation is not None:
         from mmpca_dist.solvers.pair_passes import pairs_in_passes
 
+        choice = choose_solver(solver, dataset.n_rows, dataset.n_features, needs.n_components, needed=needs.scatters)
         options = replace(solver, kind=choice.kind)
         summarize = partial(pairs_in_passes, solver=options, n_components=needs.n_components or 1)
     with open_scratch(in_memory, scratch) as tables:
         return with_pairs(
-            statistics, dataset, census, spans, needs.pairs, tables, scheduler=scheduler, summarize=summarize
-        )
+            statistics, dataset, census, make_spans(dataset), needs.pairs, tables, scheduler=scheduler,
+            summarize=summarize,
+        )  # fmt: skip

@@ -171,6 +171,11 @@ class RunConfig(Section):
         """The methods whose rows are written."""
         return self.methods if self.project.methods == "all" else list(dict.fromkeys(self.project.methods))
 
+    @property
+    def reference(self) -> str:
+        """The method that others are tested against in an evaluation."""
+        return self.evaluation.reference or ("pca" if "pca" in self.methods else self.methods[0])
+
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
         """Return what the results depend on: not where the work runs and where results go, nor what is for others."""
         foreign = {"run": "evaluation", "evaluation": "project"}[purpose]

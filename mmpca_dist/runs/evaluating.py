@@ -18,6 +18,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.merged import evaluate_parts
+from mmpca_dist.evaluation.meter import MOMENTS
 from mmpca_dist.evaluation.reductions import needs_of
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
@@ -240,10 +241,11 @@ class RowsInMemory:
         """Return the rows, and the pass and bytes that were read for this."""
         with _reading:
             if self.key in _rows:
-                return _rows[self.key], {"passes": [], "bytes": 0}
+                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
             _rows.clear()
             _rows[self.key] = read_all(self.dataset, Threads(1))
-            return _rows[self.key], {"passes": [ROWS], "bytes": self.dataset.n_bytes}
+            n_bytes = self.dataset.n_bytes
+            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
 
 
 _reading = threading.Lock()

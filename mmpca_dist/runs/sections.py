@@ -245,7 +245,8 @@ class EvaluationConfig(Section):
         None,
         values="one of the methods",
         example="pca",
-        description="The method that others are tested against; by default the first one",
+        description="The method that others are tested against; by default pca, or the first one where that is not "
+        "among them",
     )
     margins: bool = setting(
         True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -44,13 +44,13 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         methods=list(config.methods),
         n_components=config.sizes,
         classifiers=_titles(config, results["tune"]["penalties"]),
-        reference=wanted.reference or config.methods[0],
+        reference=config.reference,
         table=ErrorTable.of(records),
         margin_rows=_margin_rows(records),
         standardized=config.standardize,
         margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
-        seconds=_summed(records),
-        bytes_read={"all methods": results["score"]["bytes"]},
+        seconds=_summed([record["seconds"] for record in records]),
+        bytes_read=_summed([record["read"] for record in records]),
         published=wanted.published,
         guesses=[100 * record["guessed"] / record["rows"] for record in records if "guessed" in record],
         notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *told])),
@@ -65,12 +65,11 @@ def _margin_rows(records: list[dict[str, Any]]) -> str:
     return "a sample of the rows held out" if sampled else "the rows held out"
 
 
-def _summed(records: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the seconds of all splits together, by method, or by what serves all methods."""
-    found: dict[str, float] = defaultdict(float)
-    for record in records:
-        for name, seconds in record["seconds"].items():
-            found[name] += seconds
+def _summed(costs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what all splits have taken together, by method, or by what serves all methods."""
+    found: Counter[str] = Counter()
+    for one in costs:
+        found.update(one)
     return dict(found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS
 from mmpca_dist.evaluation.published import NOT_KNOWN, SOURCE, Compared, agreement
 from mmpca_dist.evaluation.results import SIGNIFICANT, Evaluation, standings
 from mmpca_dist.evaluation.tables import Cell
@@ -132,6 +133,13 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
     return rows
 
 
+SHARED = {
+    MOMENTS: "For all methods: moments of the rows that train",
+    ERRORS: "For all methods: errors on the rows held out",
+    MARGINS: "For all methods: margins",
+}
+
+
 def cost_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return time and bytes read for each method, and for what serves several."""
     names = list(dict.fromkeys([*evaluation.methods, *evaluation.seconds, *evaluation.bytes_read]))
@@ -139,7 +147,7 @@ def cost_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     longest = max([*evaluation.seconds.values(), 1e-9])
     return [
         {
-            "what": title_of(name),
+            "what": SHARED.get(name) or title_of(name),
             "time": seconds_in_words(evaluation.seconds[name]) if name in evaluation.seconds else DASH,
             "width": f"{100 * evaluation.seconds.get(name, 0) / longest:.1f}",
             "read": format_bytes(evaluation.bytes_read[name]) if name in evaluation.bytes_read else DASH,

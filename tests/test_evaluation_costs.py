@@ -1,0 +1,164 @@
+"""What an evaluation takes, in seconds and bytes, is charged to the method that needs it, or to all of them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from evaluating import config_of, scored, store
+from samples import labelled
+
+from mmpca_dist.evaluation import meter as metering
+from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, Meter
+from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.runs.tabulating import evaluation_of
+from mmpca_dist.statistics import medians, sample, summary
+
+FOLDS = {"splits": "folds", "folds": 3, "count": 2}
+
+
+class Clock:
+    """A clock that someone sets."""
+
+    now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(metering, "time", clock)
+    return clock
+
+
+def test_time_goes_to_what_it_is_charged_to(clock):
+    told = []
+    meter = Meter(lambda *one: told.append(one))
+
+    def making():
+        for _ in range(2):
+            clock.now += 8
+            yield "made"
+
+    clock.now += 1
+    moments = meter.passes(MOMENTS, {"medians": "m-pca1b"})
+    moments("moments", 10)
+    clock.now += 2
+    moments("medians", 20)
+    clock.now += 4
+    meter.turn(MOMENTS)
+    for _ in meter.charged("m-pca2", making()):
+        clock.now += 16  # whoever takes the items
+    meter.passes(ERRORS)("score", 40)
+    clock.now += 32
+    meter.turn(MARGINS)
+    assert meter.seconds == {MOMENTS: 1 + 2 + 2 * 16, "m-pca1b": 4, "m-pca2": 2 * 8, ERRORS: 32}
+    assert meter.n_bytes == {MOMENTS: 10, "m-pca1b": 20, ERRORS: 40}
+    assert told == [("moments", 10), ("medians", 20), ("score", 40)]
+    shares = meter.shares([{"pca": 3.0, "m-pca2": 5.0}, {"pca": 7.0}], [{"pca": 1.0}, {}])
+    assert shares == [
+        {MOMENTS: 10, "m-pca1b": 2, "m-pca2": 8 + 5, ERRORS: 15.5, MARGINS: 0, "pca": 3 + 1},
+        {MOMENTS: 10, "m-pca1b": 2, "m-pca2": 8, ERRORS: 15.5, MARGINS: 0, "pca": 7},
+    ]
+    assert sum(sum(share.values()) for share in shares) == sum(meter.seconds.values())
+
+
+def test_what_makes_items_may_fail(clock):
+    meter = Meter()
+
+    def making():
+        clock.now += 2
+        yield 1
+        clock.now += 4
+        raise ValueError("no more")
+
+    items = meter.charged("m-pca2", making())
+    next(items)
+    with pytest.raises(ValueError, match="no more"):
+        next(items)
+    clock.now += 8
+    meter.turn(ERRORS)
+    assert meter.seconds == {"m-pca2": 6, MOMENTS: 8}
+
+
+def costs(tmp_path, methods, merged, monkeypatch):
+    """Evaluate, and return the records and what the stage has read."""
+    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
+    config = config_of(
+        tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
+        evaluation={**FOLDS, "classifiers": ["fisher", "svm"]},
+    )  # fmt: skip
+    monkeypatch.setattr(evaluating, "merges", lambda *_: merged)
+    begin = time.perf_counter()
+    records, _, results = scored(config)
+    return records, results["score"], time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_every_byte_and_no_more_than_the_time_is_charged(merged, tmp_path, monkeypatch):
+    methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
+    records, found, taken = costs(tmp_path, methods, merged, monkeypatch)
+    assert sum(sum(record["read"].values()) for record in records) == found["bytes"] > 0
+    for record in records:
+        assert set(record["seconds"]) == {MOMENTS, ERRORS, MARGINS, *methods}
+        assert min(record["seconds"].values()) >= 0
+        assert record["seconds"]["m-pca2"] > 0
+    if merged:  # one split after the other
+        assert sum(sum(record["seconds"].values()) for record in records) <= taken
+
+
+def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
+    """Each pass is charged to one, whatever other methods there are."""
+    monkeypatch.setattr(summary, "KEPT_BYTES", 2000)
+    monkeypatch.setattr(medians, "KEPT_FLOOR", 100)
+    monkeypatch.setattr(sample, "SAMPLE_ROWS", 20)
+
+    def read(*methods):
+        records, found, _ = costs(tmp_path, list(methods), True, monkeypatch)
+        assert not records[1]["read"]  # its passes were those of the first part
+        return records[0]["read"], found["bytes"]
+
+    size = 90 * 5 * 8
+    plain, total = read("pca", "m-pca0")
+    assert plain == {MOMENTS: size, ERRORS: 2 * size}  # svm is fitted to rows, which a pass gathers
+    assert total == 2 * 3 * size
+    own = read("pca", "m-pca1b")[0].pop("m-pca1b")
+    assert own > size
+    nearest = read("pca", "m-pca2")[0].pop("m-pca2")
+    assert nearest >= size
+    assert read("pca", "m-pca1b", "m-pca2")[0] == {**plain, "m-pca1b": own, "m-pca2": nearest}
+
+
+def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
+    config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
+    evaluate(config)
+    records, _, results = scored(config)
+    with evaluating.open_job(config, evaluating.Callbacks([]), "evaluation") as job:
+        job.results.update(results)
+        found = evaluation_of(job, records)
+    for name in ("seconds", "read"):
+        sums = {"seconds": found.seconds, "read": found.bytes_read}[name]
+        for what in sums:
+            assert sums[what] == pytest.approx(sum(record[name].get(what, 0) for record in records), rel=1e-12)
+    assert sum(found.bytes_read.values()) == results["score"]["bytes"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "reference", "expected"),
+    [
+        (["m-pca0", "pca"], None, "pca"),
+        (["m-pca0", "lol"], None, "m-pca0"),
+        (["pca", "lol"], "lol", "lol"),
+    ],
+)
+def test_others_are_tested_against_pca_unless_another_is_named(methods, reference, expected):
+    evaluation = {} if reference is None else {"reference": reference}
+    content = {"dataset": {"uri": "bundled:iris"}, "n_components": [1], "output": "runs/x"}
+    config = parse_config({**content, "methods": methods, "evaluation": evaluation}, "the test")
+    assert config.reference == expected
