@@ -1,4 +1,4 @@
-"""The command line as a person meets it: a terminal, mistakes, Ctrl-C, settings."""
+"""The command line as a person meets it: a terminal, mistakes, Ctrl-C, what the README shows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ import psutil
 import pytest
 import yaml
 
-from mmpca_dist import load_config, load_model, run
-from mmpca_dist.errors import ConfigError, MmpcaError
+from mmpca_dist import load_model, run
+from mmpca_dist.errors import MmpcaError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
+from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.fields import settings_of
-from mmpca_dist.runs.settings import commented_yaml, page
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from pipelines.cli import cli
@@ -207,114 +205,10 @@ def test_a_plan_needs_no_output(tmp_path):
     assert "The key 'output' is missing. Add it, such as 'output: runs/mine'." in ended.stderr
 
 
-SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        ("n_components", "abc", "must be whole numbers of at least 1, or auto, such as 'n_components: [8, 16]'"),
-        ("n_components", [True], "(found [True])."),
-        ("n_components", 0, "whole numbers of at least 1, or auto, such as 'n_components: [8, 16]' (found 0)."),
-        ("n_components", [], "(found [])."),
-        ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
-        ("n_components", ["auto"], "(found ['auto'])."),
-        ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
-        ("methods", [1], "methods must be names of methods"),
-        (
-            "precision",
-            "singel",
-            "precision must be single or double, such as 'precision: double' (found 'singel'). Did",
-        ),
-        ("standardize", "perhaps", "standardize must be true or false"),
-        ("shrinkage", 2, "shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2)."),
-        ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
-        ("compute.memory_limit", -1, "must be a size"),
-        ("compute.workers", 0, "compute.workers must be a whole number of at least 1, such as 'workers: 4' (found 0)."),
-        ("compute.cluster", "thread", "Did you mean 'threads'?"),
-        ("compute.cluster", 5, "or a class of Dask clusters"),
-        ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),
-        ("dataset", "x", "dataset must hold keys and values, such as 'dataset: {uri: bundled:digits}' (found 'x')."),
-        ("dataset.uri", None, "dataset.uri must be text"),
-        ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
-        ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
-        ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
-        ("project.methods", 5, "project.methods must be all, or some of the methods"),
-        ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
-        ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
-    ],
-)
-def test_a_mistaken_setting_is_named_with_its_place_and_an_example(tmp_path, key, value, expected):
-    """Plain words, each said once, and --set is named in place of the file that is right."""
-    path = tmp_path / "my.yaml"
-    path.write_text(yaml.safe_dump(SOUND))
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, {key: value}, places={key: f"--set {key}"})
-    message = str(caught.value)
-    assert message.startswith(f"--set {key}: ")
-    assert expected in message
-    assert message.endswith((".", "?"))
-    assert "my.yaml" not in message
-    assert message.count("found") <= 1
-    assert not re.search("Input should|Could not|valid (string|integer|list)|validation error", message)
-
-
-def test_mistakes_in_a_file_and_in_a_change_are_told_apart(tmp_path):
-    path = tmp_path / "my.yaml"
-    path.write_text(yaml.safe_dump({**SOUND, "precision": "half"}))
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, {"n_components": 0}, places={"n_components": "--set n_components=0"})
-    assert re.search(r"--set n_components=0: n_components must .*my\.yaml: precision must", str(caught.value))
-
-
-def test_a_key_that_is_there_twice(tmp_path):
-    """YAML takes the last of them without a word."""
-    (tmp_path / "my.yaml").write_text("methods: pca\nn_components: 2\nn_components: 3\noutput: out\n")
-    with pytest.raises(ConfigError) as caught:
-        load_config(tmp_path / "my.yaml")
-    assert str(caught.value) == (
-        f"{tmp_path}/my.yaml is not readable as YAML: the key 'n_components', of line 2, is there 2 times."
-    )
-
-
 def test_set_is_named_on_the_command_line(long_config):
     ended = mmpca("plan", long_config, "--set", "compute.workers=many")
     assert ended.returncode == 2
     assert ended.stderr.startswith("mmpca: --set compute.workers=many: compute.workers must be a whole number")
-
-
-def test_every_setting_is_explained_with_a_valid_example():
-    for setting in settings_of(RunConfig):
-        assert len(setting.description) > 10, setting.key
-        assert setting.values and setting.example is not None, setting.key
-        section, _, name = setting.key.rpartition(".")
-        sound = {**SOUND, "methods": ["pca", "m-pca0"]}
-        given = {"splits": "given", "column": "part"}
-        kinds = {"column": given, "held_out": given, "train": {"splits": "shares"}}  # go with one value of another only
-        if section == "evaluation":
-            sound["evaluation"] = kinds.get(name, {})
-        if name == "published":
-            sound["n_components"] = 5
-        changed = {**sound, section: {**sound.get(section, {}), name: setting.example}} if section else {
-            **sound, name: setting.example
-        }  # fmt: skip
-        parse_config(changed, "the test")
-
-
-def test_the_printed_configuration_holds_all_settings_at_their_defaults():
-    loaded = yaml.safe_load(commented_yaml())
-    config = parse_config(loaded, "the printed configuration")
-    required = {key: loaded[key] for key in ("methods", "n_components", "output")}
-    assert config == parse_config({"dataset": {"uri": loaded["dataset"]["uri"]}, **required}, "the test")
-    stored = config.model_dump()
-    assert loaded.keys() == stored.keys()
-    assert all(loaded[section].keys() == stored[section].keys() for section in SECTIONS)
-    assert max(map(len, commented_yaml().splitlines())) <= 80
-
-
-def test_the_page_of_settings_is_what_the_code_says():
-    """Regenerate it with: mmpca config --markdown > docs/settings.md"""
-    assert (ROOT / "docs" / "settings.md").read_text() == page()
 
 
 def test_the_methods_are_those_that_run_and_as_in_the_readme():
@@ -330,7 +224,7 @@ def test_the_methods_are_those_that_run_and_as_in_the_readme():
 
 def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, tmp_path):
     output = str(tmp_path / "out")
-    run({**SOUND, "methods": list(METHODS), "n_components": 16, "output": output})
+    run({"dataset": {"uri": "bundled:digits"}, "methods": list(METHODS), "n_components": 16, "output": output})
     shown = mmpca("show", output).stdout.splitlines()
     assert shown[0] == "bundled:digits: 1797 rows, 64 features, 10 classes"
     assert max(map(len, shown[:-1])) <= 80  # the last line is an address
@@ -387,7 +281,13 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
         def on_stage_end(self, stage, manifest, reused):
             heard.append(stage)
 
-    sound = parse_config({**SOUND, "dataset": {"uri": "bundled:iris"}, "output": str(tmp_path / "out")}, "the test")
+    content = {
+        "dataset": {"uri": "bundled:iris"},
+        "methods": ["pca"],
+        "n_components": [2],
+        "output": str(tmp_path / "out"),
+    }
+    sound = parse_config(content, "the test")
     names = ("mmpca_passes_total", "mmpca_read_bytes_total", "mmpca_stage_seconds_total")
     before = [REGISTRY.get_sample_value(name, {"stage": "reduce"}) or 0 for name in names]
     with watching(Listener()):
