@@ -151,6 +151,21 @@ def test_the_verdict_where_the_reference_is_best() -> None:
     assert "No method has a lower mean than the reference, M-PCA2; the nearest is M-PCA0 with 8 components" in said
 
 
+@pytest.mark.parametrize(
+    ("fewer", "said"),
+    [
+        (1, ": 43.0%, less than 0.1 percentage points more, less than 0.1 combined standard errors."),
+        (8, ": 43.0%, 0.3 percentage points more, less than 0.1 combined standard errors."),
+        (20, ": 43.0%, 0.7 percentage points more, 0.2 combined standard errors."),
+    ],
+)
+def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
+    made = evaluation(
+        methods=("pca", "m-pca2"), splits=40, errors=lambda m, _size, _c, split: 11 + split - (m == 1) * (split < fewer)
+    )
+    assert said in words(made)[1]
+
+
 def test_the_verdict_of_ties_claims_nothing() -> None:
     said = " ".join(words(evaluation(errors=lambda *_: 9)))
     assert "Cells with the same mean: 26 more." in said

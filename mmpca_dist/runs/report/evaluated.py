@@ -147,10 +147,16 @@ def _against(evaluation: Evaluation, found: Verdict, rival: Cell, places: int) -
     else:
         opening = "The reference at its best is"
     apart = -standard_errors_apart(best.summary, rival.summary)
-    told = (
-        "the same" if math.isclose(difference, 0, abs_tol=1e-9) else f"{difference:.{places}f} percentage points more"
-    )
-    errors = f", {apart:.1f} combined standard errors" if math.isfinite(apart) and apart > 0 else ""
+    told = "the same"
+    if not math.isclose(difference, 0, abs_tol=1e-9):
+        finest = 10.0**-places
+        more = f"{difference:.{places}f}" if difference >= finest else f"less than {finest:.{places}f}"
+        told = f"{more} percentage points more"
+    errors = ""
+    if math.isfinite(apart) and apart > 0:
+        errors = (
+            f", {apart:.1f} combined standard errors" if apart >= 0.1 else ", less than 0.1 combined standard errors"
+        )
     sentence = f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}{errors}."
     if found.test is None:
         return sentence

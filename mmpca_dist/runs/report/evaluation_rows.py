@@ -142,7 +142,7 @@ SHARED = {
 
 def cost_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return time and bytes read for each method, and for what serves several."""
-    names = list(dict.fromkeys([*evaluation.methods, *evaluation.seconds, *evaluation.bytes_read]))
+    names = list(dict.fromkeys([*evaluation.methods, *SHARED, *evaluation.seconds, *evaluation.bytes_read]))
     names = [name for name in names if name in evaluation.seconds or name in evaluation.bytes_read]
     longest = max([*evaluation.seconds.values(), 1e-9])
     return [
