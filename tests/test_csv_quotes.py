@@ -36,20 +36,8 @@ def test_cells_of_several_lines_wherever_blocks_end(block, delimiter, tmp_path, 
     assert made.read_labels(0, 60).tolist() == [LABELS[i % len(LABELS)].strip() for i in range(60)]
 
 
-CELLS = [
-    "x",
-    '5" pipe',
-    '3"',
-    '"a, b"',
-    '""',
-    '"two\nlines"',
-    '"\n"',
-    '"say ""no"""',
-    '"\n""\n"""',
-    '"a" b',
-    "'",
-    '"x"',
-]
+NAMES = ["x", '5" pipe', '3"', '"a, b"', '"two\nlines"', '"say ""no"""', '"n\n""m""\n"""', '"a" b', "'", '"x"']
+CELLS = [*NAMES, '""', "", '"\n"', '"""\n"', '"\n""\n"""', '","']
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -58,23 +46,27 @@ def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, monkeypatch):
     rng = np.random.default_rng(seed)
     monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_BYTES", int(rng.choice([1, 20, 100, 1 << 20])))
     monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_LINES", 0)
-    delimiter = str(rng.choice([",", ";", "\t"]))
-    kinds = [cell for cell in rng.permutation(CELLS)[: rng.integers(1, len(CELLS))] if delimiter not in cell]
-    end = str(rng.choice(["\n", "\r\n"]))
-    lines = [delimiter.join([*rng.choice([*kinds, "z"], 2), str(i)]) for i in range(30)]
-    (tmp_path / "a.csv").write_text(end.join([delimiter.join(["p", "q", "b"]), *lines]) + end, newline="")
-    with (tmp_path / "a.csv").open(newline="") as file:
+    delimiter, end, mark = str(rng.choice([",", ";", "\t"])), str(rng.choice(["\n", "\r\n"])), "\ufeff" * (seed % 2)
+    names, cells = (
+        [cell for cell in rng.permutation(kinds)[: rng.integers(1, len(kinds))] if delimiter not in cell]
+        for kinds in (NAMES, CELLS)
+    )
+    lines = [delimiter.join([*rng.choice([*names, "z"], 2), rng.choice([*cells, "z"]), str(i)]) for i in range(30)]
+    written = mark + end.join([delimiter.join(["p", "q", "other", "b"]), *lines]) + end
+    (tmp_path / "a.csv").write_text(written, encoding="utf-8", newline="")
+    with (tmp_path / "a.csv").open(newline="", encoding="utf-8-sig") as file:
         expected = list(csv.DictReader(file, delimiter=delimiter))
-    empty = next((row for row in expected if not (row["p"].strip() and row["q"].strip())), None)
-    if empty is not None:
-        with pytest.raises(InputError, match=r"is empty\."):
-            ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="p", keep=["q"])
-        return
-    ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="p", keep=["q"])
+    ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label="p", keep=["q"], drop=["other"])
     made = open_dataset(tmp_path / "made.zarr")
     assert made.read_rows(0, 30)[:, 0].tolist() == list(range(30))
     for dataset, name in ((made, "p"), (open_dataset(tmp_path / "made.zarr", label="q"), "q")):
         assert dataset.read_labels(0, 30).tolist() == [row[name].strip() for row in expected]
+
+
+def test_a_byte_order_mark_before_a_quote(tmp_path):
+    (tmp_path / "a.csv").write_text('"a,",1.5,2\nb,3,4\n', encoding="utf-8-sig")
+    ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label=0)
+    assert open_dataset(tmp_path / "made.zarr").read_labels(0, 2).tolist() == ["a,", "b"]
 
 
 @pytest.mark.parametrize("line", ['1,2,5" pipe', '5",4,p', '5" pipe,4,"p"', '1,"2",p', '"",1,""'])

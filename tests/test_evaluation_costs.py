@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 from evaluating import config_of, scored, store
 from samples import labelled
 
+from mmpca_dist.evaluation import heads, judging
 from mmpca_dist.evaluation import meter as metering
 from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, Meter
 from mmpca_dist.runs import evaluating
@@ -35,36 +37,41 @@ def clock(monkeypatch):
     return clock
 
 
-def test_time_goes_to_what_it_is_charged_to(clock):
+def test_time_and_bytes_go_to_what_they_are_charged_to(clock):
     told = []
     meter = Meter(lambda *one: told.append(one))
 
     def making():
         for _ in range(2):
             clock.now += 8
+            meter.on_pass("cells", 80)
             yield "made"
 
     clock.now += 1
-    moments = meter.passes(MOMENTS, {"medians": "m-pca1b"})
-    moments("moments", 10)
+    meter.on_pass("sample", 5)
     clock.now += 2
-    moments("medians", 20)
+    meter.on_pass("moments", 10)
     clock.now += 4
+    meter.on_pass("medians", 20)
+    clock.now += 8
     meter.turn(MOMENTS)
     for _ in meter.charged("m-pca2", making()):
         clock.now += 16  # whoever takes the items
-    meter.passes(ERRORS)("score", 40)
-    clock.now += 32
+    with meter.charging(ERRORS):
+        meter.on_pass("score", 40)
+        clock.now += 32
+        with meter.charging("pca"):
+            meter.on_pass("fit", 160)
+            clock.now += 64
+        clock.now += 128
     meter.turn(MARGINS)
-    assert meter.seconds == {MOMENTS: 1 + 2 + 2 * 16, "m-pca1b": 4, "m-pca2": 2 * 8, ERRORS: 32}
-    assert meter.n_bytes == {MOMENTS: 10, "m-pca1b": 20, ERRORS: 40}
-    assert told == [("moments", 10), ("medians", 20), ("score", 40)]
-    shares = meter.shares([{"pca": 3.0, "m-pca2": 5.0}, {"pca": 7.0}], [{"pca": 1.0}, {}])
-    assert shares == [
-        {MOMENTS: 10, "m-pca1b": 2, "m-pca2": 8 + 5, ERRORS: 15.5, MARGINS: 0, "pca": 3 + 1},
-        {MOMENTS: 10, "m-pca1b": 2, "m-pca2": 8, ERRORS: 15.5, MARGINS: 0, "pca": 7},
-    ]
-    assert sum(sum(share.values()) for share in shares) == sum(meter.seconds.values())
+    assert meter.seconds == {
+        MOMENTS: 1 + 4 + 2 * 16, "m-pca1b": 2 + 8, "m-pca2": 2 * 8, ERRORS: 32 + 128, "pca": 64,
+    }  # fmt: skip
+    assert meter.n_bytes == {MOMENTS: 10, "m-pca1b": 5 + 20, "m-pca2": 2 * 80, ERRORS: 40, "pca": 160}
+    assert told == [
+        ("sample", 5), ("moments", 10), ("medians", 20), ("cells", 80), ("cells", 80), ("score", 40), ("fit", 160),
+    ]  # fmt: skip
 
 
 def test_what_makes_items_may_fail(clock):
@@ -85,12 +92,12 @@ def test_what_makes_items_may_fail(clock):
     assert meter.seconds == {"m-pca2": 6, MOMENTS: 8}
 
 
-def costs(tmp_path, methods, merged, monkeypatch):
+def costs(tmp_path, methods, merged, monkeypatch, **changes):
     """Evaluate, and return the records and what the stage has read."""
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
-        evaluation={**FOLDS, "classifiers": ["fisher", "svm"]},
+        evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
     )  # fmt: skip
     monkeypatch.setattr(evaluating, "merges", lambda *_: merged)
     begin = time.perf_counter()
@@ -98,10 +105,15 @@ def costs(tmp_path, methods, merged, monkeypatch):
     return records, results["score"], time.perf_counter() - begin
 
 
+@pytest.mark.parametrize("classifiers", [["fisher", "svm"], ["incremental"]])
 @pytest.mark.parametrize("merged", [False, True])
-def test_every_byte_and_no_more_than_the_time_is_charged(merged, tmp_path, monkeypatch):
+def test_every_byte_and_no_more_than_the_time_is_charged(merged, classifiers, tmp_path, monkeypatch):
+    """Also without any pass that serves the errors of all methods."""
+    monkeypatch.setattr("mmpca_dist.evaluation.gathered.GATHERED_BYTES", 100)
     methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
-    records, found, taken = costs(tmp_path, methods, merged, monkeypatch)
+    if merged:
+        classifiers = [name for name in classifiers if name != "svm"]  # which is fitted to rows in memory
+    records, found, taken = costs(tmp_path, methods, merged, monkeypatch, classifiers=classifiers, margins=False)
     assert sum(sum(record["read"].values()) for record in records) == found["bytes"] > 0
     for record in records:
         assert set(record["seconds"]) == {MOMENTS, ERRORS, MARGINS, *methods}
@@ -109,6 +121,27 @@ def test_every_byte_and_no_more_than_the_time_is_charged(merged, tmp_path, monke
         assert record["seconds"]["m-pca2"] > 0
     if merged:  # one split after the other
         assert sum(sum(record["seconds"].values()) for record in records) <= taken
+        assert ("pca" in records[0]["read"]) == (classifiers == ["incremental"])  # whose fits are passes
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, monkeypatch):
+    """Which is most of what an evaluation of few rows takes."""
+    of_rows, of_moments = judging.Judges.fit_rows, judging.fit_from_moments
+
+    def slow(function):
+        def slowly(*arguments, **options):
+            time.sleep(0.05)
+            return function(*arguments, **options)
+
+        return slowly
+
+    monkeypatch.setattr(judging.Judges, "fit_rows", slow(of_rows))
+    monkeypatch.setattr(judging, "fit_from_moments", slow(of_moments))
+    monkeypatch.setattr(heads, "fit_from_moments", slow(of_moments))
+    records, _, _ = costs(tmp_path, ["pca", "m-pca0"], merged, monkeypatch, margins=False)
+    for method in ("pca", "m-pca0"):  # two classifiers in two deals of three folds
+        assert sum(record["seconds"][method] for record in records) >= 0.05 * 2 * 2 * 3
 
 
 def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
@@ -142,11 +175,25 @@ def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
     with evaluating.open_job(config, evaluating.Callbacks([]), "evaluation") as job:
         job.results.update(results)
         found = evaluation_of(job, records)
-    for name in ("seconds", "read"):
-        sums = {"seconds": found.seconds, "read": found.bytes_read}[name]
+    for name, sums in (("seconds", found.seconds), ("read", found.bytes_read)):
+        assert set(sums) == {what for record in records for what in record[name]} != set()
         for what in sums:
             assert sums[what] == pytest.approx(sum(record[name].get(what, 0) for record in records), rel=1e-12)
     assert sum(found.bytes_read.values()) == results["score"]["bytes"]
+
+
+def test_records_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
+    """They do not tell what was read for what."""
+    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
+    config = config_of(tmp_path / "out", uri, evaluation={**FOLDS, "margins": False})
+    evaluate(config)
+    for path in sorted((tmp_path / "out" / "splits").glob("*.json"))[1:]:
+        record = json.loads(path.read_text())
+        del record["read"]
+        path.write_text(json.dumps(record))
+    (tmp_path / "out" / "records" / "compare.json").unlink()
+    assert evaluate(config)["compare"]["html"]
 
 
 @pytest.mark.parametrize(

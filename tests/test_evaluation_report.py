@@ -155,8 +155,9 @@ def test_the_verdict_where_the_reference_is_best() -> None:
     ("fewer", "said"),
     [
         (1, ": 43.0%, less than 0.1 percentage points more, less than 0.1 combined standard errors."),
-        (8, ": 43.0%, 0.3 percentage points more, less than 0.1 combined standard errors."),
+        (8, ": 43.0%, 0.3 percentage points more, 0.1 combined standard errors."),
         (20, ": 43.0%, 0.7 percentage points more, 0.2 combined standard errors."),
+        (0, ": 43.0%, the same. On"),
     ],
 )
 def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
@@ -164,6 +165,16 @@ def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
         methods=("pca", "m-pca2"), splits=40, errors=lambda m, _size, _c, split: 11 + split - (m == 1) * (split < fewer)
     )
     assert said in words(made)[1]
+
+
+def test_a_tenth_is_a_tenth() -> None:
+    """As the difference of two means it is a little less, or more."""
+    for base in range(10, 15):
+        made = evaluation(
+            methods=("pca", "m-pca2"), splits=100,
+            errors=lambda m, _size, _c, split, base=base: base + split % 7 - (m == 1) * (split < 7),
+        )  # fmt: skip
+        assert ", 0.1 percentage points more," in words(made)[1]
 
 
 def test_the_verdict_of_ties_claims_nothing() -> None:

@@ -174,6 +174,14 @@ def test_large_numbers_that_name_things(first, other, tmp_path):
         assert [int(one) for one in kept] == numbers
 
 
+def test_names_of_digits_stay_as_they_are_written(tmp_path):
+    """Where one of them is no number of 64 bits."""
+    names = ["00099999999999999999999", "99999999999999999999", "7", "1.5e3"]
+    write_csv(tmp_path / "a.csv", {"a": [1.0, 2.0, 3.0, 4.0], "label": names})
+    ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
+    assert open_dataset(tmp_path / "made.zarr").read_labels(0, 4).tolist() == names
+
+
 @pytest.mark.parametrize(
     ("make", "where"),
     [(in_csv, "label"), (in_parquet, "label"), *((m, "patient") for m in (in_csv, in_parquet, in_zarr))],

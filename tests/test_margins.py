@@ -16,6 +16,7 @@ from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.predictors import (
     ClassifierSection,
@@ -148,8 +149,8 @@ def items_of(X, y, train, sizes=(1, 3)):
 
 
 def records_of(X, part, items, judges):
-    reductions = Reductions(np.empty((X.shape[1], 0)), None, items, {})
-    return margin_records(X, part, reductions, judges, judge(items, judges, judges.specs, part).fitted)
+    reductions = Reductions(np.empty((X.shape[1], 0)), None, items)
+    return margin_records(X, part, reductions, judges, judge(items, judges, judges.specs, part, Meter()).fitted)
 
 
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])

@@ -76,6 +76,6 @@ def _rest_of_cell(text: Any) -> bytes:
 
 def _open_quote(data: bytes, delimiter: str) -> int | None:
     """Return where the last quoted cell begins, if it is not closed; quotes within other cells are characters."""
-    quoted = re.compile(rb'(?:^|[\r\n%s])"(?:[^"]|"")*(?P<end>"?)' % re.escape(delimiter.encode()))
+    quoted = re.compile(rb'(?:^|[\r\n%s])"(?:[^"]++|"")*+(?P<end>"?)' % re.escape(delimiter.encode()))
     last = deque(quoted.finditer(data), maxlen=1)
     return None if not last or last[0]["end"] else last[0].start() + last[0][0].index(b'"')

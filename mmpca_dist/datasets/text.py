@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import lzma
@@ -240,6 +241,8 @@ class CsvRows(Text):
                 text.readline()
             # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
             while data := text.read(self._block_bytes):
+                if line == 1:
+                    data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
                 data = with_quotes_closed(data + text.readline(), text, self._delimiter, line, self.uri)
                 line += data.count(b"\n")
                 if not data.strip(b"\r\n"):
@@ -293,6 +296,8 @@ class CsvRows(Text):
         try:
             numbers = distinct_labels([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
         except ValueError:
+            return np.asarray(values)
+        if numbers.dtype.kind not in "iuf":  # numbers of things, too large for 64 bits
             return np.asarray(values)
         return normalize_labels(numbers, self.uri)
 

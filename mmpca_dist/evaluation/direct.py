@@ -96,10 +96,10 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     split, place = divmod(number, len(splits.held_out))
     train = splits.only(split).training(0, len(rows.y), rows.y, splits.held_out[place])[0]
     statistics = _statistics(rows.some(train), settings, meter)
-    reductions = fit_reductions(statistics, settings)
+    reductions = fit_reductions(statistics, settings, meter)
     meter.turn(ERRORS)
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
-    judged = judge(reductions.items, judges, judges.specs, part)
+    judged = judge(reductions.items, judges, judges.specs, part, meter)
     margins, notes = [], judges.notes + judged.notes
     meter.turn(MARGINS)
     if settings.evaluation.margins:
@@ -112,7 +112,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
         "guessed": splits.guessed(splits.held_out[place]),
         "errors": judged.lines,
         "margins": margins,
-        "seconds": meter.shares([reductions.seconds], [judged.seconds])[0],
+        "seconds": meter.seconds,
         "notes": notes,
     }
 
@@ -128,7 +128,5 @@ def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
     )  # fmt: skip
     if needs.pairs is None:
         return statistics
-    before = meter.turn(OF_PAIRS)
-    statistics = with_nearest_pairs(statistics, subset, census, needs, solver, scheduler=scheduler)
-    meter.turn(before)
-    return statistics
+    with meter.charging(OF_PAIRS):
+        return with_nearest_pairs(statistics, subset, census, needs, solver, scheduler=scheduler)

@@ -13,6 +13,7 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judged, Judges, Part, judge, naming
 from mmpca_dist.evaluation.lazy_rows import judge_lazily
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
@@ -30,14 +31,13 @@ class JudgedRows:
 
     Attributes
     ----------
-    lines, seconds, notes
+    lines, notes
         As of ``Judged``.
     fitted : dict
         The linear ones of the classifiers, which take no memory to speak of, by position and label.
     """
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     fitted: dict[tuple[int, str], Any] = field(default_factory=dict)
 
@@ -45,15 +45,13 @@ class JudgedRows:
         """Take in what was found of some methods and sizes, whose positions among all are given."""
         self.lines += found.lines
         self.notes += found.notes
-        for method, seconds in found.seconds.items():
-            self.seconds[method] = self.seconds.get(method, 0.0) + seconds
         for (number, label), one in found.fitted.items():
             if linear_parts(one) is not None:
                 self.fitted[positions[number], label] = one
 
 
 def judge_rows(
-    source: Source, splits: Splits, first: int, reductions: Sequence[Reductions], judges: Judges
+    source: Source, splits: Splits, first: int, reductions: Sequence[Reductions], judges: Judges, meter: Meter
 ) -> list[JudgedRows]:
     """Judge the parts held out by the classifiers that are fitted to rows.
 
@@ -66,6 +64,8 @@ def judge_rows(
         Number of the first part held out among those of all splits.
     reductions : sequence of Reductions
         What was fitted while each part was held out.
+    meter : Meter
+        Charges each method with its classifiers, and the passes of those that learn block by block.
 
     Raises
     ------
@@ -78,12 +78,12 @@ def judge_rows(
     for shares in _batches(reductions, source.dataset.n_rows):
         for share, rows in _gather(source, splits, shares):
             with naming(first + share.place):
-                judged[share.place].add(judge(share.moved(), judges, judges.from_rows, rows), share.positions)
+                judged[share.place].add(judge(share.moved(), judges, judges.from_rows, rows, meter), share.positions)
     for place, (one, part) in enumerate(zip(reductions, splits.held_out, strict=True)):
         lazy = [at for at, item in enumerate(one.items) if _is_large(item, source.dataset.n_rows)]
         if lazy:
             with naming(first + place):
-                found = judge_lazily(source, splits, part, one, [one.items[at] for at in lazy], judges)
+                found = judge_lazily(source, splits, part, one, [one.items[at] for at in lazy], judges, meter)
                 judged[place].add(found, lazy)
     return judged
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.judging import Judges
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.predictors import ClassifierSpec, Rule, fit_from_moments, linear_parts
 from mmpca_dist.reducers.base import centred, projected
@@ -83,8 +84,8 @@ Rules = dict[tuple[int, str], Rule]
 """Classifiers from moments by position of the method and size, and label."""
 
 
-def fit_rules(reductions: Reductions, judges: Judges) -> Rules:
-    """Fit all classifiers from moments, of every method and size.
+def fit_rules(reductions: Reductions, judges: Judges, meter: Meter) -> Rules:
+    """Fit all classifiers from moments, of every method and size, and charge each method.
 
     Raises
     ------
@@ -93,9 +94,10 @@ def fit_rules(reductions: Reductions, judges: Judges) -> Rules:
     """
     rules: Rules = {}
     for position, item in enumerate(reductions.items):
-        for spec in judges.from_moments:
-            assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
-            rules[position, spec.label] = fit_from_moments(spec, item.moments())
+        with meter.charging(item.method):
+            for spec in judges.from_moments:
+                assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
+                rules[position, spec.label] = fit_from_moments(spec, item.moments())
     return rules
 
 

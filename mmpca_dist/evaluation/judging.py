@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction
 from mmpca_dist.predictors import (
     ClassifierSpec,
@@ -94,14 +94,11 @@ class Judged:
     ----------
     lines : list of dict
         A line of the record for each method, size and classifier.
-    seconds : dict
-        What that took, by method.
     fitted : dict
         The classifiers by position of the method and size, and label.
     """
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     fitted: dict[tuple[int, str], Any] = field(default_factory=dict)
 
     @property
@@ -111,25 +108,25 @@ class Judged:
         return [] if note is None else [note]
 
 
-def judge(items: Sequence[Reduction], judges: Judges, specs: Sequence[ClassifierSpec], part: Part) -> Judged:
-    """Fit classifiers to the rows of a split that train, and count their errors on the others."""
+def judge(
+    items: Sequence[Reduction], judges: Judges, specs: Sequence[ClassifierSpec], part: Part, meter: Meter
+) -> Judged:
+    """Fit classifiers to the rows of a split that train, and count their errors on the others; charge each method."""
     judged = Judged()
     test = ~part.train
     held_out = part.y[test]
     for position, item in enumerate(items):
-        begin = time.perf_counter()
-        Z = part.Z[:, item.columns]
-        Z_train, Z_test = Z[part.train], Z[test]
-        for spec in specs:
-            fitted: Any
-            if is_from_moments(spec):
-                fitted = fit_from_moments(spec, _moments(item, Z_train, part.y[part.train]))
-            else:
-                fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
-            judged.fitted[position, spec.label] = fitted
-            judged.lines.append(entry(item, spec, int(np.count_nonzero(fitted.predict(Z_test) != held_out))))
-        spent = time.perf_counter() - begin
-        judged.seconds[item.method] = judged.seconds.get(item.method, 0.0) + spent
+        with meter.charging(item.method):
+            Z = part.Z[:, item.columns]
+            Z_train, Z_test = Z[part.train], Z[test]
+            for spec in specs:
+                fitted: Any
+                if is_from_moments(spec):
+                    fitted = fit_from_moments(spec, _moments(item, Z_train, part.y[part.train]))
+                else:
+                    fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
+                judged.fitted[position, spec.label] = fitted
+                judged.lines.append(entry(item, spec, int(np.count_nonzero(fitted.predict(Z_test) != held_out))))
     return judged
 
 

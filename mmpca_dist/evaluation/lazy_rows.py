@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.judging import Judged, Judges, entry
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
@@ -28,23 +28,27 @@ DOUBLE = np.dtype(np.float64)
 
 
 def judge_lazily(
-    source: Source, splits: Splits, part: int, reductions: Reductions, items: Sequence[Reduction], judges: Judges
+    source: Source,
+    splits: Splits,
+    part: int,
+    reductions: Reductions,
+    items: Sequence[Reduction],
+    judges: Judges,
+    meter: Meter,
 ) -> Judged:
     """Fit the classifiers that learn block by block to rows that train, and count their errors on a part held out.
 
-    Every fit makes passes of its own over the rows, told one by one; the errors of all take one more. Blocks are those
-    of rows in memory, and so is what comes of them.
+    Every fit makes passes of its own over the rows, told one by one and charged to its method; the errors of all take
+    one more. Blocks are those of rows in memory, and so is what comes of them.
     """
     judged = Judged()
     codes, sizes = _training_codes(source, splits, part)
     for position, item in enumerate(items):
-        begin = time.perf_counter()
-        Z = _training_rows(source, splits, part, reductions, item, sizes)
-        for spec in judges.from_rows:
-            with _computing_on(source.scheduler):
+        with meter.charging(item.method), _computing_on(source.scheduler):
+            Z = _training_rows(source, splits, part, reductions, item, sizes)
+            for spec in judges.from_rows:
                 fitted = judges.fit_rows(spec, Z, codes, on_pass=lambda: source.tell("fit"))
-            judged.fitted[position, spec.label] = replace(fitted, classes=splits.classes)
-        judged.seconds[item.method] = judged.seconds.get(item.method, 0.0) + time.perf_counter() - begin
+                judged.fitted[position, spec.label] = replace(fitted, classes=splits.classes)
     tasks = [(position, spec) for position in range(len(items)) for spec in judges.from_rows]
     models = [(items[position].columns, judged.fitted[position, spec.label]) for position, spec in tasks]
     errors = source.reduce(_CountErrors(source.dataset, splits, part, reductions, models), np.add, "judge")

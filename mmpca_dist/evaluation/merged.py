@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
 from mmpca_dist.evaluation.gathered import check_rows, judge_rows
 from mmpca_dist.evaluation.heads import Head, Rules, fit_rules, make_head
 from mmpca_dist.evaluation.judging import Judges, entry, naming
-from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, OF_MEDIANS, OF_PAIRS, Meter
+from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, OF_PAIRS, Meter
 from mmpca_dist.evaluation.reductions import Reductions, fit_reductions, needs_of
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
 from mmpca_dist.evaluation.source import Source
@@ -52,17 +52,17 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
         For rows that a method or a classifier cannot use; the message names the split.
     """
     meter = Meter(source.on_pass)
+    source = replace(source, on_pass=meter.on_pass)
     sampling = Sampling.of(splits, source.dataset.n_features, judges) if settings.evaluation.margins else None
     trained = []
     for number, statistics in enumerate(_training_statistics(source, splits, settings, meter), first):
         with naming(number):
-            trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first]))
+            trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first], meter))
             check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
-    scoring = replace(source, on_pass=meter.passes(ERRORS))
-    errors, sample = _score(scoring, splits, [one.head for one in trained], sampling)
-    judged_rows = judge_rows(scoring, splits, first, [one.reductions for one in trained], judges)
-    meter.turn(MARGINS)
-    seconds = meter.shares([one.reductions.seconds for one in trained], [one.seconds for one in judged_rows])
+    with meter.charging(ERRORS):
+        errors, sample = _score(source, splits, [one.head for one in trained], sampling)
+        judged_rows = judge_rows(source, splits, first, [one.reductions for one in trained], judges, meter)
+    shared = {what: seconds / len(trained) for what, seconds in meter.seconds.items()}
     for place, (one, judged) in enumerate(zip(trained, judged_rows, strict=True)):
         part = splits.held_out[place]
         margins: dict[str, Any] = {"margins": []}
@@ -79,7 +79,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
             "guessed": splits.guessed(part),
             "errors": one.in_order(one.lines(errors[place]) + judged.lines, judges),
             **margins,
-            "seconds": {**seconds[place], MARGINS: time.perf_counter() - begin},
+            "seconds": {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin},
             "read": {} if place else dict(meter.n_bytes),
             "notes": judges.notes
             + judged.notes
@@ -105,7 +105,7 @@ def _training_statistics(source: Source, splits: Splits, settings: Any, meter: M
         paired = with_pairs_by_part(
             moments, source.dataset, source.census, source.spans, splits, needs.pairs,
             partial(open_scratch, in_memory, source.scratch),
-            scheduler=source.scheduler, progress=source.progress, on_pass=meter.passes(OF_PAIRS),
+            scheduler=source.scheduler, progress=source.progress, on_pass=source.on_pass,
         )  # fmt: skip
         yield from meter.charged(OF_PAIRS, paired)
 
@@ -116,10 +116,9 @@ def _merged_statistics(
     parts, medians = moments_by_fold(
         source.dataset, source.spans, splits,
         scheduler=source.scheduler, precision=settings.precision, medians_of=needs.medians_of,
-        progress=source.progress,
-        on_pass=meter.passes(MOMENTS, {"sample": OF_MEDIANS, "medians": OF_MEDIANS}),
+        progress=source.progress, on_pass=source.on_pass,
     )  # fmt: skip
-    meter.turn(MOMENTS)
+    meter.turn(MOMENTS)  # whatever passes came last
     for part, moments in enumerate(fold_moments(parts)):
         if part in splits.held_out:
             own = None if medians is None else medians[splits.held_out.index(part)]
@@ -140,11 +139,12 @@ class _Trained:
     before: dict[str, Rule]
 
     @classmethod
-    def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int) -> _Trained:
-        reductions = fit_reductions(statistics, settings)
-        rules = fit_rules(reductions, judges)
+    def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int, meter: Meter) -> _Trained:
+        reductions = fit_reductions(statistics, settings, meter)
+        rules = fit_rules(reductions, judges, meter)
         head = make_head(part, statistics, reductions, judges, rules, _type(settings))
-        before = rules_before(statistics, judges) if settings.evaluation.margins else {}
+        with meter.charging(MARGINS):
+            before = rules_before(statistics, judges) if settings.evaluation.margins else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
 

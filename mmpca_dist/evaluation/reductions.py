@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.predictors import ReducedMoments
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.gathering import Needs
@@ -56,8 +56,6 @@ class Reductions:
         A; what methods and sizes share is in it once.
     mean : array of shape (d,) or None
     items : list of Reduction
-    seconds : dict
-        What solving took, by method.
     scale : array of shape (d,) or None
         Standard deviations of the rows that train, where reductions are of standardised columns; A is divided by them.
     """
@@ -65,7 +63,6 @@ class Reductions:
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
     items: list[Reduction]
-    seconds: dict[str, float]
     scale: NDArray[np.float64] | None = None
 
     def standardized(self, X: Any) -> Any:
@@ -96,7 +93,7 @@ class _Stack:
         return np.arange(start, start + k)
 
 
-def fit_reductions(statistics: Statistics, settings: Any) -> Reductions:
+def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reductions:
     """Fit all methods of a configuration at all its sizes.
 
     Parameters
@@ -105,23 +102,24 @@ def fit_reductions(statistics: Statistics, settings: Any) -> Reductions:
         Of the rows that train.
     settings : RunConfig
         Methods, numbers of components, and what the methods take from it.
+    meter : Meter
+        Charges each method with its solution.
 
     Raises
     ------
     InputError
         For a method that finds no component at all.
     """
-    stack, mean, items, seconds = _Stack(), None, [], {}
+    stack, mean, items = _Stack(), None, []
     known = statistics.approximation is None and not statistics.moments.pooled
     for method in settings.methods:
-        begin = time.perf_counter()
-        largest = METHODS[method].reducer(settings.largest, settings).fit_statistics(statistics, at_most=True)
-        for size, reducer in _sizes(largest, settings.n_components):
-            matrix, mean = reducer.projection()
-            moments = partial(_reduced_moments, statistics, reducer) if known else None
-            items.append(Reduction(method, size, stack.add(matrix), moments))
-        seconds[method] = time.perf_counter() - begin
-    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, seconds, statistics.scale)
+        with meter.charging(method):
+            largest = METHODS[method].reducer(settings.largest, settings).fit_statistics(statistics, at_most=True)
+            for size, reducer in _sizes(largest, settings.n_components):
+                matrix, mean = reducer.projection()
+                moments = partial(_reduced_moments, statistics, reducer) if known else None
+                items.append(Reduction(method, size, stack.add(matrix), moments))
+    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, statistics.scale)
 
 
 def _sizes(largest: MomentReducer, sizes: Sequence[int]) -> Iterator[tuple[int, MomentReducer]]:

@@ -50,7 +50,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         standardized=config.standardize,
         margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
         seconds=_summed([record["seconds"] for record in records]),
-        bytes_read=_summed([record["read"] for record in records]),
+        bytes_read=_summed([record.get("read", {}) for record in records]),
         published=wanted.published,
         guesses=[100 * record["guessed"] / record["rows"] for record in records if "guessed" in record],
         notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *told])),

@@ -149,19 +149,19 @@ def _against(evaluation: Evaluation, found: Verdict, rival: Cell, places: int) -
     apart = -standard_errors_apart(best.summary, rival.summary)
     told = "the same"
     if not math.isclose(difference, 0, abs_tol=1e-9):
-        finest = 10.0**-places
-        more = f"{difference:.{places}f}" if difference >= finest else f"less than {finest:.{places}f}"
-        told = f"{more} percentage points more"
-    errors = ""
-    if math.isfinite(apart) and apart > 0:
-        errors = (
-            f", {apart:.1f} combined standard errors" if apart >= 0.1 else ", less than 0.1 combined standard errors"
-        )
-    sentence = f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}{errors}."
+        told = f"{_small(difference, places)} percentage points more"
+        told += f", {_small(apart, 1)} combined standard errors" if math.isfinite(apart) else ""
+    sentence = f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}."
     if found.test is None:
         return sentence
     splits = len(evaluation.table.paired(best.key, rival.key)[0])
     return sentence + " " + _tested(title_of(best.method), found.test, splits)
+
+
+def _small(value: float, places: int) -> str:
+    """Return a positive number, never as zero."""
+    finest = 10.0**-places
+    return f"{value:.{places}f}" if round(value, places) >= finest else f"less than {finest:.{places}f}"
 
 
 def _tested(title: str, test: SignTest, splits: int) -> str:
