@@ -63,7 +63,10 @@ def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, monkeypatch):
         assert dataset.read_labels(0, 30).tolist() == [row[name].strip() for row in expected]
 
 
-def test_a_byte_order_mark_before_a_quote(tmp_path):
+@pytest.mark.parametrize("block", [1, 1 << 20])
+def test_a_byte_order_mark_before_a_quote(block, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_BYTES", block)
+    monkeypatch.setattr("mmpca_dist.datasets.text.BLOCK_LINES", 0)
     (tmp_path / "a.csv").write_text('"a,",1.5,2\nb,3,4\n', encoding="utf-8-sig")
     ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label=0)
     assert open_dataset(tmp_path / "made.zarr").read_labels(0, 2).tolist() == ["a,", "b"]

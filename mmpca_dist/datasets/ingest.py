@@ -155,7 +155,7 @@ def ingest(
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, columns=columns)
     with writing as writer, ExitStack() as stack:
         if unlabelled:
-            _refuse_labels(origin, label)
+            _check_unlabelled(origin, label)
         rows = _open(origin, features, label, drop, keep, unlabelled, dtype, sparse, stack)
         as_csr = rows.sparse if sparse is None else sparse
         guessed = label is None and rows.labels is not None
@@ -229,7 +229,7 @@ def _places(source: str | os.PathLike, destination: str | os.PathLike) -> tuple[
     return origin, target
 
 
-def _refuse_labels(uri: str, label: str | int | None) -> None:
+def _check_unlabelled(uri: str, label: str | int | None) -> None:
     """Refuse what cannot be taken for rows without labels."""
     if label is not None:
         raise InputError(f"--label names {label!r}, and --unlabelled says that there are no labels: leave out one.")

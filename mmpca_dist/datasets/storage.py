@@ -30,9 +30,9 @@ T = TypeVar("T")
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
 PARTIAL = ".partial"
+"""So end the names of what is not whole yet."""
 ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
 """What Zarr calls a file of a chunk until it is whole."""
-"""So end the names of what is not whole yet."""
 
 
 def is_local(uri: str) -> bool:

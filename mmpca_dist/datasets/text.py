@@ -241,9 +241,10 @@ class CsvRows(Text):
                 text.readline()
             # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
             while data := text.read(self._block_bytes):
+                data += text.readline()
                 if line == 1:
                     data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
-                data = with_quotes_closed(data + text.readline(), text, self._delimiter, line, self.uri)
+                data = with_quotes_closed(data, text, self._delimiter, line, self.uri)
                 line += data.count(b"\n")
                 if not data.strip(b"\r\n"):
                     continue

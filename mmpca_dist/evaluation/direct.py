@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.meter import ERRORS, MARGINS, OF_PAIRS, Meter
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.reducers.base import projected
-from mmpca_dist.reducers.gathering import with_nearest_pairs, without_pairs
+from mmpca_dist.reducers.gathering import statistics_for, with_nearest_pairs
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.reduction import Scheduler, Threads, read_unit, reduce_spans
 from mmpca_dist.statistics.summary import Locate
@@ -101,11 +101,10 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
     judged = judge(reductions.items, judges, judges.specs, part, meter)
     margins, notes = [], judges.notes + judged.notes
-    meter.turn(MARGINS)
-    if settings.evaluation.margins:
-        margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
-        notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
-    meter.turn(ERRORS)
+    with meter.charging(MARGINS):
+        if settings.evaluation.margins:
+            margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
+            notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
@@ -122,8 +121,8 @@ def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
     scheduler, solver = Threads(1), settings.solver.options()
     census = take_census(subset, make_spans(subset), scheduler)
     needs = needs_of(settings, len(census.classes))
-    statistics = without_pairs(
-        subset, census, needs, solver,
+    statistics = statistics_for(
+        subset, census, replace(needs, pairs=None), solver,
         scheduler=scheduler, precision=settings.precision, standardize=settings.standardize,
     )  # fmt: skip
     if needs.pairs is None:

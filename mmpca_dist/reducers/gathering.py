@@ -56,39 +56,24 @@ def statistics_for(
 
     ``scratch`` is a folder for the tables of a search that does not fit in memory.
     """
-    statistics = without_pairs(
-        dataset, census, needs, solver, scheduler=scheduler, precision=precision, standardize=standardize
-    )
-    if needs.pairs is None:
-        return statistics
-    return with_nearest_pairs(statistics, dataset, census, needs, solver, scheduler=scheduler, scratch=scratch)
-
-
-def without_pairs(
-    dataset: Dataset,
-    census: Census,
-    needs: Needs,
-    solver: SolverOptions,
-    *,
-    scheduler: Scheduler,
-    precision: str,
-    standardize: bool,
-) -> Statistics:
-    """Return what methods need of the rows, but for nearest rows of other classes."""
     spans = make_spans(dataset)
     choice = choose_solver(solver, dataset.n_rows, dataset.n_features, needs.n_components, needed=needs.scatters)
     if choice.in_passes:
-        return statistics_in_passes(
+        statistics = statistics_in_passes(
             dataset, census, spans,
             scheduler=scheduler, precision=precision, solver=replace(solver, kind=choice.kind),
             n_components=needs.n_components or 1, needed=needs.scatters, medians_of=needs.medians_of,
             standardize=standardize,
         )  # fmt: skip
-    return gather_statistics(
-        dataset, census, spans,
-        scheduler=scheduler, precision=precision, medians_of=needs.medians_of, standardize=standardize,
-        columns="columns" in needs.scatters,
-    )  # fmt: skip
+    else:
+        statistics = gather_statistics(
+            dataset, census, spans,
+            scheduler=scheduler, precision=precision, medians_of=needs.medians_of, standardize=standardize,
+            columns="columns" in needs.scatters,
+        )  # fmt: skip
+    if needs.pairs is None:
+        return statistics
+    return with_nearest_pairs(statistics, dataset, census, needs, solver, scheduler=scheduler, scratch=scratch)
 
 
 def with_nearest_pairs(
