@@ -307,6 +307,17 @@ def test_the_choice_of_c(shape):
     assert choose_C(specs[:1], apart - apart.mean(), y, grid=[10, 1]) == {"svm": 1.0}
 
 
+def test_choosing_c_tells_how_many_fits_are_done():
+    """What need not be fitted any more counts as done: here the least C makes no error."""
+    X, y = labelled(60, 3, 2, seed=14, separation=0.5)
+    specs, told = [spec("svm", C="auto"), spec("logistic", C="auto")], []
+    choose_C(specs, X, y, grid=[0.1, 1], folds=3, progress=lambda *counts: told.append(counts))
+    assert told == [(done, 12) for done in range(1, 13)]
+    told.clear()
+    choose_C(specs, X + 50 * (2 * y[:, None] - 1), y, progress=lambda *counts: told.append(counts))
+    assert told == [(done, 60) for done in (1, 2, 3, 4, 5, 30, 31, 32, 33, 34, 35, 60)]
+
+
 def test_what_cannot_be_chosen_or_fitted():
     Z, y = labelled(40, 3, 2, seed=13)
     auto = spec("svm", C="auto")

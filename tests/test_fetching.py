@@ -5,15 +5,18 @@ from __future__ import annotations
 import http.server
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from evaluating import store
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError, ConfigError
 from mmpca_dist.runs.config import parse_model
-from mmpca_dist.runs.locating import located
+from mmpca_dist.runs.locating import _between_minus_one_and_one, located
 from mmpca_dist.runs.sections import DatasetConfig
 
 NAME = "rows.npz"
@@ -106,11 +109,46 @@ def test_a_disk_that_fails_is_not_the_network(data, tmp_path):
         located(section(tmp_path / "data", address))
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_data_set_of_openml(scaled, tmp_path, monkeypatch):
+    """Numbers as they are, or from -1 to 1 as LIBSVM's collection has them; other columns as indicators."""
+    frame = pd.DataFrame({"a": [1.0, 3.0, 2.0], "b": [0, 0, 0], "c": pd.Categorical(["x", "y", "x"])})
+    asked = []
+
+    def fetch_openml(data_id, **_settings):
+        asked.append(data_id)
+        return SimpleNamespace(data=frame, target=pd.Series(["good", "bad", "good"], dtype="category"))
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
+    place = located(section(tmp_path, "openml:59?scale=libsvm" if scaled else "openml:59"))
+    found = pq.read_table(place).to_pydict()
+    assert asked == [59] and found.pop("label") == ["good", "bad", "good"]
+    if scaled:
+        assert found == {"f0": [-1, 1, 0], "f1": [0, 0, 0], "f2": [1, -1, 1], "f3": [-1, 1, -1]}
+    else:
+        assert found == {"f0": [1, 3, 2], "f1": [0, 0, 0], "f2": [1, 0, 1], "f3": [0, 1, 0]}
+
+
+def test_the_data_of_libsvm_are_those_of_uci_scaled(real_data):
+    """So that what is fetched is what published figures are of."""
+    (raw, y), (scaled, labels) = real_data("ionosphere_raw"), real_data("ionosphere")
+    found = np.stack([_between_minus_one_and_one(column) for column in raw.T], axis=1)
+    np.testing.assert_allclose(found, scaled, rtol=0, atol=1e-15)
+    np.testing.assert_array_equal(y, labels)
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("ftp://host/file", "download must be openml:NUMBER, or the http(s) address of a file, such as"),
-        ("https://", "download must be openml:NUMBER, or the http(s) address of a file, such as"),
+        (
+            "ftp://host/file",
+            "download must be openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file, such as",
+        ),
+        (
+            "https://",
+            "download must be openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file, such as",
+        ),
+        ("openml:59?scale=other", "download must be openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address"),
         ("https://user:secret@host/file", "An address that begins with https:// carries credentials"),
     ],
 )

@@ -12,6 +12,7 @@ import mmpca_dist
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparing import Summary
 from mmpca_dist.evaluation.published import (
+    ROUNDED,
     Agreement,
     PublishedCell,
     Reason,
@@ -86,6 +87,17 @@ def test_only_pca_and_margin_pca_count_and_uncertain_columns_may_be_left_out():
     assert len(rows) == 5
     assert agreement(rows) == Agreement(3, 3)
     assert agreement(rows, certain_only=True) == Agreement(2, 2)
+
+
+def test_what_rounding_of_the_published_mean_decides_is_open():
+    """Two combined standard errors are 1.4142; an own mean 1.46 apart may be within, one 1.47 apart is not."""
+    methods, means = ("pca", "m-pca0", "m-pca1a", "m-pca2"), (18.54, 18.53, 21.46, 21.41)
+    figures = [published(method) for method in methods]
+    rows = side_by_side(map(own, methods, means), figures, [Reason("Ties.")])
+    assert [row.within for row in rows] == [False, False, False, True]
+    assert [row.is_open for row in rows] == [True, False, True, False]
+    assert [row.reason for row in rows] == [ROUNDED, "Ties.", ROUNDED, ""]
+    assert agreement(rows) == Agreement(1, 4, open=2)
 
 
 def test_one_split_neither_agrees_nor_misses():

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.evaluation.comparing import Summary, standard_errors_apart
+from mmpca_dist.evaluation.comparing import Summary, combined_standard_error, standard_errors_apart
 from mmpca_dist.evaluation.tables import Cell, Key
 
 SOURCE = "Luo & Durrant 2017"
@@ -29,6 +29,9 @@ NOT_KNOWN = "Not known"
 """How the notes on differences begin that nobody can explain."""
 WITHIN = 2.0
 """Combined standard errors up to which two means agree."""
+ROUNDING = 0.05
+"""Percentage points by which a published mean may differ from what it was before it was rounded."""
+ROUNDED = "Rounding: the published mean is given to a tenth, and before that it may have been within."
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,24 @@ class Compared:
         """Whether they are at most two combined standard errors apart; None where that is not known."""
         return None if math.isnan(self.apart) else abs(self.apart) <= WITHIN
 
+    @property
+    def is_open(self) -> bool:
+        """Whether they miss by no more than the published mean was rounded by, so that nobody can tell."""
+        own, published = self.own.summary, self.published.summary
+        allowed = WITHIN * combined_standard_error(own, published) + ROUNDING
+        return self.within is False and abs(own.mean - published.mean) <= allowed
+
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many own means are within two combined standard errors of the published ones, of how many compared."""
+    """How many own means are within two combined standard errors of the published ones, of how many compared.
+
+    ``open`` are those beyond by no more than published means were rounded by.
+    """
 
     within: int
     compared: int
+    open: int = 0
 
     @property
     def share(self) -> float:
@@ -185,16 +199,18 @@ def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement
         Whether to leave out cells whose column in the paper is not certain.
     """
     counted = [
-        row.within
+        row
         for row in rows
         if row.within is not None
         and (row.published.method == "pca" or row.published.method.startswith("m-pca"))
         and (row.published.certain or not certain_only)
     ]
-    return Agreement(sum(counted), len(counted))
+    return Agreement(sum(row.within is True for row in counted), len(counted), sum(row.is_open for row in counted))
 
 
 def _why(row: Compared, reasons: Sequence[Reason]) -> str:
+    if row.is_open:
+        return ROUNDED
     return " ".join(reason.text for reason in reasons if reason.applies_to(row.published))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from mmpca_dist.statistics.working import column_units, in_units
 
 GRID = tuple(10.0**power for power in range(-3, 3))
 
+Folds = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+
 
 def choose_C(  # noqa: N802
     specs: Sequence[ClassifierSection],
@@ -28,6 +30,7 @@ def choose_C(  # noqa: N802
     folds: int = 5,
     seed: int = 0,
     standardize: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
     """Choose C for the classifiers that ask for it (``C: auto``) by cross-validation.
 
@@ -45,6 +48,8 @@ def choose_C(  # noqa: N802
     standardize : bool
         Whether columns are less their means and divided by their standard deviations first, as reductions may be; CSR
         rows are only divided.
+    progress : callable, optional
+        Called after each fit with how many are done, and of how many.
 
     Returns
     -------
@@ -69,11 +74,12 @@ def choose_C(  # noqa: N802
         raise InputError(f"The grid of C is {list(grid)}; it must hold positive numbers.")
     labels = normalize_labels(np.asarray(y), "the labels")
     parts = _folds(labels, folds, seed)
+    count = _counter(len(wanted) * len(values) * len(parts), progress)
     if standardize:
         X = in_units(X, *column_units(X))
     with single_blas_thread():
         rows, _ = row_space(X)
-    return {spec.label: _best(spec, X if _by_columns(spec) else rows, labels, values, parts) for spec in wanted}
+    return {spec.label: _best(spec, X if _by_columns(spec) else rows, labels, values, parts, count) for spec in wanted}
 
 
 def _by_columns(spec: ClassifierSection) -> bool:
@@ -81,7 +87,20 @@ def _by_columns(spec: ClassifierSection) -> bool:
     return spec.name not in ("svm", "logistic", "dask-logistic")
 
 
-def _folds(y: NDArray, folds: int, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _counter(total: int, progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
+    """Return what counts fits as they are done, or left out, and tells so."""
+    done = 0
+
+    def count(fits: int) -> None:
+        nonlocal done
+        done += fits
+        if progress is not None:
+            progress(done, total)
+
+    return count
+
+
+def _folds(y: NDArray, folds: int, seed: int) -> Folds:
     classes, counts = np.unique(y, return_counts=True)
     if counts.min() < 2:
         raise InputError(
@@ -95,16 +114,16 @@ def _folds(y: NDArray, folds: int, seed: int) -> list[tuple[NDArray[np.intp], ND
 
 
 def _best(
-    spec: ClassifierSection,
-    X: Any,
-    y: NDArray,
-    values: list[float],
-    folds: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    spec: ClassifierSection, X: Any, y: NDArray, values: list[float], folds: Folds, count: Callable[[int], None]
 ) -> float:
-    errors = []
+    errors: list[int] = []
     for C in values:
-        errors.append(sum(_errors(spec, X, y, C, train, test) for train, test in folds))
+        errors.append(0)
+        for train, test in folds:
+            errors[-1] += _errors(spec, X, y, C, train, test)
+            count(1)
         if not errors[-1]:  # none can be better, and of equal ones the smallest counts
+            count(len(folds) * (len(values) - len(errors)))
             break
     return values[int(np.argmin(errors))]
 

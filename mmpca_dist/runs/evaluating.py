@@ -134,7 +134,14 @@ def _tune(job: Job) -> dict[str, Any]:
     if not specs:
         return {"penalties": {}}
     rows = _small_rows(job, "C: auto tries penalties on")
-    chosen = choose_C(specs, rows.X, rows.y, seed=config.evaluation.seed, standardize=config.standardize)
+    chosen = choose_C(
+        specs,
+        rows.X,
+        rows.y,
+        seed=config.evaluation.seed,
+        standardize=config.standardize,
+        progress=lambda done, total: job.callback.on_progress("tune", done, total),
+    )
     return {"penalties": chosen}
 
 

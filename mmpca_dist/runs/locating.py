@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets import patience, storage
 from mmpca_dist.errors import AccessError, InputError
@@ -21,6 +22,7 @@ from mmpca_dist.runs.sections import DatasetConfig
 
 VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 """An environment variable at the beginning of a folder."""
+OPENML = re.compile(r"openml:(?P<number>[0-9]+)(?P<scaled>\?scale=libsvm)?")
 PIECE_BYTES = 1 << 20
 
 
@@ -63,8 +65,8 @@ def _expanded(folder: str) -> str:
 
 
 def _fetch(source: str, place: str) -> None:
-    if source.startswith("openml:"):
-        _fetch_openml(int(source.removeprefix("openml:")), place)
+    if found := OPENML.fullmatch(source):
+        _fetch_openml(int(found["number"]), place, scaled=found["scaled"] is not None)
     else:
         storage.write_pieces(place, _downloaded(source, place))
 
@@ -99,7 +101,7 @@ def _downloaded(address: str, place: str) -> Iterator[bytes]:
         raise _unfetched(place, what, f"only {done} of {length} bytes came", host)
 
 
-def _fetch_openml(number: int, place: str) -> None:
+def _fetch_openml(number: int, place: str, scaled: bool) -> None:
     """Write a data set of OpenML as Parquet: columns f0, f1, ... and label."""
     from sklearn.datasets import fetch_openml
 
@@ -116,8 +118,18 @@ def _fetch_openml(number: int, place: str) -> None:
         else:
             values = column.astype(str).to_numpy()
             columns += [(values == value).astype(np.int8) for value in np.unique(values)]
+    if scaled:
+        columns = [_between_minus_one_and_one(column) for column in columns]
     table = pa.table({f"f{i}": pa.array(column) for i, column in enumerate(columns)})
     table = table.append_column("label", pa.array(found.target.astype(str).to_list()))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     storage.write_bytes(place, sink.getvalue().to_pybytes())
+
+
+def _between_minus_one_and_one(column: NDArray) -> NDArray[np.float64]:
+    """Return a column as LIBSVM's collection of data sets has it: from -1 to 1, and 0 where it is constant."""
+    least, most = float(column.min()), float(column.max())
+    if least == most:
+        return np.zeros(len(column))
+    return 2 * (column - least) / (most - least) - 1

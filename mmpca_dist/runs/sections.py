@@ -78,11 +78,12 @@ class DatasetConfig(Section):
     )
     download: str | None = setting(
         None,
-        pattern=r"^(openml:[0-9]+|https?://[^/\s]\S*)$",
-        values="openml:NUMBER, or the http(s) address of a file",
+        pattern=r"^(openml:[0-9]+(\?scale=libsvm)?|https?://[^/\s]\S*)$",
+        values="openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file",
         example="openml:59",
         description="What is fetched into data_dir where the file is absent: a file as it is, or a data set of OpenML, "
-        "numbers as they are and other columns as indicators of their values",
+        "numbers as they are and other columns as indicators of their values; scale=libsvm: every column from -1 to 1, "
+        "as in LIBSVM's collection",
     )
 
     @field_validator("download")

@@ -212,9 +212,10 @@ def published_words(evaluation: Evaluation) -> str:
         return said + "One split has no standard error, so that nothing can be said of the differences."
     missed = [row for row in evaluation.compared if row.within is False]
     unknown = sum(not row.reason or row.reason.startswith(NOT_KNOWN) for row in missed)
+    undecided = f", and {whole.open} more may be, as published ones are rounded" if whole.open else ""
     return (
         f"{said}Of the {whole.compared} means of PCA and M-PCA, {whole.within} ({whole.share:.0%}) are within two "
-        f"combined standard errors; of the {certain.compared} in columns that are certain, {certain.within}. Of all "
-        f"{len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them for no known reason. "
-        "Published figures are rounded to a tenth of a percent."
+        f"combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, {certain.within} "
+        f"are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them for no known "
+        "reason. Published figures are rounded to a tenth of a percent."
     )
