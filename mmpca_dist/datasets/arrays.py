@@ -16,6 +16,7 @@ from mmpca_dist.datasets.base import Dataset, check_table, grain_edges
 from mmpca_dist.datasets.bundled import Bundled
 from mmpca_dist.datasets.csr import SparseArray, check_index_type, check_row_ends, value_type
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.parsing import read_again
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 
 
@@ -123,6 +124,7 @@ class LoadedDataset(Dataset):
 
 
 @functools.lru_cache(maxsize=2)
+@read_again
 def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
     if uri.startswith("bundled:"):
         rows, labels, _ = Bundled.parse(uri).load()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, default_chunk_rows, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.parsing import read_again
 from mmpca_dist.errors import InputError
 
 HEADER_BYTES = 64 << 10
@@ -41,12 +42,7 @@ class NpyHeader:
             For what is not in ``.npy`` form, or holds Python objects.
         """
         try:
-            version = np.lib.format.read_magic(stream)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, fortran, dtype = read_header(stream)
+            shape, fortran, dtype = _read_header(stream, stream.tell())
         except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{where} is not a readable .npy file: {str(error).rstrip('.')}.") from error
         if dtype.hasobject:
@@ -55,6 +51,18 @@ class NpyHeader:
                 "strings: np.asarray(y, dtype=str)."
             )
         return cls(shape, fortran and len(shape) == 2, dtype, stream.tell())
+
+
+@read_again
+def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    if stream.tell() != start:
+        stream.seek(start)
+    version = np.lib.format.read_magic(stream)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    return read_header(stream)
 
 
 class NpyDataset(Dataset):
@@ -124,6 +132,7 @@ def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
 
 
 @functools.lru_cache(maxsize=8)
+@read_again
 def _map(path: str, token: str) -> NDArray:
     with storage.explained(path):
         try:

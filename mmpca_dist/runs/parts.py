@@ -8,9 +8,11 @@ import operator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, Span, make_spans, open_column, storage
 from mmpca_dist.datasets.npy import NpyHeader
+from mmpca_dist.datasets.parsing import read_again
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import as_column
 from mmpca_dist.runs.config import Purpose, RunConfig
@@ -31,14 +33,18 @@ def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
         return _own_column(column, config, dataset)
     uri = storage.normalize(column)
     storage.require(uri)
-    stream = io.BytesIO(storage.read_bytes(uri))
-    NpyHeader.read(stream, uri)
-    stream.seek(0)
+    data = storage.read_bytes(uri)
+    NpyHeader.read(io.BytesIO(data), uri)
     try:
-        names = np.lib.format.read_array(stream, allow_pickle=False)
+        names = _array_of(data)
     except ValueError as error:
         raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
     return as_column(names, uri)
+
+
+@read_again
+def _array_of(data: bytes) -> NDArray:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
 def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.parsing import read_again
+
 T = TypeVar("T")
 PACKAGE = __name__.partition(".")[0]
 _SHAPE = "shape"
@@ -51,11 +53,15 @@ def decode(data: bytes | memoryview) -> Any:
         For bytes that are damaged or something else.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            shape = json.loads(file[_SHAPE].tobytes())
-            return _built(shape, file)
+        return _decoded(data)
     except Exception as error:  # whatever archives, arrays and JSON raise for damaged bytes
         raise ValueError("it is damaged, or no result of a pass") from error
+
+
+@read_again
+def _decoded(data: bytes | memoryview) -> Any:
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return _built(json.loads(file[_SHAPE].tobytes()), file)
 
 
 def size_of(value: Any) -> int:
