@@ -61,7 +61,7 @@ def together(summaries: Sequence[Summary]) -> Summary:
 def within(pairs: Iterable[Pair]) -> str:
     """Return in words how many agree."""
     agree = [abs(standard_errors_apart(*pair)) <= WITHIN for pair in pairs]
-    return f"{sum(agree)} of {len(agree)}, {sum(agree) / len(agree):.1%}"
+    return f"{sum(agree)} of {len(agree)}, {sum(agree) / max(len(agree), 1):.1%}"
 
 
 def line(title: str, tables: Tables) -> str:

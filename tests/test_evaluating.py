@@ -13,6 +13,7 @@ from samples import counts_like_text, labelled
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.events import Callback
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
 BIASED = {"name": "svm", "C": 0.1, "bias": True, "label": "with bias"}
@@ -22,6 +23,16 @@ SPLITS = {
     "folds": {"splits": "folds", "folds": 3, "seed": 5},
     "dealt twice": {"splits": "folds", "folds": 2, "count": 2},
 }
+
+
+class Progress(Callback):
+    """Keeps how far each stage said it was, last."""
+
+    def __init__(self):
+        self.told = {}
+
+    def on_progress(self, stage, done, total):
+        self.told[stage] = (done, total)
 
 
 def guessed(splits, y, number):
@@ -149,7 +160,9 @@ def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
     X, y = labelled(70, 5, 2, seed=6, separation=0.4)
     evaluation = {**SPLITS["folds"], "classifiers": [{"name": "svm", "C": "auto"}, "logistic"], "margins": False}
     uri = store(tmp_path / "rows.npz", X, y)
-    records, _, results = scored(config_of(tmp_path / "auto", uri, evaluation=evaluation))
+    watch = Progress()
+    records, _, results = scored(config_of(tmp_path / "auto", uri, evaluation=evaluation), watch)
+    assert watch.told["tune"] == (30, 30)  # six values of C in five folds
     chosen = results["tune"]["penalties"]
     specs = config_of("x", uri, evaluation=evaluation).evaluation.classifiers
     assert chosen == choose_C(specs[:1], X, y, seed=5) and list(chosen) == ["svm"]
