@@ -68,7 +68,7 @@ def lasso_columns(X, y, size):
 def scores_of(spec, Z, y, rows):
     """Scores of the classes for each of ``rows``, (n, C), less those of the first; and which gaps are none."""
     if spec.name == "fisher":
-        return naive_judging.fisher_linear_scores(Z, y, rows), EXACT
+        return naive_judging.fisher_linear_scores(Z, y, rows, **spec.options), EXACT
     if spec.name in ("lda", "qda", "naive-bayes"):
         return naive_judging.gaussian_scores(Z, y, rows, spec.name, **spec.options), EXACT
     settings = {"C": spec.C or 1.0, "fit_intercept": spec.bias}

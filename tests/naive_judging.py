@@ -38,10 +38,11 @@ def gaussian_scores(Z, y, rows, kind, reg_param=0.0, ddof=0, var_smoothing=1e-9)
     return np.asarray(scores)
 
 
-def fisher_linear_scores(Z, y, rows):
+def fisher_linear_scores(Z, y, rows, threshold="midway"):
     """For each of ``rows``, its nearness to each class mean in the metric W^+, less that of the first (STAT 841).
 
-    Of two classes, w = W^+ (m_1 - m_0) and the score is w^T z less the mean of w^T m_0 and w^T m_1.
+    Of two classes, w = W^+ (m_1 - m_0) and the score is w^T z less the mean of w^T m_0 and w^T m_1; with "log-odds" w
+    is divided by its length, and log(n_1 / n_0) added.
     """
     Z, labels = np.asarray(Z, dtype=float), sorted(set(y))
     means = {label: _mean([z for z, own in zip(Z, y, strict=True) if own == label]) for label in labels}
@@ -52,6 +53,9 @@ def fisher_linear_scores(Z, y, rows):
         directions = [metric @ (means[label] - first) for label in labels]
         midways = [(means[label] + first) / 2 for label in labels]
         scores.append([w @ (row - midway) for w, midway in zip(directions, midways, strict=True)])
+        if threshold == "log-odds":
+            n_0, n_1 = (sum(own == label for own in y) for label in labels)
+            scores[-1][1] = scores[-1][1] / np.sqrt(directions[1] @ directions[1]) + np.log(n_1 / n_0)
     return np.asarray(scores)
 
 

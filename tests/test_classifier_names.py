@@ -41,7 +41,11 @@ REFUSED = {
     "label of svm must be text": {"name": "svm", "label": 1},
     "svm has no option 'tl'. Did you mean 'tol'": {"name": "svm", "options": {"tl": 1}},
     "svm has no option 'penalty'. There are intercept_scaling,": {"name": "svm", "options": {"penalty": "l1"}},
-    "fisher has no option 'tol'. There are none": {"name": "fisher", "options": {"tol": 1}},
+    "fisher has no option 'tol'. There are threshold": {"name": "fisher", "options": {"tol": 1}},
+    "threshold of fisher is 0.5; it must be midway or log-odds": {"name": "fisher", "options": {"threshold": 0.5}},
+    "threshold of fisher is 'log odds'; .* Did you mean 'log-odds'": {
+        "name": "fisher", "options": {"threshold": "log odds"}
+    },
     "option reg_param of qda must be a number": {"name": "qda", "options": {"reg_param": "much"}},
     "reg_param=2 must be between 0 and 1": {"name": "qda", "options": {"reg_param": 2}},
     "ddof=2 must be 0 or 1": {"name": "naive-bayes", "options": {"ddof": 2}},

@@ -16,6 +16,7 @@ from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.events import Callback
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
+MOVED = {"name": "fisher", "options": {"threshold": "log-odds"}, "label": "moved"}
 BIASED = {"name": "svm", "C": 0.1, "bias": True, "label": "with bias"}
 CLASSIFIERS = ["fisher", "lda", "qda", "naive-bayes", "svm", BIASED, {"name": "logistic", "C": 10}, KNN]
 SPLITS = {
@@ -79,11 +80,11 @@ def test_every_method_and_classifier_on_every_split(n_classes, splits, merging, 
     """From rows in memory, and by merging moments of parts."""
     merging("merged")
     X, y = labelled(66, 6, n_classes, seed=1, separation=0.6)
-    uri = store(tmp_path / "rows.npz", X, y)
+    uri, classifiers = store(tmp_path / "rows.npz", X, y), CLASSIFIERS + [MOVED] * (n_classes == 2)
     direct, merged = (
         config_of(
             tmp_path / name, uri, methods=list(METHODS), n_components=[1, 3],
-            evaluation={**SPLITS[splits], "classifiers": CLASSIFIERS, "margins": False},
+            evaluation={**SPLITS[splits], "classifiers": classifiers, "margins": False},
         )
         for name in ("direct", "merged")
     )  # fmt: skip

@@ -120,7 +120,7 @@ def test_published_figures_are_no_matter_for_a_run():
 def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch):
     """It says where it looked and what to do, also where a download fails."""
     config, offline = load_config(path), OSError("no route to host")
-    assert config.evaluation.published == path.stem.removesuffix("_libsvm")
+    assert config.evaluation.published == path.stem.removesuffix("_libsvm").removesuffix("_varying")
     assert config.output.endswith(f"runs/paper/{path.stem}")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_: (_ for _ in ()).throw(offline))
     monkeypatch.delenv("MMPCA_DATA", raising=False)

@@ -20,11 +20,14 @@ from mmpca_dist.predictors import (
     ReducedMoments,
     fisher_linear,
     linear_discriminant,
+    linear_parts,
     naive_bayes,
     quadratic_discriminant,
 )
 from mmpca_dist.statistics.moments import pooled_weights
 
+UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
+UNEQUAL_LABELS = [0, 0, 1, 1, 1, 1, 1, 1]
 ALL = (fisher_linear, linear_discriminant, quadratic_discriminant, naive_bayes)
 
 
@@ -49,6 +52,9 @@ def test_every_classifier_is_its_twin(n_classes, mean):
     reduced, y, Z, rows = sample(n_classes, mean=mean)
     rtol = 1e-8 if mean < 1e4 else 1e-6  # rows 1e4 from zero keep twelve digits of what they differ by
     assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, rows), rows, rtol)
+    if n_classes == 2:
+        moved = fisher_linear_scores(Z, y, rows, threshold="log-odds")
+        assert_scores(fisher_linear(reduced, "log-odds"), moved, rows, rtol)
     assert_scores(linear_discriminant(reduced), gaussian_scores(Z, y, rows, "lda"), rows, rtol)
     for options in ({}, {"reg_param": 0.3}, {"ddof": 1}):
         assert_scores(
@@ -289,12 +295,30 @@ def test_sums_of_scatters_do_for_the_linear_ones():
 
 
 def test_the_threshold_lies_midway_however_many_rows_a_class_has():
-    """Luo & Durrant's classifier has no priors: the row midway is on the edge, and falls to the first class."""
-    X = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
-    rule = fisher_linear(ReducedMoments.of(class_moments(X, [0, 0, 1, 1, 1, 1, 1, 1]), np.eye(1)))
+    """There are no priors: the row midway is on the edge, and falls to the first class."""
+    rule = fisher_linear(ReducedMoments.of(class_moments(UNEQUAL, UNEQUAL_LABELS), np.eye(1)))
     rows = np.array([[4.9], [5.0], [5.1]])
     np.testing.assert_allclose(rule.decision_function(rows), [-1.0, 0.0, 1.0])
     np.testing.assert_array_equal(rule.predict(rows), [0, 0, 1])
+
+
+def test_log_odds_move_the_threshold_by_a_length():
+    """Six rows to two: log 3 nearer the smaller class, in the units of the columns, so that doubling these matters."""
+    rows = np.array([[4.0], [5.0], [5 - np.log(3) + 1e-9]])
+    for scale, edge in ((1, np.log(3)), (2, np.log(3) / 2)):
+        moments = class_moments(scale * UNEQUAL, UNEQUAL_LABELS, precision="double")
+        rule = fisher_linear(ReducedMoments.of(moments, np.eye(1), precision="double"), "log-odds")
+        expected = scale * (rows[:, 0] - 5 + edge)
+        np.testing.assert_allclose(rule.decision_function(scale * rows), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(rule.predict(2 * rows), [0, 1, 0])
+    coef, intercept = linear_parts(rule)
+    np.testing.assert_allclose([coef[0, 0], intercept[0]], [1, np.log(3) - 10])
+
+
+def test_log_odds_of_equal_means_name_the_larger_class():
+    X = np.array([[-1.0], [1.0], [-1.0], [1.0], [-2.0], [2.0]])
+    rule = fisher_linear(ReducedMoments.of(class_moments(X, list("abbaaa")), np.eye(1)), "log-odds")
+    np.testing.assert_array_equal(rule.predict(X), ["a"] * 6)
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -327,5 +351,9 @@ def test_what_is_refused():
         naive_bayes(reduced, -1)
     with pytest.raises(InputError, match="ddof=2 must be 0 or 1"):
         naive_bayes(reduced, ddof=2)
+    with pytest.raises(InputError, match="threshold of fisher is 'midwya'; it must be midway or log-odds"):
+        fisher_linear(reduced, "midwya")
+    with pytest.raises(InputError, match="log-odds of fisher is between two classes, and there are 3"):
+        fisher_linear(sample(3)[0], "log-odds")
     with pytest.raises(InputError, match=r"tol of lda is -0\.1"):
         linear_discriminant(reduced, -0.1)

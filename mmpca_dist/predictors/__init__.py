@@ -6,6 +6,7 @@ from mmpca_dist.predictors.classifiers import (
     OUT_OF_CORE,
     ClassifierSection,
     ClassifierSpec,
+    check_classes,
     fit_from_moments,
     is_from_moments,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "FittedRows",
     "ReducedMoments",
     "Rule",
+    "check_classes",
     "choose_C",
     "convergence_note",
     "fisher_linear",

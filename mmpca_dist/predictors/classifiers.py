@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
@@ -14,7 +14,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors import liblinear, out_of_core
 from mmpca_dist.predictors.gaussian import check_settings, naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
-from mmpca_dist.predictors.linear import check_tolerance, fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear import check_threshold, check_tolerance, fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced import ReducedMoments
 from mmpca_dist.predictors.rules import Rule
 
@@ -27,7 +27,8 @@ RULES: dict[str, Callable[..., Rule]] = {
 """From moments."""
 
 CLASSIFIERS = {
-    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant)",
+    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); options "
+    "threshold",
     "lda": "Gaussian classes with one covariance (linear discriminant analysis); options tol",
     "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     "naive-bayes": "Gaussian classes with independent columns; options var_smoothing and ddof",
@@ -164,12 +165,14 @@ def _check_options(spec: ClassifierSection) -> None:
     if name in RULES:
         check_known(options, list(inspect.signature(RULES[name]).parameters)[1:], name)
         for option, value in options.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if option == "threshold":
+                check_threshold(value)
+            elif isinstance(value, bool) or not isinstance(value, int | float):
                 raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
-        if name == "lda" and "tol" in options:
-            check_tolerance(options["tol"])
-        if name in ("qda", "naive-bayes"):
-            check_settings(options)
+            elif option == "tol":
+                check_tolerance(value)
+            else:
+                check_settings({option: value})
     elif name in ("svm", "logistic"):
         check_known(options, liblinear.OPTIONS, name)
     elif name == "dask-logistic":
@@ -180,6 +183,19 @@ def _check_options(spec: ClassifierSection) -> None:
         if "C" in options:
             raise InputError(f"C of {name} is given beside its options, not among them.")
         make_classifier(name, options)
+
+
+def check_classes(specs: Iterable[ClassifierSection], n_classes: int) -> None:
+    """Refuse classifiers that are not for so many classes.
+
+    Raises
+    ------
+    InputError
+        In one sentence.
+    """
+    for spec in specs:
+        if spec.name == "fisher":
+            check_threshold(spec.options.get("threshold", "midway"), n_classes)
 
 
 def _is_import_name(name: str) -> bool:

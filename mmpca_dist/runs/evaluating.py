@@ -23,7 +23,7 @@ from mmpca_dist.evaluation.reductions import needs_of
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.planning import Judging, Plan, plan_evaluation
-from mmpca_dist.predictors import choose_C
+from mmpca_dist.predictors import check_classes, choose_C
 from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.dealing import splits_of
@@ -83,7 +83,7 @@ def plan_of_evaluation(job: Job) -> Plan:
     Raises
     ------
     InputError
-        For splits that the labels do not permit, and rows that cannot be evaluated.
+        For splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
     """
     config, splits = job.config, splits_of(job)
     merged = merges(job.dataset, splits, config)
@@ -94,7 +94,14 @@ def plan_of_evaluation(job: Job) -> Plan:
 def judging_of(
     config: RunConfig, counts: NDArray[np.int64], held_out: Sequence[int], n_splits: int = 1, *, merged: bool
 ) -> Judging:
-    """Return what the plan must know of an evaluation beside its methods; see `Judging`."""
+    """Return what the plan must know of an evaluation beside its methods; see `Judging`.
+
+    Raises
+    ------
+    InputError
+        For classifiers that are not for so many classes.
+    """
+    check_classes(config.evaluation.classifiers, len(counts))
     judges, n_methods = Judges(config.evaluation.classifiers), len(config.methods)
     scores = 1 if len(counts) == 2 else len(counts)
     return Judging(
