@@ -131,7 +131,7 @@ def test_reasons_that_come_with_the_package_name_cells_that_exist():
         assert reason.text.endswith(".")
     far = [own("pca", 80.0, size=11, classifier="fisher")]
     (row,) = side_by_side(far, published_cells("ionosphere"))
-    assert row.reason.startswith("Not known; all methods miss")
+    assert row.reason.startswith("The coding of the first column: UCI's")
 
 
 def test_the_data_files_are_in_the_installed_package():
