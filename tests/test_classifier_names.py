@@ -44,7 +44,8 @@ REFUSED = {
     "fisher has no option 'tol'. There are threshold": {"name": "fisher", "options": {"tol": 1}},
     "threshold of fisher is 0.5; it must be midway or log-odds": {"name": "fisher", "options": {"threshold": 0.5}},
     "threshold of fisher is 'log odds'; .* Did you mean 'log-odds'": {
-        "name": "fisher", "options": {"threshold": "log odds"}
+        "name": "fisher",
+        "options": {"threshold": "log odds"},
     },
     "option reg_param of qda must be a number": {"name": "qda", "options": {"reg_param": "much"}},
     "reg_param=2 must be between 0 and 1": {"name": "qda", "options": {"reg_param": 2}},
