@@ -67,13 +67,12 @@ def within(pairs: Iterable[Pair]) -> str:
 
 def line(title: str, tables: Tables) -> str:
     """Return a row of the table: agreement for each configuration and in all."""
-    whole, published = {}, {}
+    whole, columns = {}, {}
     for name, pairs in tables.items():
         table = next((name.removesuffix(end) for end in COLUMNS if name.endswith(end)), name)
-        whole |= {(table, key): pair for key, pair in pairs.items() if table == name}
-        published |= {(table, key): pair for key, pair in pairs.items()}
+        (whole if table == name else columns).update({(table, key): pair for key, pair in pairs.items()})
     cells = [within(pairs.values()).partition(",")[0] for pairs in tables.values()]
-    cells += [within(pairs.values()) for pairs in (whole, published)]
+    cells += [within(pairs.values()) for pairs in (whole, whole | columns)]
     return f"| {title} | {' | '.join(cells)} |"
 
 

@@ -122,6 +122,14 @@ def test_parts_that_are_given_are_not_dealt_anew(tmp_path):
         run(auto(tmp_path / "out", evaluation=evaluation))
 
 
+def test_a_classifier_of_two_classes_does_not_choose_for_three(tmp_path, no_report):
+    classifier = {"name": "fisher", "options": {"threshold": "log-odds"}}
+    with pytest.raises(InputError, match="between two classes, and there are 3: leave it out") as caught:
+        run(auto(tmp_path / "out", evaluation={"classifiers": [classifier]}))
+    assert "split" not in str(caught.value)  # which is what a pass would have said first
+    assert not (tmp_path / "out").exists()
+
+
 def chosen_by_hand(config, X, y):
     """Return the number of components of each method, by fitting every method anew while each fold is held out."""
     dataset = open_dataset(config.dataset.uri)

@@ -59,6 +59,9 @@ def no_server(monkeypatch):
     monkeypatch.setattr(cli, "flow_session", lambda *_: pytest.fail("a server is started"))
 
 
+LOG_ODDS = {"name": "fisher", "options": {"threshold": "log-odds"}}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -142,6 +145,7 @@ def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch)
         ({"splits": "given", "column": "absent.npy"}, "absent.npy: it does not exist."),
         ({"splits": "given", "column": "short.npy"}, "There are parts for 10 rows, and bundled:iris has 150."),
         ({"splits": "given", "column": "parts.npy", "held_out": "3"}, "is in a part '3'; there are '0', '1', '2'."),
+        ({"classifiers": [LOG_ODDS]}, "log-odds of fisher is between two classes, and there are 3: leave it out."),
     ],
 )
 def test_rows_that_cannot_be_held_out_so(changes, expected, tmp_path, monkeypatch):

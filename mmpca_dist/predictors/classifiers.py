@@ -27,8 +27,8 @@ RULES: dict[str, Callable[..., Rule]] = {
 """From moments."""
 
 CLASSIFIERS = {
-    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); options "
-    "threshold",
+    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); option "
+    "threshold (midway, or log-odds of two classes)",
     "lda": "Gaussian classes with one covariance (linear discriminant analysis); options tol",
     "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     "naive-bayes": "Gaussian classes with independent columns; options var_smoothing and ddof",
@@ -194,8 +194,8 @@ def check_classes(specs: Iterable[ClassifierSection], n_classes: int) -> None:
         In one sentence.
     """
     for spec in specs:
-        if spec.name == "fisher":
-            check_threshold(spec.options.get("threshold", "midway"), n_classes)
+        if spec.name == "fisher" and "threshold" in spec.options:
+            check_threshold(spec.options["threshold"], n_classes)
 
 
 def _is_import_name(name: str) -> bool:

@@ -66,9 +66,9 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
     Parameters
     ----------
     threshold : {"midway", "log-odds"}
-        Of two classes. ``log-odds`` moves it from midway towards the smaller class, by log(n_1 / n_0) as a length along
-        w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike all else here it depends on the units of the
-        columns; it is there because the published figures are evidently of it.
+        Of two classes. ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length
+        along w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike all else here it depends on the units of
+        the columns; it is there because the published figures are evidently of it.
 
     Raises
     ------
@@ -138,12 +138,14 @@ def check_threshold(threshold: Any, n_classes: int = 2) -> None:
         known = " or ".join(THRESHOLDS) + "." + did_you_mean(str(threshold), THRESHOLDS)
         raise InputError(f"The option threshold of fisher is {threshold!r}; it must be {known}")
     if threshold == "log-odds" and n_classes != 2:
-        raise InputError(f"The threshold log-odds of fisher is between two classes, and there are {n_classes}.")
+        raise InputError(
+            f"The threshold log-odds of fisher is between two classes, and there are {n_classes}: leave it out."
+        )
 
 
 def _moved_by_log_odds(midway: LinearRule, counts: NDArray[np.int64]) -> LinearRule:
     length = float(np.linalg.norm(midway.coef[1] - midway.coef[0]))
-    coef = midway.coef / (length or 1.0)  # equal means leave the shares of the classes alone
+    coef = midway.coef / (length or 1.0)  # exactly equal means leave the shares of the classes alone
     return LinearRule(midway.classes, midway.centre, coef, np.log(counts / counts.sum()))
 
 

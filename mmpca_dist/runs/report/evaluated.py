@@ -131,8 +131,8 @@ def _beside_guessing(evaluation: Evaluation, lowest: float, places: int) -> str:
     said = f"Naming the largest class for every row errs in {guessing:.{places}f}%"
     if lowest >= guessing:
         return (
-            f"{said}, which no mean is below: nothing is learned. Some classifiers (fisher, and svm and logistic "
-            "without bias) take no account of how frequent classes are: try others."
+            f"{said}, which no mean is below: nothing is learned. Some classifiers (fisher midway, svm and "
+            "logistic without bias) take no account of how frequent classes are: try others."
         )
     above = sum(cell.summary.mean >= guessing for cell in cells)
     return f"{said}; {above} of {len(cells)} means are no lower." if above else f"{said}."
