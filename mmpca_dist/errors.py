@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class MmpcaError(Exception):
@@ -14,8 +15,26 @@ class InputError(MmpcaError, ValueError):
     """The data set, or an argument that describes it, cannot be used as it is."""
 
 
+class ColumnError(InputError):
+    """Columns of a table cannot be used as they are.
+
+    Attributes
+    ----------
+    faults : list of ColumnFault
+        Which columns, and why; those of a whole table, or the first that was met.
+    """
+
+    def __init__(self, message: str, faults: Iterable[Any] = ()) -> None:
+        super().__init__(message)
+        self.faults = list(faults)
+
+
 class AccessError(InputError):
     """Something cannot be reached, read or written at present: a disk, a network or a store fails."""
+
+
+class DamageError(AccessError):
+    """What this library wrote is damaged: a part of it is missing, or does not match its checksum."""
 
 
 class ClusterError(AccessError):
@@ -34,9 +53,16 @@ class OutputError(MmpcaError, FileExistsError):
     """The output holds something that must not be overwritten."""
 
 
+LONGEST_NAME = 200
+"""Longer ones are compared to nothing: that takes the product of their lengths."""
+
+
 def did_you_mean(found: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
-    close = difflib.get_close_matches(found, list(known), n=1, cutoff=0.6)
+    if len(found) > LONGEST_NAME:
+        return ""
+    names = [name for name in known if len(name) <= LONGEST_NAME]
+    close = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from pipelines.exits import INTERRUPTED, REFUSED
+from .exits import FAILED, INTERRUPTED, REFUSED
 
 
 def main() -> None:
@@ -24,11 +24,13 @@ def main() -> None:
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         _run()
-    except BaseException:
+    except BaseException as error:
         # In the middle of an import or of a library's callback, an interrupt may come out as any other exception.
         if interrupted:
             _leave()
-        raise
+        if not isinstance(error, Exception):
+            raise
+        _end_unforeseen(error)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -43,16 +45,34 @@ def _run() -> None:
     import click
 
     from mmpca_dist.errors import MmpcaError
-    from pipelines.cli import cli, errors
+
+    from .cli import cli
 
     try:
         cli(standalone_mode=False)
     except MmpcaError as error:
-        errors.print(f"mmpca: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(REFUSED)
+        _end(error, REFUSED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+
+
+def _end_unforeseen(error: Exception) -> NoReturn:
+    """Show the last line of an exception, and keep the traceback in a file."""
+    from mmpca_dist.runs.tracebacks import UnforeseenError, traceback_kept
+
+    try:
+        with traceback_kept():
+            raise error
+    except UnforeseenError as kept:
+        _end(kept, FAILED)
+
+
+def _end(error: Exception, code: int) -> NoReturn:
+    from .cli import errors
+
+    errors.print(f"mmpca: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from prefect.artifacts import (
 from prefect.logging import get_run_logger
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.planning.plan import time_left
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.summary import LEGEND
+from mmpca_dist.runs.summary import legend
 
 UPDATE_SECONDS = 1.0
 """Progress is told no more often: every update is a request to the server."""
@@ -51,16 +52,27 @@ class ArtifactCallback(Callback):
     def on_pass(self, stage: str, name: str) -> None:
         get_run_logger().info("Stage %s: %s", stage, name)
 
+    def on_compile(self, stage: str) -> None:
+        get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
+        self._bar(stage, f"{stage}: compiling its inner loops, once per machine")
+
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if done < total and now - self._told.get(stage, 0.0) < UPDATE_SECONDS:
             return
         self._told[stage] = now
+        description = f"{stage}: spans done"
+        self._bar(stage, description)
+        update_progress_artifact(self._bars[stage], progress=100.0 * done / total, description=description)
+
+    def _bar(self, stage: str, description: str) -> None:
         if stage not in self._bars:
             self._bars[stage] = create_progress_artifact(  # type: ignore[assignment]
-                progress=0.0, key=f"progress-{stage}", description=f"{stage}: spans done"
+                progress=0.0, key=f"progress-{stage}", description=description
             )
-        update_progress_artifact(self._bars[stage], progress=100.0 * done / total)
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
@@ -103,7 +115,7 @@ def publish_report(
             key="plan-and-measured",
             description="The plan beside what was used",
         )
-    create_table_artifact(spectra, key="components", description=LEGEND)
+    create_table_artifact(spectra, key="components", description=legend(spectra))
     if search:
         create_table_artifact(
             [{"what": a, "found": b, "what it means": c} for a, b, c in search],
@@ -125,8 +137,9 @@ def publish_evaluation(found: dict[str, Any]) -> None:
     for key, (description, rows) in found["tables"].items():
         create_table_artifact(rows, key=key, description=description)
     _publish_figures(found)
+    notes = "\n".join(f"- {note}" for note in found["notes"]) or "Nothing to note."
     create_markdown_artifact(
-        f"# Evaluation finished\n\n{found['verdict']}\n\nReport: `{found['html']}`\n",
+        f"# Evaluation finished\n\n{found['verdict']}\n\nReport: `{found['html']}`\n\n## Notes\n\n{notes}\n",
         key="evaluation",
         description="What serves best",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 # Telemetry of Prefect's server and of its dependencies is off unless the user turns it on. Prefect reads these
 # when it is imported.
@@ -13,19 +14,19 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "60")
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
-from collections.abc import Callable
 from typing import Any
 
 import click
-import yaml
 from rich.console import Console
 
 import mmpca_dist
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.credentials import refuse_secrets
-from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.runs.config import RunConfig, load_config
-from pipelines.session import flow_session
+from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.runs.tracebacks import UnforeseenError
+
+from .options import config_options, image_shape_of, load
+from .session import flow_session
+from .summaries import print_comparison, print_summary
 
 GOES_ON = "The same command goes on from the stages that are done."
 STARTS_AGAIN = "The same command starts again."
@@ -40,6 +41,7 @@ def cli() -> None:
 
     \b
     Start with:
+      mmpca ingest table.csv table.zarr --label species
       mmpca config > my.yaml                  write a configuration, and edit it
       mmpca plan my.yaml                      see what a run would cost
       mmpca run my.yaml                       run it
@@ -49,78 +51,36 @@ def cli() -> None:
     """
 
 
-def _config_options(command: Callable) -> Callable:
-    command = click.option(
-        "--output", metavar="DIR", help="Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
-    )(command)
-    command = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. "
-        "For all of them: mmpca config.",
-    )(command)
-    return click.argument("config")(command)
-
-
-def _shown(key: str, text: str) -> str:
-    """Return an option as it was given, or its key alone where the value carries credentials."""
-    try:
-        refuse_secrets(text)
-    except InputError:
-        return key
-    return f"{key}={text}" if key else text
-
-
-def _load(
-    config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
-) -> RunConfig:
-    """Read a configuration with the options of the command line; values are YAML."""
-    changes: dict[str, Any] = {}
-    places: dict[str, str] = {}
-    for word in settings:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--set {word}: write it as key=value, such as --set n_components=4.")
-        try:
-            changes[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {word}: the value is not readable as YAML.") from error
-        places[key] = f"--set {_shown(key, text)}"
-    if output is not None:
-        changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
-    return load_config(config, changes, places=places, defaults=defaults)
-
-
 @cli.command(short_help="Fit the methods of a configuration.")
-@_config_options
+@config_options
 def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
-    """Fit every method of CONFIG, a YAML file; store models and projected rows, write the report.
+    """Fit every method of CONFIG; store models and projected rows, write the report.
+
+    CONFIG is a YAML file, or the name of a bundled configuration (see `mmpca config --list`).
 
     The same command again goes on from the stages that are done.
 
     \b
     Examples:
-      mmpca run conf/quickstart.yaml
+      mmpca run quickstart
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
-    loaded = _load(config, settings, output)
+    loaded = load(config, settings, output)
     from mmpca_dist.runs.job import check_run
 
     check_run(loaded)
     console.print(f"Reading {loaded.dataset.uri} into {loaded.output}", highlight=False, markup=False)
-    from pipelines.fit import fit_flow
+    from .fit import fit_flow
 
-    with flow_session(console, errors, GOES_ON):
+    with flow_session(console, errors, GOES_ON) as watcher:
         state = fit_flow(loaded, return_state=True)
     _finished(state)
-    _summary(loaded.output)
+    print_summary(console, loaded.output, watcher.notes)
 
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
 @click.option("--evaluation", is_flag=True, help="What `mmpca evaluate` would cost, in place of `mmpca run`.")
-@_config_options
+@config_options
 def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation: bool) -> None:
     """Print what a run of CONFIG would cost: only metadata and labels are read, nothing is written.
 
@@ -129,10 +89,11 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
       mmpca plan my.yaml --set compute.memory_limit=8GiB
       mmpca plan my.yaml --evaluation
     """
-    loaded = _load(config, settings, output, {"output": "."})
+    loaded = load(config, settings, output, {"output": "."})
     from mmpca_dist.runs.evaluating import preview_evaluation
     from mmpca_dist.runs.stages import preview
-    from pipelines.console import plan_table
+
+    from .console import plan_table
 
     found = preview_evaluation(loaded) if evaluation else preview(loaded)
     console.print(plan_table(found.rows()))
@@ -140,29 +101,32 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
 
 
 @cli.command(short_help="Compare methods and numbers of components on rows held out.")
-@_config_options
+@config_options
 def evaluate(config: str, settings: tuple[str, ...], output: str | None) -> None:
     """Fit every method of CONFIG to some of the rows and judge it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
-    classifiers judge. The same command again goes on from the splits that are done.
+    classifiers judge. Results go to the folder `evaluation` below the output, beside those of a run. The same command
+    again goes on from the splits that are done.
 
     \b
     Examples:
       mmpca evaluate conf/evaluate.yaml
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
-    loaded = _load(config, settings, output)
+    loaded = load(config, settings, output)
+    from mmpca_dist.runs.directory import folder_of
     from mmpca_dist.runs.job import check_run
 
     check_run(loaded, "evaluation")
-    console.print(f"Reading {loaded.dataset.uri} into {loaded.output}", highlight=False, markup=False)
-    from pipelines.evaluate import evaluate_flow
+    folder = folder_of(loaded, "evaluation").uri
+    console.print(f"Reading {loaded.dataset.uri} into {folder}", highlight=False, markup=False)
+    from .evaluate import evaluate_flow
 
-    with flow_session(console, errors, GOES_ON):
+    with flow_session(console, errors, GOES_ON) as watcher:
         state = evaluate_flow(loaded, return_state=True)
     _finished(state)
-    _comparison(loaded.output)
+    print_comparison(console, folder, watcher.notes)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
@@ -180,17 +144,36 @@ def classifiers() -> None:
 
 
 @cli.command(name="config", short_help="Print a configuration with all settings explained.")
+@click.argument("name", required=False)
+@click.option("--list", "lists", is_flag=True, help="List the names of the bundled files instead.")
+@click.option("--path", "shows_path", is_flag=True, help="Print the path of the bundled file NAME instead.")
 @click.option("--markdown", is_flag=True, help="Print the page of all settings instead.")
-def config_(markdown: bool) -> None:
+def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> None:
     """Print a configuration that holds every setting at its default, with explanations.
 
+    With NAME, print this bundled file: a configuration that `mmpca run NAME` takes, or a file for Prefect.
+
     \b
-    Example:
+    Examples:
       mmpca config > my.yaml
+      mmpca config quickstart > my.yaml
+      prefect --no-prompt deploy --prefect-file "$(mmpca config prefect --path)" --all
     """
+    from mmpca_dist.runs import bundled_configs
     from mmpca_dist.runs.settings import commented_yaml, page
 
-    click.echo(page() if markdown else commented_yaml(), nl=False)
+    if lists:
+        click.echo("\n".join(bundled_configs.names()))
+    elif name is not None:
+        path = bundled_configs.path_of(name)
+        if path is None:
+            hint = did_you_mean(name, bundled_configs.names())
+            raise ConfigError(f"There is no bundled file {name!r}; 'mmpca config --list' lists them.{hint}")
+        click.echo(str(path) if shows_path else path.read_text(encoding="utf-8"), nl=shows_path)
+    elif shows_path:
+        raise ConfigError("--path needs the name of a bundled file; 'mmpca config --list' lists them.")
+    else:
+        click.echo(page() if markdown else commented_yaml(), nl=False)
 
 
 @cli.command(short_help="List the methods.")
@@ -206,10 +189,18 @@ def methods() -> None:
 @click.argument("output")
 def show(output: str) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
-    from mmpca_dist.runs.directory import RunDirectory
+    from mmpca_dist.runs.directory import EVALUATION, RunDirectory
 
-    is_evaluation = RunDirectory(storage.normalize(output)).purpose == "evaluation"
-    (_comparison if is_evaluation else _summary)(output)
+    run = RunDirectory(storage.normalize(output))
+    below = RunDirectory(run.path(EVALUATION))
+    if not run.exists and below.exists:
+        run = below
+    if run.purpose == "evaluation":
+        print_comparison(console, run.uri)
+        return
+    print_summary(console, run.uri)
+    if below.exists:
+        console.print(f"Evaluation: mmpca show {below.uri}", highlight=False, markup=False, soft_wrap=True)
 
 
 @cli.command(short_help="List runs and how far they are.")
@@ -217,7 +208,8 @@ def show(output: str) -> None:
 def runs(folder: str) -> None:
     """List the runs in FOLDER and below it: what is finished, what is running, what has stopped and where."""
     from mmpca_dist.runs.listing import find_runs
-    from pipelines.console import runs_table
+
+    from .console import runs_table
 
     found = list(find_runs(folder))
     if not found:
@@ -225,12 +217,13 @@ def runs(folder: str) -> None:
     console.print(runs_table(found, folder))
 
 
-@cli.command(short_help="Remove the scratch of runs.")
+@cli.command(short_help="Remove the scratch of runs, and what killed ingests have left.")
 @click.argument("folder")
 def clean(folder: str) -> None:
     """Remove what the runs in FOLDER and below it keep of unfinished stages; runs that are in use are left alone.
 
-    Results stay. A run that has stopped then begins its unfinished stage anew.
+    Results stay. A run that has stopped then begins its unfinished stage anew. What killed ingests have left in FOLDER
+    and below it is removed; a group that one of them was replacing is put back.
     """
     from mmpca_dist.runs.listing import clean as clear
 
@@ -251,7 +244,7 @@ def transform(**options: Any) -> None:
 
     given = TransformConfig(**options)
     check_transform(given)
-    from pipelines.transform import transform_flow
+    from .transform import transform_flow
 
     with flow_session(console, errors, STARTS_AGAIN):
         state = transform_flow(given, return_state=True)
@@ -279,7 +272,7 @@ def refresh(**options: Any) -> None:
 
     given = RefreshConfig(**options)
     check_refresh(given)
-    from pipelines.refresh import refresh_flow
+    from .refresh import refresh_flow
 
     with flow_session(console, errors, GOES_ON):
         state = refresh_flow(given, return_state=True)
@@ -322,11 +315,24 @@ def refresh(**options: Any) -> None:
     "takes at most a quarter of the space.",
 )
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
-@click.option("--overwrite", is_flag=True, help="Replace the Zarr group at DESTINATION.")
+@click.option("--overwrite", is_flag=True, help="Replace the group at DESTINATION, if an ingest has completed it.")
+@click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    help="Read CSV, and Parquet that may hold NaN, once before: whatever column cannot be used is named at once.",
+)
 def ingest(
-    image_shape: str | None, sparse: bool | None, drop: tuple[str, ...], keep: tuple[str, ...], **options: Any
+    image_shape: str | None,
+    sparse: bool | None,
+    drop: tuple[str, ...],
+    keep: tuple[str, ...],
+    check: bool,
+    **options: Any,
 ) -> None:
     """Turn SOURCE (CSV, LIBSVM text, NumPy, Parquet) into a Zarr data set at DESTINATION.
+
+    A first reading of CSV or Parquet names all columns that hold text or gaps, with the options that leave them out.
 
     \b
     Examples:
@@ -336,60 +342,40 @@ def ingest(
     """
     from mmpca_dist.datasets.ingest import check_ingest
 
-    check_ingest(options["source"], options["destination"], overwrite=options["overwrite"])
-    from pipelines.ingest import IngestConfig, ingest_flow
+    check_ingest(
+        options["source"],
+        options["destination"],
+        label=options["label"],
+        overwrite="any" if options["overwrite_any"] else options["overwrite"],
+        note=lambda message: console.print(message, highlight=False, markup=False, soft_wrap=True),
+    )
+    from .ingest import IngestConfig, check_source, ingest_flow
 
     config = IngestConfig(
-        image_shape=_image_shape(image_shape),
+        image_shape=image_shape_of(image_shape),
         layout="auto" if sparse is None else "sparse" if sparse else "dense",
         drop=list(drop),
         keep=list(keep),
         **options,
     )
+    if check:
+        check_source(console, config)
     with flow_session(console, errors, STARTS_AGAIN):
         state = ingest_flow(config, return_state=True)
     _finished(state)
-    console.print(state.message, highlight=False, markup=False, soft_wrap=True)
-
-
-def _image_shape(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    height, cross, width = text.lower().partition("x")
-    if not cross or not height.isdigit() or not width.isdigit():
-        raise ConfigError(f"--image-shape {text}: write it as HEIGHTxWIDTH, such as 28x28.")
-    return int(height), int(width)
+    place = shlex.quote(config.destination)
+    following = f"transform RUN {place} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={place}"
+    console.print(f"{state.message}\nNext: mmpca {following}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _finished(state: Any) -> None:
     """End the command where a flow was refused or failed."""
-    from pipelines.flows import REFUSED
+    from .flows import REFUSED
 
     if state.name == REFUSED:
         raise InputError(state.message)
     if not state.is_completed():
+        error = state.result(raise_on_failure=False)
+        if isinstance(error, UnforeseenError):  # the state's message adds words of Prefect's
+            raise error
         raise click.ClickException(state.message or f"the flow ended as {state.name}")
-
-
-def _summary(output: str) -> None:
-    from mmpca_dist.runs.summary import LEGEND, choice, components, headline, report_of, search
-    from pipelines.console import components_table
-
-    console.print(headline(output), highlight=False, markup=False)
-    console.print(components_table(components(output)))
-    console.print(LEGEND, style="dim", highlight=False, markup=False)
-    for line in (choice(output), search(output)):
-        if line is not None:
-            console.print(line, highlight=False, markup=False)
-    report = report_of(output)
-    if report is not None:
-        console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _comparison(output: str) -> None:
-    from mmpca_dist.runs.tabulating import error_rows, headline_of, report_of
-    from pipelines.console import rows_table
-
-    console.print(headline_of(output), highlight=False, markup=False, soft_wrap=True)
-    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    console.print(f"\nReport: {report_of(output)}", highlight=False, markup=False, soft_wrap=True)

@@ -11,17 +11,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.planning.plan import time_left
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.listing import RunState
 
+from .lines import ProgressLines
+
 
 class ConsoleCallback(Callback):
-    """Progress bars on a terminal; plain lines elsewhere."""
+    """Progress bars on a terminal; elsewhere a plain line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self.notes: list[str] = []
         self._bars: Progress | None = None
         self._task: TaskID | None = None
+        self._lines: ProgressLines | None = None
 
     def on_cluster(self, dashboard: str) -> None:
         self.console.print(f"Dask dashboard: {dashboard}", highlight=False, markup=False)
@@ -39,14 +44,29 @@ class ConsoleCallback(Callback):
             )  # fmt: skip
             self._bars.start()
             self._task = self._bars.add_task(stage, total=None)
+        else:
+            self._lines = ProgressLines(self._plain, stage)
 
     def on_pass(self, stage: str, name: str) -> None:
         if self._bars is not None and self._task is not None:
             self._bars.reset(self._task, description=f"{stage}: {name}", total=None)
+        if self._lines is not None:
+            self._lines.begin_pass(name)
+
+    def on_compile(self, stage: str) -> None:
+        self.console.print(f"  {stage}: compiling its inner loops, once per machine", highlight=False, markup=False)
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=done, total=total)
+        if self._lines is not None:
+            self._lines.update(done, total)
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        self._plain(f"{stage}: {time_left(seconds)}, by the time of the first splits")
+
+    def _plain(self, line: str) -> None:
+        self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         self.close()
@@ -56,13 +76,22 @@ class ConsoleCallback(Callback):
             self.console.print(f"    {line}", highlight=False, markup=False)
 
     def on_note(self, message: str) -> None:
-        self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        self.notes.append(message)
+        print_note(self.console, message)
 
     def close(self) -> None:
-        """Take progress bars off the terminal."""
+        """Take progress bars off the terminal, and print no more lines."""
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
         if self._bars is not None:
             self._bars.stop()
             self._bars = self._task = None
+
+
+def print_note(console: Console, message: str, *, wrapped: bool = False) -> None:
+    """Print something that the user should know; unless wrapped, addresses in it stay whole."""
+    console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=not wrapped)
 
 
 def runs_table(runs: list[RunState], folder: str) -> Table:

@@ -7,12 +7,15 @@ from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.config import RunConfig
+from mmpca_dist.runs.directory import folder_of
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting
 from mmpca_dist.runs.events import Callbacks
 from mmpca_dist.runs.job import open_job
-from pipelines.artifacts import publish_evaluation
-from pipelines.fit import execute, listeners
-from pipelines.flows import COMMON, as_model, refused
+from mmpca_dist.runs.tracebacks import traceback_kept
+
+from .artifacts import publish_evaluation
+from .fit import execute, listeners
+from .flows import COMMON, as_model, refused
 
 
 @flow(
@@ -27,7 +30,11 @@ def evaluate_flow(config: RunConfig) -> State:
     """
     try:
         config = as_model(RunConfig, config)
-        with open_job(config, Callbacks(listeners()), "evaluation") as job, forgetting(job):
+        with (
+            traceback_kept(folder_of(config, "evaluation").uri),
+            open_job(config, Callbacks(listeners()), "evaluation") as job,
+            forgetting(job),
+        ):
             for stage in EVALUATION_STAGES:
                 execute(job, stage)
             found = job.results["compare"]

@@ -1,5 +1,8 @@
 """Exit codes of the command ``mmpca``."""
 
+FAILED = 1
+"""Of an error that nobody foresaw."""
+
 REFUSED = 2
 """Of a user's mistake."""
 

@@ -18,9 +18,11 @@ from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
 from mmpca_dist.runs.reporting import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
-from pipelines.artifacts import ArtifactCallback, publish_report
-from pipelines.flows import COMMON, as_model, refused
-from pipelines.metrics import MetricsCallback
+from mmpca_dist.runs.tracebacks import traceback_kept
+
+from .artifacts import ArtifactCallback, publish_report
+from .flows import COMMON, as_model, refused
+from .metrics import MetricsCallback
 
 _watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
 
@@ -57,7 +59,7 @@ def fit_flow(config: RunConfig) -> State:
     """
     try:
         config = as_model(RunConfig, config)
-        with open_job(config, Callbacks(listeners())) as job:
+        with traceback_kept(config.output), open_job(config, Callbacks(listeners())) as job:
             for stage in stages_of(config):
                 execute(job, stage)
             publish_report(
@@ -72,20 +74,29 @@ def fit_flow(config: RunConfig) -> State:
 
 
 def execute(job: Job, stage: Stage) -> None:
-    """Run a stage as a task; a refusal comes back as a value, since an exception would log a traceback."""
-    refusal: list[MmpcaError] = []
+    """Run a stage as a task; a refusal comes back as a value, since an exception would log a traceback.
+
+    Raises
+    ------
+    MmpcaError
+        The refusal.
+    Exception
+        What else ended the task, which Prefect has logged.
+    """
+    ended_by: list[Exception] = []
 
     @task(name=stage.name, description=stage.title, persist_result=False)
     def run_one() -> Any:
         try:
             manifest = run_stage(job, stage)
         except MmpcaError as error:
-            refusal.append(error)
+            ended_by.append(error)
             return refused(error)
+        except Exception as error:
+            ended_by.append(error)
+            raise
         return Completed(message=f"{stage.title}: {manifest.get('seconds', 0):.2f} s")
 
     run_one(return_state=True)
-    if refusal:
-        raise refusal[0]
-    if stage.name not in job.results:
-        raise RuntimeError(f"Stage {stage.name} did not finish; its task run holds the reason.")
+    if ended_by:
+        raise ended_by[0]

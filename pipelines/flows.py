@@ -10,7 +10,8 @@ from pydantic import BaseModel
 import mmpca_dist
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.config import RunConfig, parse_config, parse_model
-from pipelines.hooks import on_cancellation, on_crashed
+
+from .hooks import on_cancellation, on_crashed
 
 REFUSED = "Refused"
 """Name of the state of a run that ended by the user's mistake, in data or settings."""

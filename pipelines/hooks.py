@@ -3,21 +3,21 @@
 A worker runs these hooks once the process of the flow is gone. A fit that was cancelled gives back its scratch, which
 may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are what
 the next run with the same parameters goes on from. Half an ingested or projected table is of no use in either case.
-Others may work at the same place by now, from elsewhere: a hook removes what bears the name of its own flow run, or
-what it holds the lease of. Dask frees the work of a client that has gone by itself.
+Others may work at the same place by now, from elsewhere: a hook removes what it holds the lease of. Dask frees the
+work of a client that has gone by itself.
 """
 
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.writing import partial_place
+from mmpca_dist.datasets.replacing import Destination
+from mmpca_dist.errors import OutputError
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.listing import Cleaned, clear_idle
 from mmpca_dist.runs.transforming import discard_unfinished
@@ -41,9 +41,8 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
     if place is None:
         return
     if flow.name == "ingest":
-        removed = remove_partial(place, flow_run.id)
-        if removed is not None:
-            logger.info("Removed %s, which this run had half-written; nothing else was touched.", removed)
+        if tidy_ingest(place):
+            logger.info("Removed what was half-written for %s; what was there before is there.", place)
     elif _is_used(flow.name, place, flow_run):
         logger.info("Another run writes to %s; everything stays.", place)
     elif flow.name == "transform":
@@ -71,13 +70,12 @@ def release(output: str) -> Cleaned | None:
     return clear_idle(run.uri) if run.exists else None
 
 
-def remove_partial(destination: str, flow_run_id: UUID) -> str | None:
-    """Remove the half-written group of one flow run of ingest, on a local disk, and return where it was."""
-    place = partial_place(storage.normalize(destination), flow_run_id.hex)
-    if not storage.is_local(place) or not storage.exists(place):
-        return None
-    storage.remove(place)
-    return place
+def tidy_ingest(destination: str) -> bool:
+    """Put right what a dead ingest has left, and tell whether there was anything; one that lives is left alone."""
+    try:
+        return Destination.of(destination).recover()
+    except OutputError:
+        return False
 
 
 def _place(flow: str, flow_run: Any) -> str | None:

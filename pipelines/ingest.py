@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
-from uuid import UUID
+import time
+from typing import Any, Literal
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.runtime import flow_run
 from prefect.states import Completed, State
+from rich.console import Console
 
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.ingest import check_columns, ingest
+from mmpca_dist.datasets.replacing import Overwrite
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.events import Callbacks
+from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.sections import ColumnNames, ImageShape, Section, setting
-from pipelines.artifacts import ArtifactCallback
-from pipelines.fit import watchers
-from pipelines.flows import COMMON, as_model, refused
+from mmpca_dist.runs.tracebacks import traceback_kept
+
+from .artifacts import ArtifactCallback
+from .console import ConsoleCallback
+from .fit import watchers
+from .flows import COMMON, as_model, refused
 
 
 class IngestConfig(Section):
@@ -65,13 +69,66 @@ class IngestConfig(Section):
         description="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so "
         "where that takes at most a quarter of the space",
     )
-    overwrite: bool = setting(False, example=True, description="Replace the Zarr group at the destination")
+    overwrite: bool = setting(
+        False, example=True, description="Replace the group at the destination, if an ingest has completed it"
+    )
+    overwrite_any: bool = setting(False, example=True, description="Replace any Zarr group at the destination")
 
     @property
     def column(self) -> str | int | None:
         """The label, as the number of a column where it is one."""
         label = self.label
         return int(label) if label is not None and label.lstrip("-").isdigit() else label
+
+    @property
+    def replaces(self) -> Overwrite:
+        """What may be replaced at the destination."""
+        return "any" if self.overwrite_any else self.overwrite
+
+
+def _ingest(config: IngestConfig, callback: Callback) -> dict[str, Any]:
+    return ingest(
+        config.source,
+        config.destination,
+        features=config.features,
+        label=config.column,
+        drop=config.drop,
+        keep=config.keep,
+        unlabelled=config.unlabelled,
+        dtype=config.dtype,
+        image_shape=config.image_shape,
+        overwrite=config.replaces,
+        sparse=None if config.layout == "auto" else config.layout == "sparse",
+        progress=lambda done, total: callback.on_progress("ingest", done, total),
+        note=callback.on_note,
+    )
+
+
+def check_source(console: Console, config: IngestConfig) -> None:
+    """Look through the columns of a table, with progress in a terminal, before any server is started.
+
+    Raises
+    ------
+    InputError
+        Which names every column that cannot be used.
+    """
+    callback, started = ConsoleCallback(console), time.monotonic()
+    callback.on_stage_start("check")
+    try:
+        check_columns(
+            config.source,
+            features=config.features,
+            label=config.column,
+            drop=config.drop,
+            keep=config.keep,
+            unlabelled=config.unlabelled,
+            dtype=config.dtype,
+            progress=lambda done, total: callback.on_progress("check", done, total),
+            note=callback.on_note,
+        )
+        callback.on_stage_end("check", {"seconds": time.monotonic() - started}, False)
+    finally:
+        callback.close()
 
 
 @flow(name="ingest", description="Turn a labelled table of any format into chunked, checksummed Zarr.", **COMMON)
@@ -81,22 +138,8 @@ def ingest_flow(config: IngestConfig) -> State:
     callback.on_stage_start("ingest")
     try:
         config = as_model(IngestConfig, config)
-        manifest = ingest(
-            config.source,
-            config.destination,
-            features=config.features,
-            label=config.column,
-            drop=config.drop,
-            keep=config.keep,
-            unlabelled=config.unlabelled,
-            dtype=config.dtype,
-            image_shape=config.image_shape,
-            overwrite=config.overwrite,
-            token=flow_run.id and UUID(flow_run.id).hex,
-            sparse=None if config.layout == "auto" else config.layout == "sparse",
-            progress=lambda done, total: callback.on_progress("ingest", done, total),
-            note=callback.on_note,
-        )
+        with traceback_kept():
+            manifest = _ingest(config, callback)
     except MmpcaError as error:
         return refused(error)
     callback.on_stage_end("ingest", manifest, False)

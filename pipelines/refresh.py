@@ -12,9 +12,11 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.finished import finished, open_run
 from mmpca_dist.runs.refreshing import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components
-from pipelines.artifacts import publish_report
-from pipelines.fit import listeners
-from pipelines.flows import COMMON, as_model, refused
+from mmpca_dist.runs.tracebacks import traceback_kept
+
+from .artifacts import publish_report
+from .fit import listeners
+from .flows import COMMON, as_model, refused
 
 
 @flow(
@@ -26,9 +28,10 @@ def refresh_flow(config: RefreshConfig) -> State:
     """Take up new data sets; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
         config = as_model(RefreshConfig, config)
-        manifest = refresh(config, listeners())
-        if manifest["solved"]:
-            _publish(manifest)
+        with traceback_kept(config.output):
+            manifest = refresh(config, listeners())
+            if manifest["solved"]:
+                _publish(manifest)
     except MmpcaError as error:
         return refused(error)
     return Completed(message=_message(config, manifest))

@@ -70,7 +70,8 @@ def _refuse_silence(url: str) -> None:
 @contextmanager
 def _temporary_server(on_death: Callable[[str], None]) -> Iterator[str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.server"],
+        # Without -P Python would first look for modules in the working directory, where anything may be.
+        [sys.executable, "-P", "-m", "mmpca_pipelines.server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         process_group=0,

@@ -12,15 +12,15 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from pipelines.console import ConsoleCallback
-from pipelines.exits import INTERRUPTED
+from .console import ConsoleCallback
+from .exits import INTERRUPTED
 
 GRACE_SECONDS = 10
 """How long Prefect may take to note the end of a flow that was broken off."""
 
 
 @contextmanager
-def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator[None]:
+def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator[ConsoleCallback]:
     """Let the console hear of the flows within, see to a Prefect server, and end at once on Ctrl-C.
 
     Work in other threads is not waited for: what it writes counts only once its record is written.
@@ -31,11 +31,16 @@ def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator
         For progress, and for the line that says why a command ended.
     afterwards : str
         A sentence that says how to go on after a command was broken off.
+
+    Yields
+    ------
+    ConsoleCallback
+        What the console hears of, and which notes it has printed.
     """
     import httpx
 
-    from pipelines.fit import watching
-    from pipelines.server import ServerError, prefect_server
+    from .fit import watching
+    from .server import ServerError, prefect_server
 
     callback = ConsoleCallback(console)
 
@@ -54,7 +59,7 @@ def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator
             prefect_server(lambda line: console.print(line, highlight=False), lambda why: leave(why, 1)),
             watching(callback),
         ):
-            yield
+            yield callback
     except KeyboardInterrupt:
         leave("stopped.", INTERRUPTED)
     except httpx.TransportError as error:

@@ -7,10 +7,12 @@ from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callbacks
+from mmpca_dist.runs.tracebacks import traceback_kept
 from mmpca_dist.runs.transforming import TransformConfig, transform
-from pipelines.artifacts import ArtifactCallback
-from pipelines.fit import watchers
-from pipelines.flows import COMMON, as_model, refused
+
+from .artifacts import ArtifactCallback
+from .fit import watchers
+from .flows import COMMON, as_model, refused
 
 
 @flow(
@@ -21,7 +23,8 @@ from pipelines.flows import COMMON, as_model, refused
 def transform_flow(config: TransformConfig) -> State:
     """Project rows with the methods of a run; a mistake of the user's ends the flow in the state ``Refused``."""
     try:
-        manifest = transform(as_model(TransformConfig, config), Callbacks([ArtifactCallback(), *watchers()]))
+        with traceback_kept():
+            manifest = transform(as_model(TransformConfig, config), Callbacks([ArtifactCallback(), *watchers()]))
     except MmpcaError as error:
         return refused(error)
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"

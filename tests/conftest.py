@@ -14,6 +14,7 @@ from faulty_s3 import KEYS, FaultyS3
 from hypothesis import HealthCheck, settings
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.runs import bundled_configs
 
 # Prefect's console handler would write to streams that pytest has closed. Read when Prefect is imported.
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -27,6 +28,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+
+FAST = (
+    "test_bad_input", "test_checkpoint", "test_creating", "test_dask_graph", "test_dataset_errors", "test_datasets",
+    "test_discriminants", "test_ingest", "test_krylov", "test_medians", "test_moments", "test_object_storage",
+    "test_packaging", "test_pairs", "test_reduction", "test_resume", "test_runs", "test_shards", "test_sparse",
+    "test_storing", "test_tables", "test_transforming", "test_unforeseen_errors", "test_zarr_direct",
+)  # fmt: skip
+"""Files whose tests are marked ``fast``: they take every dependency through its paces, in a few minutes."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in FAST:
+            item.add_marker(pytest.mark.fast)
 
 
 @pytest.fixture(scope="session")
@@ -69,13 +85,13 @@ def prefect_server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def operations(tmp_path_factory):
-    """A Prefect server of its own process, with the deployments of ``conf/prefect.yaml`` and a worker."""
+    """A Prefect server of its own process, with the bundled deployments and a worker."""
     from operations import prefect_at_work, wait_for
 
     home, folder = tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("runs")
     with prefect_at_work(home, folder) as found:
         found.prefect("work-pool", "create", "local", "--type", "process")
-        found.prefect("--no-prompt", "deploy", "--prefect-file", "conf/prefect.yaml", "--all")
+        found.prefect("--no-prompt", "deploy", "--prefect-file", str(bundled_configs.path_of("prefect")), "--all")
         with found.process("prefect", "worker", "start", "--pool", "local") as worker:
             wait_for(lambda: found.api("/work_pools/local/workers/filter", {}), 60, lambda: worker.poll())
             yield found

@@ -91,7 +91,7 @@ def evaluation(
         n_components=list(sizes),
         classifiers=labels,
         reference="pca",
-        table=ErrorTable.of(found),
+        table=ErrorTable.of(found, 351),
         margins=[{**one, "split": record["split"]} for record in found for one in record["margins"]],
         seconds={method: sum(record["seconds"][method] for record in found) for method in methods},
         bytes_read={method: 4 * 351 * 40 * (m + 1) for m, method in enumerate(methods)},

@@ -92,10 +92,10 @@ def chosen_penalty(spec, rows, y, seed):
     return grid[errors.index(min(errors))]
 
 
-def with_penalties(specs, rows, y, seed):
-    """Classifiers with a number for each C that is auto."""
+def with_penalties(specs, rows, y, seed, asked="auto"):
+    """Classifiers with a number for each C that is auto, or nested."""
     return [
-        spec.model_copy(update={"C": chosen_penalty(spec, rows, y, seed)}) if spec.C == "auto" else spec
+        spec.model_copy(update={"C": chosen_penalty(spec, rows, y, seed)}) if asked == spec.C else spec
         for spec in specs
     ]
 
@@ -148,14 +148,14 @@ def evaluate(X, y, splits, settings):
             for size in settings.n_components:
                 A = directions(method, rows[train], y[train], size, settings)
                 Z = rows @ A
-                for spec in specs:
+                for spec in with_penalties(specs, Z[train], y[train], wanted.seed, "nested"):
                     errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
                     found[number, method, size, spec.label] = (A.shape[1], errors, close)
     return found
 
 
 def one_standard_error(errors, rows):
-    """The number of components that the rule takes, in exact arithmetic.
+    """The number of components that the rule takes, in exact arithmetic, by the corrected standard error.
 
     ``errors`` has, for each number of components, the rows misclassified in every fold of ``rows`` rows.
     """
@@ -163,4 +163,6 @@ def one_standard_error(errors, rows):
     means = {size: sum(found) / len(found) for size, found in shares.items()}
     best = min(sorted(means), key=lambda size: means[size])
     variance = sum((share - means[best]) ** 2 for share in shares[best]) / (len(rows) - 1)
-    return min(size for size in means if (means[size] - means[best]) ** 2 <= variance / len(rows))
+    overlap = sum(Fraction(n, sum(rows) - n) for n in rows) / len(rows)
+    allowed = variance * (Fraction(1, len(rows)) + overlap)
+    return min(size for size in means if (means[size] - means[best]) ** 2 <= allowed)

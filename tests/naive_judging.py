@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from naive import _mean, mean_outer_product
+from scipy.stats import t as student
 
 
 def gaussian_scores(Z, y, rows, kind, reg_param=0.0, ddof=0, var_smoothing=1e-9):
@@ -96,6 +98,24 @@ def sign_test(errors, reference):
     wins = sum(a < b for a, b in pairs)
     outcomes = [bin(outcome).count("1") for outcome in range(2 ** len(pairs))]
     return sum(heads >= wins for heads in outcomes) / len(outcomes)
+
+
+def corrected_t_test(errors, reference, held_out, training):
+    """Mean difference, its standard error and the two-sided p-value (Nadeau & Bengio 2003), in exact arithmetic."""
+    splits = list(zip(errors, reference, held_out, training, strict=True))
+    differences = [Fraction(100 * (a - b), n) for a, b, n, _ in splits]
+    mean = sum(differences) / len(splits)
+    variance = sum((d - mean) ** 2 for d in differences) / (len(splits) - 1)
+    overlap = sum(Fraction(n, m) for _, _, n, m in splits) / len(splits)
+    error = float(variance * (Fraction(1, len(splits)) + overlap)) ** 0.5
+    return float(mean), error, 2 * student.sf(abs(float(mean)) / error, len(splits) - 1)
+
+
+def holm(p_values):
+    """The largest Bonferroni p-value of all sets of tests that a test is in: closed testing (Holm 1979)."""
+    tests = range(len(p_values))
+    sets = [s for size in tests for s in itertools.combinations(tests, size + 1)]
+    return [min(1.0, max(len(s) * min(p_values[j] for j in s) for s in sets if i in s)) for i in tests]
 
 
 def signed_distance(row, label, coef, intercept, labels):

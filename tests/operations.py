@@ -85,18 +85,18 @@ class Operations:
             **kept,
             "PREFECT_HOME": str(home),
             "PREFECT_API_URL": f"{self.url}/api",
-            "PYTHONPATH": str(ROOT),
             "COLUMNS": "200",
+            "DO_NOT_TRACK": "1",
             **more,
         }
         password = base64.b64encode(more.get("PREFECT_API_AUTH_STRING", "").encode()).decode()
         self._headers = {**JSON, **({"Authorization": f"Basic {password}"} if password else {})}
 
     def prefect(self, *arguments, **more):
-        """Run a command from the root of the checkout."""
+        """Run a command where there is no checkout."""
         ended = subprocess.run(
             [*PREFECT, *arguments],
-            cwd=ROOT, env={**self.environment, **more}, capture_output=True, text=True, timeout=300,
+            cwd=self.folder, env={**self.environment, **more}, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

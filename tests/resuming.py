@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import mmpca_dist.datasets.base as base_module
 import mmpca_dist.runs.stages as stages_module
 import mmpca_dist.statistics.checkpoint as checkpoint_module
 from mmpca_dist.datasets import creating, storage
+from mmpca_dist.datasets.checksums import from_json, to_json
 from mmpca_dist.runs.job import Stage
 
 
@@ -41,6 +43,13 @@ def write_rows(path, X, y, chunk):
         shape = (chunk, *array.shape[1:])
         group.create_array(name, shape=array.shape, chunks=shape, dtype=array.dtype)[...] = array
     return str(path)
+
+
+def rewrite_json(path, old, new):
+    """Replace text in a JSON file that has a checksum."""
+    text = json.dumps(from_json(path.read_bytes()))
+    assert old in text
+    path.write_bytes(to_json(json.loads(text.replace(old, new))))
 
 
 def results_hash(output):

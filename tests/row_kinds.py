@@ -64,8 +64,8 @@ def tiny(rng, n, d):
 
 
 def vanishing(rng, n, d):
-    """Squares of these are subnormal numbers."""
-    return 1e-160 * rng.standard_normal((n, d))
+    """Squares of these are hardly larger than the smallest normal numbers; of less they are refused."""
+    return 1e-149 * rng.standard_normal((n, d))
 
 
 def outliers(rng, n, d):

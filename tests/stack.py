@@ -118,7 +118,6 @@ class Stack:
         return {
             **kept,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_WORKER_WEBSERVER_HOST": "127.0.0.1",
             "PGPASSWORD": self.secrets["POSTGRES_PASSWORD"],

@@ -10,8 +10,8 @@ from operations import artifacts_of
 from test_runs import make_config
 
 from mmpca_dist.runs.transforming import TransformConfig
-from pipelines import artifacts
-from pipelines.artifacts import ArtifactCallback
+from mmpca_pipelines import artifacts
+from mmpca_pipelines.artifacts import ArtifactCallback
 
 
 def published(flow, config):
@@ -22,8 +22,8 @@ def published(flow, config):
 
 
 def test_a_fit_shows_its_stages_and_leads_to_its_report(prefect_server, tmp_path):
-    from pipelines.fit import fit_flow
-    from pipelines.transform import transform_flow
+    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.transform import transform_flow
 
     output = tmp_path / "a run"
     config = make_config(output, "bundled:iris", methods=["pca", "m-pca2"], n_components=2)
@@ -51,7 +51,9 @@ def test_progress_is_told_once_a_second(monkeypatch):
     told, clock = [], [0.0]
     monkeypatch.setattr(artifacts.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(artifacts, "create_progress_artifact", lambda **_: "bar")
-    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda _, progress: told.append((clock[0], progress)))
+    monkeypatch.setattr(
+        artifacts, "update_progress_artifact", lambda _, progress, **__: told.append((clock[0], progress))
+    )
     callback = ArtifactCallback()
     for done in range(1, 100_001):
         clock[0] += 0.0005

@@ -71,7 +71,7 @@ def null_in_parquet(folder):
     values = X[:, 0].tolist()
     values[12] = None
     pq.write_table(pa.table({"f0": values, "f1": X[:, 1], "label": y}), folder / "a.parquet", row_group_size=10)
-    return {"uri": str(folder / "a.parquet")}, ["'f0'", "null", "row 12", "Fill or drop"]
+    return {"uri": str(folder / "a.parquet")}, ["'f0'", "1 missing value (null)", "Fill or drop", "dataset.drop=[f0]"]
 
 
 def missing_chunk(folder):
@@ -253,7 +253,7 @@ def test_through_the_library(case, tmp_path):
 
 
 def assert_refused_by_the_command(arguments, words, capfd):
-    from pipelines.__main__ import main
+    from mmpca_pipelines.__main__ import main
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
         patch.setattr("sys.argv", ["mmpca", *arguments])
@@ -288,7 +288,7 @@ def test_new_rows_that_are_not_finite(tmp_path, prefect_server, capfd):
 
 
 def test_new_rows_without_labels_through_the_command(tmp_path, prefect_server, capfd, monkeypatch):
-    from pipelines.__main__ import main
+    from mmpca_pipelines.__main__ import main
 
     X, y = rows()
     config = configure(tmp_path, {"uri": write_zarr(tmp_path / "a.zarr", X, y)})

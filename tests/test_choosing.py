@@ -26,12 +26,13 @@ from mmpca_dist.evaluation.choosing import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.runs import evaluating
+from mmpca_dist.runs.choosing import tried
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.reporting import report_contents
 from mmpca_dist.runs.summary import choice
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.reduction import Threads
-from pipelines.cli import cli
+from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
 
@@ -54,7 +55,7 @@ def cells_of(errors, rows, most=None):
         }
         for fold, n in enumerate(rows)
     ]  # fmt: skip
-    return ErrorTable.of(records).cells()
+    return ErrorTable.of(records, sum(rows)).cells()
 
 
 @st.composite
@@ -76,7 +77,8 @@ def test_the_rule_is_that_of_exact_arithmetic(found):
     [
         ({1: [9, 9, 9], 2: [5, 5, 5], 4: [5, 5, 5]}, 2),  # equal, and nothing varies
         ({1: [1, 2, 3], 2: [3, 2, 1], 4: [2, 1, 3]}, 1),  # the same counts in another order
-        ({1: [7, 7, 7], 2: [3, 5, 7], 4: [2, 4, 6]}, 2),  # 5 is at most 4 + 2 / sqrt(3), and 7 is more
+        ({1: [7, 7, 7], 2: [3, 5, 7], 4: [2, 4, 6]}, 2),  # 5 is at most 4 + 2 sqrt(1 / 3 + 1 / 2), and 7 is more
+        ({1: [8, 8, 8], 2: [5, 5, 6], 4: [2, 4, 6]}, 2),  # 5.3 is at most 5.8, though it is more than 4 + 2 / sqrt(3)
         ({2: [4, 6, 8], 4: [3, 5, 7], 8: [0, 0, 0]}, 8),
         ({3: [0, 0, 0]}, 3),
     ],
@@ -206,7 +208,7 @@ def test_what_the_record_says(no_report, tmp_path):
         ]
         np.testing.assert_allclose(found["means"], 100 * np.mean(lines, axis=0), rtol=1e-12)
         deviation = 100 * np.std(lines, axis=0, ddof=1)
-        np.testing.assert_allclose(found["standard_errors"], deviation / np.sqrt(5), rtol=1e-12)
+        np.testing.assert_allclose(found["standard_errors"], deviation * np.sqrt(1 / 5 + 1 / 4), rtol=1e-12)
     words = "(one-standard-error rule, fisher, 5 folds)"
     assert results["choose"]["found"] == [f"pca: 3 components {words}", f"fisher: {fisher['chosen']} component {words}"]
     assert choice(str(tmp_path / "out")).endswith("the one-standard-error rule, fisher, 5 folds")
@@ -226,10 +228,25 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
     pca = results["choose"]["methods"]["pca"]
     assert [cell.summary.mean for cell in contents.choices[0].cells] == pca["means"]
     np.testing.assert_allclose(
-        [cell.summary.standard_error for cell in contents.choices[0].cells], pca["standard_errors"], rtol=1e-12
+        [cell.summary.corrected_standard_error for cell in contents.choices[0].cells],
+        pca["standard_errors"],
+        rtol=1e-12,
     )
     assert contents.choices[0].taken.n_components == pca["candidate"]
     assert [method.requested for method in contents.methods] == [[pca["chosen"]], [1]]
+
+
+def test_choices_of_earlier_versions_are_shown_with_their_own_standard_errors(no_report, tmp_path):
+    """They had no correction for overlap, and the numbers were chosen so."""
+    record = run(auto(tmp_path / "out"))["choose"]
+    cells = tried("pca", record)
+    assert [cell.summary.corrected_standard_error for cell in cells] == pytest.approx(
+        record["methods"]["pca"]["standard_errors"]
+    )
+    old = {name: value for name, value in record.items() if name != "overlap"}
+    for cell, error in zip(tried("pca", old), record["methods"]["pca"]["standard_errors"], strict=True):
+        assert cell.summary.corrected_standard_error == pytest.approx(error)
+        assert cell.summary.standard_error == pytest.approx(error)
 
 
 COMPUTE = [
@@ -349,7 +366,7 @@ def test_the_command_says_what_was_chosen(tmp_path, tmp_path_factory):
 
 
 def test_the_flow_shows_what_was_chosen(prefect_server, tmp_path):
-    from pipelines.fit import fit_flow
+    from mmpca_pipelines.fit import fit_flow
 
     state = fit_flow(auto(tmp_path / "out"), return_state=True)
     assert state.is_completed(), state.message

@@ -30,9 +30,9 @@ REFUSED = {
     r"svm has no key 'colour'. There are name, C,": {"name": "svm", "colour": 1},
     "a classifier is a name, or a mapping": 3,
     r"or a mapping like {name: svm, C: 1} \(found {'C': 1}\)": {"C": 1},
-    r"C of svm must be a positive number or auto \(found 'automatic'\)": {"name": "svm", "C": "automatic"},
-    r"C of svm must be a positive number or auto \(found 0\)": {"name": "svm", "C": 0},
-    r"C of svm must be a positive number or auto \(found True\)": {"name": "svm", "C": True},
+    r"C of svm must be a positive number, auto or nested \(found 'automatic'\)": {"name": "svm", "C": "automatic"},
+    r"C of svm must be a positive number, auto or nested \(found 0\)": {"name": "svm", "C": 0},
+    r"C of svm must be a positive number, auto or nested \(found True\)": {"name": "svm", "C": True},
     "C is a setting of svm, .*; fisher has none": {"name": "fisher", "C": 1},
     "; sklearn.neighbors.KNeighborsClassifier has none": {"name": "sklearn.neighbors.KNeighborsClassifier", "C": 1},
     "bias is a setting of svm, .* sklearn.svm.SVC has none": {"name": "sklearn.svm.SVC", "bias": True},
@@ -62,8 +62,12 @@ REFUSED = {
     "'sklearn.base.clone' is no class of classifiers": "sklearn.base.clone",
     "'sklearn.nothing.SVC' cannot be imported here": "sklearn.nothing.SVC",
     "VotingClassifier does not start with these options": "sklearn.ensemble.VotingClassifier",
-    "is of 'os', which is no installed package that builds on": "os.system",
-    "is of 'subprocess', which": {"name": "subprocess.Popen", "options": {"args": "ls"}},
+    "is of 'os', and a configuration may name classes of scikit-learn only": "os.system",
+    "is of 'dask_ml', and .* set MMPCA_CLASSIFIERS=dask_ml in the environment": "dask_ml.naive_bayes.GaussianNB",
+    "'sklearn.conftest.X' is of no public module": "sklearn.conftest.X",
+    "'sklearn.svm._classes.SVC' is of no public module": "sklearn.svm._classes.SVC",
+    "'sklearn.svm.tests.test_svm.X' is of no public module": "sklearn.svm.tests.test_svm.X",
+    "is of 'subprocess', and": {"name": "subprocess.Popen", "options": {"args": "ls"}},
     "SVC has no partial_fit": {"name": "incremental", "options": {"estimator": "sklearn.svm.SVC"}},
     "estimator of incremental must be an import name": {"name": "incremental", "options": {"estimator": 1}},
     "SGDClassifier has no option 'alfa'. Did you mean 'alpha'": {"name": "incremental", "options": {"alfa": 1}},
@@ -88,9 +92,13 @@ def test_the_sentence_is_that_of_the_configuration():
         parse_config(content, "my.yaml")
 
 
-def test_a_module_beside_the_configuration_is_not_run(tmp_path, monkeypatch):
-    """Code that only lies about is of no installed package, and is not imported for a name."""
+def test_only_packages_that_the_machine_allows_are_imported(tmp_path, monkeypatch):
     (tmp_path / "planted.py").write_text("raise SystemExit('was run')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValidationError, match="is of 'planted', which is no installed package"):
+    for allowed in ("", "other, planted2"):
+        monkeypatch.setenv("MMPCA_CLASSIFIERS", allowed)
+        with pytest.raises(ValidationError, match="is of 'planted', and a configuration may name"):
+            ClassifierSection(name="planted.Classifier")
+    monkeypatch.setenv("MMPCA_CLASSIFIERS", "other, planted")
+    with pytest.raises(SystemExit, match="was run"):
         ClassifierSection(name="planted.Classifier")

@@ -24,16 +24,16 @@ from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
-from pipelines.cli import cli
+from mmpca_pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]
-MMPCA = [sys.executable, "-m", "pipelines"]
+MMPCA = [sys.executable, "-m", "mmpca_pipelines"]
 LONG = "synthetic:gaussian?n=40000000&d=64"
 
 
 def environment(home):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
-    return {**kept, "PREFECT_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    return {**kept, "PREFECT_HOME": str(home), "COLUMNS": "80"}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def press_ctrl_c(_pid, terminal):
 
 
 def end_server(pid, _terminal):
-    servers = [p for p in psutil.Process(pid).children(recursive=True) if "pipelines.server" in p.cmdline()]
+    servers = [p for p in psutil.Process(pid).children(recursive=True) if "mmpca_pipelines.server" in p.cmdline()]
     assert len(servers) == 1
     servers[0].kill()
 
@@ -175,7 +175,7 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, tmp_path, set
 )
 def test_addresses_are_refused_before_a_server_starts(arguments, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
+    monkeypatch.setattr("mmpca_pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
     run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
     Path("rows.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     Path("taken").mkdir()
@@ -272,8 +272,8 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
     """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
     from prometheus_client import REGISTRY
 
-    from pipelines.fit import fit_flow, watchers, watching
-    from pipelines.flows import REFUSED
+    from mmpca_pipelines.fit import fit_flow, watchers, watching
+    from mmpca_pipelines.flows import REFUSED
 
     heard = []
 
@@ -308,14 +308,14 @@ def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, 
 
 INTERRUPTED_EARLY = """
 import os, signal, sys
-from pipelines.__main__ import main
+from mmpca_pipelines.__main__ import main
 
 class Slow:
     def __getattr__(self, name):
         os.kill(os.getpid(), signal.SIGINT)
         raise ImportError("the signal came too late")
 
-sys.modules["pipelines.cli"] = Slow()
+sys.modules["mmpca_pipelines.cli"] = Slow()
 main()
 """
 

@@ -38,7 +38,15 @@ class TwoThreads(LocalCluster):
         )  # fmt: skip
 
 
-def test_a_cluster_by_its_class(tmp_path, monkeypatch):
+@pytest.fixture
+def allowed(monkeypatch):
+    """Let configurations name clusters of this module, and options that these do not know."""
+    names = ["dask_nowhere.SLURMCluster", "distributed.NoCluster", "distributed.Client", "os.system", "a.B"]
+    monkeypatch.setenv("MMPCA_CLUSTERS", ", ".join(["test_clusters.TwoThreads", *names]))
+    monkeypatch.setenv("MMPCA_CLUSTER_OPTIONS", "colour")
+
+
+def test_a_cluster_by_its_class(tmp_path, monkeypatch, allowed):
     no_report(monkeypatch)
     compute = {"cluster": "test_clusters.TwoThreads", "options": {"name": "mine"}, "workers": 2}
     run(make_config(tmp_path / "class", compute=compute, **PCA))
@@ -56,7 +64,7 @@ def test_a_cluster_by_its_class(tmp_path, monkeypatch):
         ("test_clusters.TwoThreads", {"colour": "red"}, "does not start with the compute.options colour"),
     ],
 )
-def test_classes_that_are_none_are_refused(name, options, words, tmp_path):
+def test_classes_that_are_none_are_refused(name, options, words, tmp_path, allowed):
     with pytest.raises(InputError, match=words):
         run(make_config(tmp_path / "out", compute={"cluster": name, "options": options}, **PCA))
     assert not (tmp_path / "out").exists()
@@ -76,6 +84,8 @@ def test_classes_that_are_none_are_refused(name, options, words, tmp_path):
             {"cluster": "local", "tls_ca_file": "a", "tls_cert": "b", "tls_key": "c"},
             "are for the address of a scheduler",
         ),
+        # Its workers would be paused at once, and the run would wait for them for ever.
+        ({"cluster": "local", "memory_limit": "400MiB"}, "400MiB, and a worker holds .* Give 425MiB at least"),
         ({"cluster": "local", "wait": 0}, "compute.wait must be a number of seconds"),
     ],
 )

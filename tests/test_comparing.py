@@ -1,4 +1,4 @@
-"""The sign test of the paper, and means over splits in standard errors."""
+"""The sign test of the paper, the corrected t-test, and means over splits in standard errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_rel
+from scipy.stats import t as student
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparing import (
+    CorrectedTest,
     SignTest,
     Summary,
     combined_standard_error,
+    corrected_t_test,
+    holm,
     sign_test,
     standard_errors_apart,
 )
@@ -50,6 +54,76 @@ def test_means_and_deviations_are_those_of_a_sample():
     assert math.isnan(one.deviation)
 
 
+def test_standard_errors_are_corrected_for_overlap():
+    """Five folds: each row trains in four of them."""
+    found = Summary.of([20.0, 22.0, 27.0, 21.0, 25.0], 0.25)
+    assert found.corrected_standard_error == pytest.approx(found.deviation * math.sqrt(0.45))
+    independent = Summary.of([20.0, 22.0])
+    assert independent.corrected_standard_error == pytest.approx(independent.standard_error)
+
+
+@st.composite
+def splits_of_two_methods(draw):
+    count = draw(st.integers(2, 12))
+    held_out = [draw(st.integers(4, 30)) for _ in range(count)]
+    errors = [[draw(st.integers(0, n)) for n in held_out] for _ in range(2)]
+    return (*errors, held_out, [draw(st.integers(20, 90)) for _ in range(count)])
+
+
+@given(splits_of_two_methods())
+def test_the_corrected_t_test_is_that_of_exact_arithmetic(found):
+    errors, reference, *sizes = found
+    result = corrected_t_test(*found)
+    differences = {a - b for a, b in zip(errors, reference, strict=True)}
+    if differences == {0}:
+        assert result == CorrectedTest(0.0, 0.0, 1.0)
+    elif len(differences) == 1:
+        assert result.p_value is None
+    elif len({(a - b) / n for a, b, n in zip(errors, reference, sizes[0], strict=True)}) > 1:
+        mean, error, p_value = naive_judging.corrected_t_test(*found)
+        assert (result.difference, result.standard_error) == (pytest.approx(mean), pytest.approx(error))
+        assert result.p_value == pytest.approx(p_value, rel=1e-6, abs=1e-12)
+        swapped = corrected_t_test(reference, errors, *sizes)
+        assert (swapped.difference, swapped.p_value) == (-result.difference, pytest.approx(result.p_value))
+
+
+def test_without_overlap_it_is_the_paired_t_test():
+    """As the rows that train become many beside those held out."""
+    rng = np.random.default_rng(1)
+    own, other = rng.integers(5, 30, size=(2, 14))
+    found = corrected_t_test(own, other, np.full(14, 50), np.full(14, 10**12))
+    assert found.p_value == pytest.approx(ttest_rel(own, other).pvalue)
+
+
+def test_repeated_folds_are_as_many_splits_as_there_are_folds_in_all():
+    """Ten times five folds: J is 50, rows held out for each that trains 1 / 4."""
+    rng = np.random.default_rng(2)
+    own, other = rng.integers(0, 12, size=(2, 50))
+    found = corrected_t_test(own, other, np.full(50, 20), np.full(50, 80))
+    spread = np.std((own - other) / 20, ddof=1) * 100
+    assert found.standard_error == pytest.approx(spread * math.sqrt(1 / 50 + 1 / 4))
+    assert found.p_value == pytest.approx(2 * student.sf(abs(found.difference) / found.standard_error, 49))
+
+
+def test_what_splits_cannot_tell_is_not_told():
+    one = corrected_t_test([3], [5], [20], [80])
+    assert (one.difference, one.p_value) == (-10.0, None) and math.isnan(one.standard_error)
+    assert not one.is_significant
+    same = corrected_t_test([3, 4, 5], [4, 5, 6], [20, 20, 21], [80, 80, 79])  # one row fewer in every split
+    assert same.p_value is None and not same.is_significant
+    assert corrected_t_test([3, 4], [3, 4], [20, 20], [80, 80]).p_value == 1
+    assert corrected_t_test([3], [3], [20], [80]).p_value is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_closed_testing(p_values):
+    assert holm(p_values) == pytest.approx(naive_judging.holm(p_values))
+
+
+def test_holm_of_no_tests():
+    assert holm([]) == []
+
+
 def test_differences_in_combined_standard_errors():
     own, published = Summary(26.5, 3.0, 50), Summary(25.8, 4.0, 50)
     assert combined_standard_error(own, published) == pytest.approx(math.sqrt(9 / 50 + 16 / 50))
@@ -73,3 +147,5 @@ def test_differences_in_combined_standard_errors():
 def test_what_is_refused(errors, reference, message):
     with pytest.raises(InputError, match=message):
         sign_test(errors, reference)
+    with pytest.raises(InputError, match=message):
+        corrected_t_test(errors, reference, np.full(np.shape(errors), 9), np.full(np.shape(errors), 9))

@@ -172,9 +172,13 @@ def test_npy_that_cannot_be_read_by_ranges(tmp_path):
         open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")).read_rows(3, 9), X[3:9]
     )
     whole = Path(npy(tmp_path, Y)).read_bytes()
+    memory.pipe_file("/tests-ranges/X.npy", whole)
+    opened = open_dataset("memory://tests-ranges/X.npy", label=label)
     memory.pipe_file("/tests-ranges/X.npy", whole[:-8])
     with pytest.raises(InputError, match=r"X.npy gave 472 bytes where rows 40 to 59 have 480.* cut short"):
-        open_dataset("memory://tests-ranges/X.npy", label=label).read_rows(40, 60)
+        opened.read_rows(40, 60)
+    with pytest.raises(InputError, match=r"X.npy declares the shape \(60, 3\), which takes 1568 bytes, and has 1560"):
+        open_dataset("memory://tests-ranges/X.npy", label=label)
     with pytest.raises(InputError, match="read by ranges"):
         open_dataset(f"http://127.0.0.1:{whole_file_server(whole)}/X.npy", label=label).read_rows(40, 60)
 

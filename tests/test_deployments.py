@@ -14,9 +14,9 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.stages import SEARCH, stages_of
 from mmpca_dist.runs.transforming import TransformConfig
-from pipelines.flows import as_model
-from pipelines.hooks import release
-from pipelines.ingest import IngestConfig
+from mmpca_pipelines.flows import as_model
+from mmpca_pipelines.hooks import release
+from mmpca_pipelines.ingest import IngestConfig
 
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
 SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [2]}
@@ -46,8 +46,14 @@ def test_deployments_are_sound(name):
         assert deployment["description"] and "mmpca" in deployment["tags"]
 
 
+def test_the_page_on_operations_names_all_deployments():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    flows = {load_flow_from_entrypoint(entrypoint).name for entrypoint in deployments("prefect.yaml")}
+    assert [name for name in flows if f"| `{name}/local` |" not in page] == []
+
+
 def test_the_scheduled_fit_is_the_quickstart():
-    parameters = deployments("prefect.yaml")["pipelines.fit.fit_flow"]["parameters"]["config"]
+    parameters = deployments("prefect.yaml")["mmpca_pipelines.fit.fit_flow"]["parameters"]["config"]
     assert parse_config(parameters, "the deployment") == parse_config(conf("quickstart.yaml"), "the file")
 
 

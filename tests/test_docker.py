@@ -19,7 +19,7 @@ COMPOSE = ROOT / "docker" / "compose.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMAGE_EXTRAS = ("s3", "dashboard")
 SECRETS = ("POSTGRES_PASSWORD", "PREFECT_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")
-LINUX = {"extra": "", "python_version": "3.11", "python_full_version": "3.11.9", "sys_platform": "linux"}
+LOCKS = {"3.11": "requirements.lock", "3.13": "requirements-3.13.lock"}
 
 
 def tool(name):
@@ -257,36 +257,42 @@ def test_labels_are_those_of_the_project(instructions):
     assert f"{labels[f'{prefix}description']}, on Dask and Prefect." == PROJECT["description"]
 
 
-# The lock
+# The locks
 
 
-@pytest.fixture(scope="module")
-def locked():
-    text = (ROOT / "docker" / "requirements.lock").read_text()
-    return {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)}
+@pytest.fixture(params=LOCKS)
+def lock(request):
+    """The Python that a lock is made for, and its text."""
+    return request.param, (ROOT / "docker" / LOCKS[request.param]).read_text()
 
 
-def test_the_lock_holds_what_the_project_asks_for(locked):
+def test_the_lock_holds_what_the_project_asks_for(lock):
     """Every dependency, those of the image's extras included, at a version within its bounds."""
+    python, text = lock
+    linux = {"extra": "", "python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
+    versions = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
+    locked = {canonicalize_name(name): version for name, version in versions}
     asked = [*PROJECT["dependencies"]]
     for extra in IMAGE_EXTRAS:
         asked += PROJECT["optional-dependencies"][extra]
     for requirement in map(Requirement, asked):
-        if requirement.marker is None or requirement.marker.evaluate(LINUX):
+        if requirement.marker is None or requirement.marker.evaluate(linux):
             version = locked.get(canonicalize_name(requirement.name))
             assert version is not None, f"{requirement} is not in the lock; make it anew"
             assert requirement.specifier.contains(version), f"{requirement}, but the lock has {version}"
 
 
-def test_the_lock_has_hashes_and_names_no_place():
-    text = (ROOT / "docker" / "requirements.lock").read_text()
+def test_the_lock_has_hashes_and_names_no_place(lock):
+    _, text = lock
     packages = re.findall(r"^[\w.-]+==.*(?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?)+", text, re.MULTILINE)
     assert len(packages) == len(re.findall(r"^[^\s#]", text, re.MULTILINE))
     assert not re.search(r"://|--index|--find-links|^\s*-e|^\s*/| @ ", text, re.MULTILINE)
 
 
-def test_the_command_that_makes_the_lock_is_documented():
-    command = (ROOT / "docker" / "requirements.lock").read_text().splitlines()[1].removeprefix("#").strip()
+def test_the_command_that_makes_the_lock_is_documented(lock):
+    python, text = lock
+    command = text.splitlines()[1].removeprefix("#").strip()
     assert command.startswith("uv pip compile pyproject.toml docker/requirements.in")
+    assert f"--python-version {python} " in command and command.endswith(LOCKS[python])
     assert all(f"--extra {extra}" in command for extra in IMAGE_EXTRAS)
     assert command in (ROOT / "docs" / "docker.md").read_text()

@@ -172,6 +172,9 @@ def test_penalties_that_are_chosen_serve_every_method_and_split(tmp_path):
     assert by_cell(others) == by_cell(records)
     told = "C of svm was chosen on all rows, those held out included"
     assert all(len(record["notes"]) == 1 and record["notes"][0].startswith(told) for record in records)
+    assert records[0]["notes"][0].endswith(
+        "errors may be too low. C: nested chooses it from the rows that train alone."
+    )
     assert not any(record["notes"] for record in others)
 
 

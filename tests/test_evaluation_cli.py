@@ -21,8 +21,8 @@ from mmpca_dist.runs.config import load_config, parse_config
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
 from mmpca_dist.runs.job import check_run
 from mmpca_dist.runs.models import load_model
-from pipelines import cli
-from pipelines.__main__ import main
+from mmpca_pipelines import cli
+from mmpca_pipelines.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 PAPER = sorted((ROOT / "conf" / "paper").glob("*.yaml"))
@@ -101,7 +101,10 @@ LOG_ODDS = {"name": "fisher", "options": {"threshold": "log-odds"}}
             ["dataset.uri=a.npz", "dataset.data_dir=here"],
             "There is no a.npz in .* here, the folder of dataset.data_dir.",
         ),
-        (["dataset.uri=a.npz", "dataset.data_dir=$NO_DATA"], "the environment variable NO_DATA is not set. Set it to"),
+        (
+            ["dataset.uri=a.npz", "dataset.data_dir=$MMPCA_NO_DATA"],
+            "the environment variable MMPCA_NO_DATA is not set. Set it to",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_path):
@@ -131,7 +134,8 @@ def test_absent_data_of_the_paper(path, mmpca, no_server, tmp_path, monkeypatch)
     monkeypatch.setenv("MMPCA_DATA", str(tmp_path / "absent"))
     code, printed, errors = mmpca("evaluate", path)
     assert code == 2 and not printed and errors.count("\n") == 1
-    assert config.dataset.uri in errors and str(tmp_path / "absent") in errors
+    assert config.dataset.uri in errors and "$MMPCA_DATA" in errors
+    assert str(tmp_path / "absent") not in errors, "the value of a variable is not shown"
     hint = "Put the file there by hand" if config.dataset.download else "Put it there, or name another folder"
     assert hint in errors
 
@@ -180,7 +184,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     """By the command line, on the server of the tests; nothing is computed twice."""
     code, first, errors = mmpca("evaluate", "my.yaml")
     assert code == 0 and not errors, errors
-    assert "The lowest mean error" in first and f"Report: {tmp_path}/out/report/index.html" in first
+    assert "The lowest mean error" in first and f"Report: {tmp_path}/out/evaluation/report/index.html" in first
     assert all(f"✓ {stage.name}" in first for stage in EVALUATION_STAGES)
     table = first[first.index("Errors in percent") :]
     assert all(name in table for name in ("pca", "m-pca0", "fisher", "naive-bayes"))
@@ -195,12 +199,10 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
 
     code, _, errors = mmpca("evaluate", "my.yaml", "--set", "evaluation.folds=4")
     assert code == 2 and "already holds a different run: its evaluation.folds is 3, here it is 4. Choose" in errors
-    code, _, errors = mmpca("run", "my.yaml")
-    assert code == 2 and "it is an evaluation. Choose another output" in errors
     with pytest.raises(InputError, match="holds an evaluation, which keeps no models: fit them with 'mmpca run'"):
-        load_model("out", "pca")
+        load_model("out/evaluation", "pca")
 
-    (tmp_path / "out" / "records" / "score.json").unlink()
+    (tmp_path / "out" / "evaluation" / "records" / "score.json").unlink()
     assert any("stopped at score; the same command goes on" in line for line in mmpca("runs", "out")[1].splitlines())
 
 
@@ -208,11 +210,11 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-    from pipelines.evaluate import evaluate_flow
+    from mmpca_pipelines.evaluate import evaluate_flow
 
     config = parse_config({**SOUND, "output": str(tmp_path / "out")}, "the test")
     state = evaluate_flow(config, return_state=True)
-    assert state.is_completed() and state.message.endswith(f"Report: {tmp_path}/out/report/index.html")
+    assert state.is_completed() and state.message.endswith(f"Report: {tmp_path}/out/evaluation/report/index.html")
     found = artifacts_of(state)
     assert {
         "standings",
@@ -232,8 +234,8 @@ def test_the_flow_leaves_tables_pictures_and_few_task_runs(prefect_server, tmp_p
 
 
 def test_a_mistake_ends_the_flow_refused(prefect_server, tmp_path):
-    from pipelines.evaluate import evaluate_flow
-    from pipelines.flows import REFUSED
+    from mmpca_pipelines.evaluate import evaluate_flow
+    from mmpca_pipelines.flows import REFUSED
 
     config = parse_config({**SOUND, "n_components": 5, "output": str(tmp_path / "out")}, "the test")
     state = evaluate_flow(config, return_state=True)

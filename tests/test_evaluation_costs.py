@@ -188,11 +188,11 @@ def test_records_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, evaluation={**FOLDS, "margins": False})
     evaluate(config)
-    for path in sorted((tmp_path / "out" / "splits").glob("*.json"))[1:]:
+    for path in sorted((tmp_path / "out" / "evaluation" / "splits").glob("*.json"))[1:]:
         record = json.loads(path.read_text())
         del record["read"]
         path.write_text(json.dumps(record))
-    (tmp_path / "out" / "records" / "compare.json").unlink()
+    (tmp_path / "out" / "evaluation" / "records" / "compare.json").unlink()
     assert evaluate(config)["compare"]["html"]
 
 

@@ -15,7 +15,8 @@ from mmpca_dist.neighbors import pair_folds
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs import evaluating
 
-CLASSIFIERS = ["fisher", "naive-bayes", "svm", KNN]
+NESTED = {"name": "svm", "C": "nested", "label": "nested"}
+CLASSIFIERS = ["fisher", "naive-bayes", "svm", NESTED, KNN]
 IN_PASSES = ["pca", "m-pca0", "m-pca1a", "m-pca2", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
 PARTS = np.asarray(["a", "b", "c"])[np.random.default_rng(0).integers(3, size=60)]
 
@@ -114,6 +115,26 @@ def test_rows_in_memory(d, standardize, tmp_path):
     """More rows than columns, and fewer."""
     X, y = labelled(60, d, 3, seed=7, separation=0.5)
     assert_blind(tmp_path, X, y, standardize=standardize, methods=list(METHODS))
+
+
+@pytest.mark.parametrize("merging", [True, False])
+def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_rows_is_not(
+    merging, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(evaluating, "merges", lambda *_: merging)
+    np.save(tmp_path / "parts.npy", PARTS)
+    rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
+    for number, table in enumerate([rows, held_out_changed(*rows)]):
+        evaluation = {"splits": "given", "column": str(tmp_path / "parts.npy"), "held_out": "b", "margins": False,
+                      "classifiers": [NESTED, {"name": "svm", "C": "auto"}]}  # fmt: skip
+        uri = store(tmp_path / f"{number}.npz", *table)
+        config = config_of(tmp_path / str(number), uri, n_components=[1, 3], evaluation=evaluation)
+        (record,), _, results = scored(config)
+        nested = [line["C"] for line in record["errors"] if line["classifier"] == "nested"]
+        found.append((nested, results["tune"]["penalties"]))
+    (nested, chosen), (again, other) = found
+    assert nested == again and len(nested) == 2
+    assert list(chosen) == ["svm"] and chosen != other
 
 
 @pytest.mark.parametrize("merging", [True, False])

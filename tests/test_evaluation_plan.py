@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from evaluating import clusters, config_of, scored, searched, store
+from evaluating import KNN, clusters, config_of, scored, searched, store
 from samples import labelled
 
 from mmpca_dist.datasets import storage
@@ -13,7 +13,7 @@ from mmpca_dist.runs import evaluating
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting, preview_evaluation
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import measured, open_job, run_stage
-from pipelines.cli import cli
+from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca1a", "fisher"]
 CASES = {
@@ -102,3 +102,102 @@ def test_the_command_shows_it(tmp_path):
     found = CliRunner().invoke(cli, ["plan", str(tmp_path / "my.yaml"), "--evaluation"], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     assert "7 x moments, 7 x score, 7 x gather" in " ".join(found.output.split())
+
+
+def work(tmp_path, **changes):
+    """Return the operations beside passes by name, of an evaluation of 300 x 6 rows in shares."""
+    uri = store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5))
+    evaluation = {"splits": "shares", "count": 3, "classifiers": ["fisher"], **changes.pop("evaluation", {})}
+    plan = preview_evaluation(config_of(tmp_path / "out", uri, evaluation=evaluation, **changes))
+    assert plan.operations == sum(one.operations for one in [*plan.passes, *plan.work])
+    return {one.name: one.operations for one in plan.work}
+
+
+FIT, JUDGE, MARGINS, CHOICE = "fit methods", "fit and judge classifiers", "measure margins", "choose penalties"
+
+
+def test_operations_grow_with_splits_methods_sizes_and_classifiers(tmp_path):
+    base = work(tmp_path)
+    assert set(base) == {FIT, JUDGE, MARGINS} and min(base.values()) > 0
+    assert work(tmp_path, evaluation={"count": 6}) == {name: 2 * count for name, count in base.items()}
+    methods = work(tmp_path, methods=["pca", "m-pca0"])
+    assert (methods[FIT], methods[JUDGE]) == (2 * base[FIT], 2 * base[JUDGE])
+    assert base[MARGINS] < methods[MARGINS] < 2 * base[MARGINS]  # "before" is the same for both
+    assert work(tmp_path, n_components=[4])[JUDGE] > base[JUDGE]
+    several = work(tmp_path, n_components=[2, 4])
+    assert several[JUDGE] == base[JUDGE] + work(tmp_path, n_components=[4])[JUDGE]
+    assert MARGINS not in work(tmp_path, evaluation={"margins": False})
+
+
+def test_operations_grow_with_every_classifier(tmp_path):
+    alone = {
+        name: work(tmp_path, evaluation={"classifiers": [name], "margins": False})[JUDGE]
+        for name in ("fisher", "lda", "qda", "naive-bayes", "svm", "logistic", KNN["name"])
+    }
+    every = work(tmp_path, evaluation={"classifiers": list(alone), "margins": False})[JUDGE]
+    assert every == pytest.approx(sum(alone.values()))
+    assert min(alone.values()) > 0 and alone["svm"] > alone["fisher"]
+    nested = work(tmp_path, evaluation={"classifiers": [{"name": "svm", "C": "nested"}], "margins": False})
+    assert nested[JUDGE] > 20 * alone["svm"]
+    chosen = work(tmp_path, evaluation={"classifiers": [{"name": "svm", "C": "auto"}]})
+    assert chosen[JUDGE] == alone["svm"] and chosen[CHOICE] > alone["svm"]
+
+
+def test_margins_of_more_columns_and_of_fits_to_rows_take_more(tmp_path):
+    def margins(n_features, classifier):
+        rows = labelled(400, n_features, 2, seed=1)
+        config = config_of(
+            tmp_path / "out", store(tmp_path / f"{n_features}.npz", *rows),
+            evaluation={"splits": "shares", "classifiers": [classifier]},
+        )  # fmt: skip
+        return next(one.operations for one in preview_evaluation(config).work if one.name == MARGINS)
+
+    assert margins(60, "fisher") > 50 * margins(6, "fisher")  # squares and cubes of the columns
+    assert margins(60, "svm") > 2 * margins(6, "svm")  # and what summarises them is the same
+
+
+@pytest.mark.parametrize("splits", [{"splits": "folds", "folds": 3}, {"splits": "shares"}])
+def test_the_time_of_scoring_is_told_as_a_rough_one(splits, tmp_path):
+    uri = store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
+    told = dict(preview_evaluation(config_of(tmp_path / "out", uri, evaluation=splits)).rows())["expected time"]
+    assert told.startswith("roughly, by operations at usual rates: under a second for the passes, ")
+    assert told.endswith("under a second to fit and judge classifiers, under a second to measure margins")
+
+
+class Watching(Callback):
+    """Keeps what is told of time and progress."""
+
+    def __init__(self):
+        self.expected, self.steps = [], []
+
+    def on_expected(self, stage, seconds):
+        assert seconds > 0
+        self.expected.append((stage, len(self.steps)))
+
+    def on_pass(self, stage, name):
+        self.name = name
+
+    def on_progress(self, stage, done, total):
+        if stage == "score":
+            self.steps.append((self.name, done, total))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(4, [("score", 1)]), (1, [])])
+def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expected, tmp_path):
+    watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
+    evaluation = {"splits": "shares", "count": count}
+    scored(config_of(tmp_path / "out", uri, compute={"workers": 1}, evaluation=evaluation), watch)
+    assert watch.expected == expected
+    assert watch.steps == [("rows", done + 1, count) for done in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_first_deal_of_folds_tells_it_too_and_every_fit_is_progress(count, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
+    evaluation = {"splits": "folds", "folds": 3, "count": count, "classifiers": ["fisher", "svm"]}
+    records, _, _ = scored(config_of(tmp_path / "out", uri, evaluation=evaluation), watch)
+    for name in ("fit methods", "fit classifiers"):
+        assert [step[1:] for step in watch.steps if step[0] == name] == [(1, 3), (2, 3), (3, 3)] * count
+    assert watch.expected == ([("score", len(watch.steps) // 3)] if count == 3 else [])
+    assert all("fit" not in name for record in records for name in record["passes"])

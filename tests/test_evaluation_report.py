@@ -6,6 +6,7 @@ import dataclasses
 import io
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,19 @@ from test_report import NASTY, check_page, check_picture
 from mmpca_dist.datasets import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
+from mmpca_dist.runs.evaluating import evaluate
 from mmpca_dist.runs.evaluation_reporting import evaluation_tables, write_evaluation_report
 from mmpca_dist.runs.report.evaluated import drawn_sizes, probability, words
 from mmpca_dist.runs.report.evaluation_page import render_evaluation, sections
-from mmpca_dist.runs.report.evaluation_rows import PLUS_MINUS, error_grids, margin_grids, published_words
+from mmpca_dist.runs.report.evaluation_rows import (
+    PLUS_MINUS,
+    error_grids,
+    margin_grids,
+    published_words,
+    standing_rows,
+)
 from mmpca_dist.runs.report.signed_margins import SignedMargins, signed_margins
+from mmpca_dist.runs.tabulating import error_rows
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
 FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
@@ -91,7 +100,7 @@ def test_renders_whatever_splits_leave(make: Callable[[], Evaluation]) -> None:
 
 
 def test_nothing_but_failures_makes_a_page_without_pictures() -> None:
-    empty = evaluation(table=ErrorTable.of([]), margins=[])
+    empty = evaluation(table=ErrorTable.of([], 9), margins=[])
     assert sections(empty) == []
     assert "No errors were counted." in render_evaluation(empty, [])
 
@@ -105,13 +114,18 @@ def test_text_from_data_is_escaped_everywhere() -> None:
 
 
 def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
-    first, second, third, last = words(evaluation())
+    first, second, tested, third, last = words(evaluation())
     assert first.startswith(
         "The lowest mean error, 30.8%, is that of M-PCA2 with 8 components under linear SVM, C = 0.1"
     )
     assert "6 splits" in first
     assert "The reference at its best is PCA with 8 components under linear SVM" in second
-    assert "errs less in 6, more in 0 and as often in 0: p = 0.016 by the sign test, beyond chance" in second
+    assert "39.0%, 8.2 percentage points more, 4.4 corrected standard errors of the difference." in second
+    assert tested == (
+        "The difference is not significant at the 5% level: p = 0.007 by the corrected resampled t-test (two-sided), "
+        "0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as often "
+        "in 0 (sign test of these splits: p = 0.016)."
+    )
     assert third.startswith("Naming the largest class for every row errs in ")
     assert "lowest of 27 means" in last
 
@@ -154,10 +168,10 @@ def test_the_verdict_where_the_reference_is_best() -> None:
 @pytest.mark.parametrize(
     ("fewer", "said"),
     [
-        (1, ": 43.0%, less than 0.1 percentage points more, less than 0.1 combined standard errors."),
-        (8, ": 43.0%, 0.3 percentage points more, 0.1 combined standard errors."),
-        (20, ": 43.0%, 0.7 percentage points more, 0.2 combined standard errors."),
-        (0, ": 43.0%, the same. On"),
+        (1, ": 43.0%, less than 0.1 percentage points more, 0.3 corrected standard errors of the difference."),
+        (8, ": 43.0%, 0.3 percentage points more, 0.9 corrected standard errors of the difference."),
+        (20, ": 43.0%, 0.7 percentage points more, 1.9 corrected standard errors of the difference."),
+        (0, ": 43.0%, the same."),
     ],
 )
 def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
@@ -180,14 +194,34 @@ def test_a_tenth_is_a_tenth() -> None:
 def test_the_verdict_of_ties_claims_nothing() -> None:
     said = " ".join(words(evaluation(errors=lambda *_: 9)))
     assert "Cells with the same mean: 26 more." in said
-    assert "the same" in said and "as often in 6: p = 1.00 by the sign test, not beyond chance" in said
+    assert "the same. The difference is not significant at the 5% level: p = 1.00 by" in said
+    assert "as often in 6 (sign test of these splits: p = 1.00)" in said
 
 
 def test_the_verdict_of_one_split_claims_nothing() -> None:
     said = " ".join(words(evaluation(splits=1)))
     assert "one split, so that no deviation is known" in said
     assert "One split tells nothing about chance" in said
-    assert "beyond chance" not in said and "nan" not in said
+    assert "significant" not in said and "nan" not in said
+
+
+def test_the_verdict_of_one_difference_everywhere_claims_nothing() -> None:
+    said = " ".join(words(evaluation(errors=lambda m, *_: 20 - m)))
+    assert "They differ by the same number of rows in every split, so that no deviation is known" in said
+    assert "significant" not in said
+
+
+def test_the_page_says_what_is_tested_and_how_often() -> None:
+    made = evaluation(splits=12)
+    text = check_page(render_evaluation(made, sections(made))).text
+    assert "Holm\N{RIGHT SINGLE QUOTATION MARK}s correction for 18 tests" in text
+    assert "one pair in twenty" not in text
+    assert "It is of these splits only" in text
+    (row,) = [row for row in standing_rows(made) if row["method"] == "M-PCA2"]
+    assert (row["lower"], row["significantly lower"], row["significantly higher"]) == ("9 of 9", "9", "0")
+    description, rows = evaluation_tables(made)["errors-1"]
+    assert "Holm's correction for 18 tests" in description
+    assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])
 
 
 def test_the_verdict_tells_of_fewer_components_that_do() -> None:
@@ -321,6 +355,22 @@ def test_files_of_a_report(tmp_path: Any) -> None:
             assert (text.num_rows, text.column_names) == (whole.num_rows, whole.column_names)
     stored = ErrorTable.from_arrow(pq.read_table(tmp_path / "here" / "tables" / "errors.parquet"))
     assert stored.cells() == made.table.cells()
+
+
+def test_evaluations_of_earlier_versions_are_shown(tmp_path: Any) -> None:
+    """Their tables of cells end with the p-value of the sign test, and records had no checksums."""
+    config = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "fisher"], "n_components": [1, 2]}
+    place = Path(evaluate({**config, "output": str(tmp_path / "out")})["compare"]["html"]).parents[1]
+    rows, path = error_rows(str(place)), place / "tables" / "cells.parquet"
+    table = pq.read_table(path)
+    last = table.column_names.index("p_value")
+    assert table.column_names[last + 1 :], "there are columns that came later"
+    pq.write_table(table.select(table.column_names[: last + 1]), path)
+    record = storage.read_json(str(place / "records" / "compare.json"))
+    storage.write_json(
+        str(place / "records" / "compare.json"), {key: record[key] for key in record if key != "objects"}
+    )
+    assert error_rows(str(place)) == rows
 
 
 def test_same_evaluation_same_bytes(tmp_path: Any) -> None:

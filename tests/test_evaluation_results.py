@@ -8,7 +8,7 @@ import pytest
 from evaluations import CLASSIFIERS, evaluation
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import SignTest
+from mmpca_dist.evaluation.comparing import SignTest, holm
 from mmpca_dist.evaluation.results import standings, verdict
 from mmpca_dist.evaluation.tables import ErrorTable
 
@@ -19,6 +19,21 @@ def test_the_best_cell_is_tested_against_the_best_of_the_reference():
     assert found.rival.key == ("pca", 8, "svm")
     assert found.test == SignTest(6, 6, 1 / 64)
     assert found.tied == []
+    assert (
+        found.t_test == found.best.t_test and found.t_test.tests == 18
+    )  # two methods, three numbers, three classifiers
+
+
+def test_a_test_of_the_best_cell_that_is_none_of_the_table_is_corrected_with_them():
+    """The reference is best with two components, the other method with eight."""
+    made = evaluation(
+        methods=("pca", "m-pca0"),
+        errors=lambda m, size, c, split: 20 + split * (m + 1) % 5 + size * (1 - 2 * m) + 3 * c,
+    )
+    found = verdict(made)
+    others = [cell.t_test.p_value for cell in made.cells.values() if cell.t_test]
+    assert (found.best.key[1], found.rival.key[1], found.t_test.tests) == (8, 2, len(others) + 1)
+    assert found.t_test.adjusted == holm([*others, found.t_test.p_value])[-1]
 
 
 def test_where_the_reference_is_best_the_best_of_the_others_is_its_rival():
@@ -34,7 +49,7 @@ def test_the_one_standard_error_rule_takes_the_fewest_components():
     found = verdict(
         evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
     )
-    error = found.best.summary.standard_error
+    error = found.best.summary.corrected_standard_error
     assert found.best.n_components == 8
     assert found.smallest.n_components == 4
     assert 0 < found.smallest.summary.mean - found.best.summary.mean <= error
@@ -62,14 +77,16 @@ def test_one_split_knows_no_deviation():
 
 
 def test_nothing_has_no_verdict():
-    assert verdict(evaluation(table=ErrorTable.of([]))) is None
+    assert verdict(evaluation(table=ErrorTable.of([], 9))) is None
 
 
 def test_standings_count_cells_that_err_less():
-    pca, first, second = standings(evaluation())
+    pca, first, second = standings(evaluation(splits=12))
     assert (pca.compared, pca.lower, pca.best.key) == (0, 0, ("pca", 8, "svm"))
     assert (first.compared, first.lower, first.higher) == (9, 9, 0)
-    assert (first.significant, second.significant) == (0, 9)  # 3 wins and 3 ties, 6 wins
+    # By the sign test, which takes splits for independent, the first is below PCA too. There are 18 tests.
+    assert (first.lower_significant, second.lower_significant) == (0, 9)
+    assert (first.higher_significant, second.higher_significant) == (0, 0)
     (absent,) = [s for s in standings(evaluation(most={"m-pca0": 0})) if s.method == "m-pca0"]
     assert (absent.best, absent.compared) == (None, 0)
 
@@ -81,8 +98,14 @@ def test_standings_count_cells_that_repeat_once():
     _, alone = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"fisher": 1}))
     assert alone.compared == 9  # against another number of the reference's components each
     clear = {"pca": 1, "fisher": 1}
-    made = evaluation(methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 - 9 * m)
-    assert standings(made)[1].significant == 3
+    made = evaluation(
+        methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 - (9 + split % 2) * m
+    )
+    assert standings(made)[1].lower_significant == 3
+    swapped = evaluation(
+        methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 + (9 + split % 2) * m
+    )
+    assert (standings(swapped)[1].lower_significant, standings(swapped)[1].higher_significant) == (0, 3)
 
 
 def test_cells_that_differ_in_one_split_alone_are_no_repeats():
@@ -95,7 +118,8 @@ def test_cells_that_differ_in_one_split_alone_are_no_repeats():
         [
             {"split": 0, "rows": 20, "errors": [entry(20, 20, 4), entry(30, 30, 7)]},
             {"split": 1, "rows": 90, "errors": [entry(20, 15, 9), entry(30, 15, 9)]},
-        ]
+        ],
+        110,
     )
     made = evaluation(methods=("pca",), table=table)
     assert [cell.used for cell in made.distinct] == [15, 15]

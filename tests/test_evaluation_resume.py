@@ -58,7 +58,7 @@ def read(config):
 
 def done(config):
     """Return the splits whose records are there."""
-    return {int(path.stem) for path in Path(config.output, "splits").glob("*.json")}
+    return {int(path.stem) for path in Path(config.output, "evaluation", "splits").glob("*.json")}
 
 
 def assert_goes_on(config, expected, evaluated):
@@ -101,7 +101,7 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
-    (Path(config.output) / "records" / "score.json").unlink()
+    (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
     assert read(config)[1] == total * (1 if evaluating.merges() else 2)
 
 
@@ -144,6 +144,6 @@ def test_a_full_disk_costs_no_split(make, evaluated, monkeypatch):
             scored(config, watching)
     assert len(done(config)) == 3
     assert watching.notes == [
-        f"What is done is kept in {config.output}, as the run may go on: give the same command again."
+        f"What is done is kept in {config.output}/evaluation, as the run may go on: give the same command again."
     ]
     assert_goes_on(config, expected, evaluated)

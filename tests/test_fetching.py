@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,12 +14,16 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from evaluating import store
+from operations import ROOT
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import AccessError, ConfigError
-from mmpca_dist.runs.config import parse_model
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import AccessError, ConfigError, InputError
+from mmpca_dist.runs.config import parse_config, parse_model
+from mmpca_dist.runs.job import check_run
 from mmpca_dist.runs.locating import _between_minus_one_and_one, located
 from mmpca_dist.runs.sections import DatasetConfig
+from mmpca_dist.runs.stages import preview
 
 NAME = "rows.npz"
 
@@ -56,9 +62,9 @@ def section(folder, download=None):
     return DatasetConfig(uri=NAME, data_dir=str(folder), download=download)
 
 
-@pytest.mark.parametrize("folder", ["$MY_DATA", "${MY_DATA}", "$MY_DATA/inner", "${MY_DATA}/inner"])
+@pytest.mark.parametrize("folder", ["$MMPCA_MINE", "${MMPCA_MINE}", "$MMPCA_MINE/inner", "${MMPCA_MINE}/inner"])
 def test_folders_that_a_variable_names(folder, data, tmp_path, monkeypatch):
-    monkeypatch.setenv("MY_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MMPCA_MINE", str(tmp_path / "data"))
     place = tmp_path / "data" / folder.partition("/")[2] / NAME
     place.parent.mkdir(parents=True)
     place.write_bytes(data)
@@ -115,7 +121,8 @@ def test_a_data_set_of_openml(scaled, tmp_path, monkeypatch):
     frame = pd.DataFrame({"a": [1.0, 3.0, 2.0], "b": [0, 0, 0], "c": pd.Categorical(["x", "y", "x"])})
     asked = []
 
-    def fetch_openml(data_id, **_settings):
+    def fetch_openml(data_id, *, cache, **_settings):
+        assert not cache  # which would be a copy in the home folder
         asked.append(data_id)
         return SimpleNamespace(data=frame, target=pd.Series(["good", "bad", "good"], dtype="category"))
 
@@ -127,6 +134,105 @@ def test_a_data_set_of_openml(scaled, tmp_path, monkeypatch):
         assert found == {"f0": [-1, 1, 0], "f1": [0, 0, 0], "f2": [1, -1, 1], "f3": [-1, 1, -1]}
     else:
         assert found == {"f0": [1, 3, 2], "f1": [0, 0, 0], "f2": [1, 0, 1], "f3": [0, 1, 0]}
+
+
+@pytest.mark.parametrize("uri", ["../rows.npz", "a/../../rows.npz", "..", "%2e%2e/rows.npz", "a\\..\\..\\rows.npz"])
+@pytest.mark.parametrize("download", [None, "openml:59"])
+def test_a_data_set_stays_in_its_folder(uri, download, data, tmp_path):
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "rows.npz").write_bytes(data)
+    with pytest.raises(InputError, match=r"leaves the folder of dataset.data_dir"):
+        located(DatasetConfig(uri=uri, data_dir=str(tmp_path / "data"), download=download))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "rows.npz", "source.npz"]
+
+
+@pytest.mark.parametrize(
+    ("name", "download"),
+    [
+        ("evil.pth", "http://127.0.0.1:9/x"),
+        ("authorized_keys", "http://127.0.0.1:9/x"),
+        ("a.yaml", "http://127.0.0.1:9/x"),
+    ],
+)
+def test_only_tables_are_fetched(name, download, tmp_path):
+    with pytest.raises(InputError, match=r"must be called \*\."):
+        located(DatasetConfig(uri=name, data_dir=str(tmp_path), download=download))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("variable", ["SECRET", "PATH", "AWS_SECRET_ACCESS_KEY", "XMMPCA_DATA", "HOMES"])
+def test_other_variables_stand_for_nothing(variable, tmp_path, monkeypatch):
+    monkeypatch.setenv(variable, "hunter2")
+    with pytest.raises(InputError, match=r"only HOME and those that begin with MMPCA_") as caught:
+        located(DatasetConfig(uri=NAME, data_dir=f"${variable}"))
+    assert variable in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["{}/hunter2", "hunter2", "memory://hunter2", "s4://hunter2"])
+@pytest.mark.parametrize("download", [None, "http://127.0.0.1:9/x.npz"])
+@pytest.mark.parametrize("content", [None, b"no archive"])
+def test_no_message_shows_the_value_of_a_variable(value, download, content, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MMPCA_MINE", value.format(tmp_path))
+    if content and "hunter2" in value and ":" not in value:
+        storage.write_bytes(f"hunter2/{NAME}", content)
+    config = {"dataset": {"uri": NAME, "data_dir": "$MMPCA_MINE", "download": download}, "methods": "pca",
+              "n_components": 2, "output": str(tmp_path / "out")}  # fmt: skip
+    for attempt in (preview, check_run):
+        with pytest.raises(InputError) as caught:
+            attempt(parse_config(config, "the test"))
+        assert "$MMPCA_MINE" in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+PLANNING = """
+import os, sys
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+seen = []
+def watch(event, args):
+    writes = event == "open" and isinstance(args[2], int) and args[2] & WRITING and args[0] != os.devnull
+    changes = event in {"os.mkdir", "os.rename", "os.remove", "os.link", "os.symlink", "os.truncate", "os.rmdir"}
+    connects = event in {"socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen"}
+    if (writes or changes or connects) and "__pycache__" not in str(args):  # numba's, for kernels that it compiles
+        seen.append(f"{event} {args}")
+sys.path.insert(0, sys.argv[1])
+from mmpca_dist.errors import InputError
+from mmpca_dist.runs.config import load_config
+from mmpca_dist.runs.evaluating import preview_evaluation
+from mmpca_dist.runs.stages import preview
+sys.addaudithook(watch)
+for path in sys.argv[2:]:
+    for function in (preview, preview_evaluation):
+        try:
+            function(load_config(path)).rows()
+        except InputError as error:
+            print(error)
+print("SEEN", seen)
+"""
+
+
+def test_a_plan_fetches_and_writes_nothing(data, tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
+    ingest(tmp_path / "source.npz", tmp_path / "rows.zarr")
+    frame = pd.DataFrame(X, columns=list("abc")).assign(label=y)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    texts = {
+        "zarr": "dataset: {uri: rows.zarr}",
+        "parquet": "dataset: {uri: rows.parquet}",
+        "npz": "dataset: {uri: source.npz}",
+        "absent": "dataset: {uri: rows.npz, data_dir: data, download: 'http://127.0.0.1:9/rows.npz'}",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(f"{text}\nmethods: [pca, m-pca2]\nn_components: 2\noutput: out\n")
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", PLANNING, str(ROOT), *[f"{name}.yaml" for name in texts]],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "There is no rows.npz in data, the folder of dataset.data_dir. A run fetches it from "
+        "http://127.0.0.1:9/rows.npz; a plan does not. Put it there first."
+    ] * 2 + ["SEEN []"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
 def test_the_data_of_libsvm_are_those_of_uci_scaled(real_data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from evaluating import config_of, scored, store
 from resuming import write_rows
 from samples import labelled
 
+from mmpca_dist.datasets.checksums import from_json, to_json
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.runs.config import load_config, parse_config
 from mmpca_dist.runs.directory import RunDirectory
@@ -58,7 +58,7 @@ def test_parts_that_have_changed_are_another_input(make, tmp_path):
     before, *_ = scored(config)
     assert [record["rows"] for record in before] == [20, 20, 20]
     assert scored(config)[0] == before  # the same parts go on, with the records that are there
-    (tmp_path / "out" / "splits" / "00002.json").unlink()
+    (tmp_path / "out" / "evaluation" / "splits" / "00002.json").unlink()
     change(tmp_path, column)
     for refused in (lambda: scored(config), lambda: check_run(config, "evaluation")):
         with pytest.raises(OutputError, match=r"already holds a different run: its parts have changed since\. Choose"):
@@ -133,7 +133,7 @@ def test_a_column_of_parts_is_no_feature(words, tmp_path):
         records, *_ = scored(config)
         assert [record["errors"] for record in records] == [record["errors"] for record in expected]
         assert scored(config)[0] == records  # the same configuration goes on
-        assert RunDirectory(config.output).config.dataset.drop == drop
+        assert RunDirectory(f"{config.output}/evaluation").config.dataset.drop == drop
 
 
 def test_a_column_of_parts_that_is_none_or_the_rows(tmp_path):
@@ -165,7 +165,7 @@ def test_parts_that_are_true_or_false(held_out, words, tmp_path):
 def test_what_is_held_out_is_said(held_out, said, tmp_path):
     uri, column = in_file(tmp_path)
     evaluate(given(tmp_path, uri, column, held_out=held_out))
-    page = (tmp_path / "out" / "report" / "index.html").read_text()
+    page = (tmp_path / "out" / "evaluation" / "report" / "index.html").read_text()
     assert said.format(column) in page
 
 
@@ -202,9 +202,9 @@ def test_settings_that_are_all_set_and_those_of_earlier_runs(tmp_path):
     assert parse_config(config.model_dump(mode="json"), "the test") == config
     run = RunDirectory(str(tmp_path / "out"))
     run.begin(config, "fingerprint", "evaluation")
-    header = json.loads((tmp_path / "out" / "run.json").read_text())
+    header = from_json((tmp_path / "out" / "run.json").read_bytes())
     header["config"]["evaluation"]["train"] = "1/2"
-    (tmp_path / "out" / "run.json").write_text(json.dumps(header))
+    (tmp_path / "out" / "run.json").write_bytes(to_json(header))
     assert run.config.evaluation.train == "1/2"
     chooses = config_of(tmp_path, "bundled:iris", n_components="auto", evaluation={"splits": "shares", "folds": 3})
     assert chooses.evaluation.folds == 3  # by which the number of components is chosen

@@ -121,7 +121,7 @@ def test_bad_numpy_files_are_explained(tmp_path):
     with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
         archive.writestr("X.npy", zipfile.ZipFile(tmp_path / "good.npz").read("X.npy")[:-8])
         archive.writestr("y.npy", zipfile.ZipFile(tmp_path / "good.npz").read("y.npy"))
-    with pytest.raises(InputError, match="ends early"):
+    with pytest.raises(InputError, match="cut short"):
         ingest(tmp_path / "short.npz", tmp_path / "made.zarr")
     with pytest.raises(InputError, match="labels"):
         ingest(tmp_path / "rows.npy", tmp_path / "made.zarr")
@@ -192,9 +192,9 @@ def test_columns_of_words_in_parquet_say_how_ingest_leaves_them_out(tmp_path):
     """The file's own name, which looks like a setting, stays as it is."""
     source = tmp_path / "dataset.drop.parquet"
     pq.write_table(pa.table({"a": [1.0, 2.0], "id": ["u", "v"], "place of it": ["p", "q"], "label": [0, 1]}), source)
-    with pytest.raises(InputError, match=r"dataset\.drop\.parquet has type string") as caught:
+    with pytest.raises(InputError, match=r"2 columns of .*/dataset\.drop\.parquet cannot") as caught:
         ingest(source, tmp_path / "made.zarr")
-    assert "leave it out with --drop id --drop 'place of it', or name it as --label." in str(caught.value)
+    assert "with: --drop id --drop 'place of it'\n" in str(caught.value)
     ingest(source, tmp_path / "made.zarr", drop=["id", "place of it"])
     assert open_dataset(tmp_path / "made.zarr").feature_names == ["a"]
 

@@ -17,17 +17,17 @@ import psutil
 import pytest
 from test_runs import make_config
 
-import mmpca_dist.runs.lease as lease_module
+import mmpca_dist.datasets.lease as lease_module
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, OutputError
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job
 from mmpca_dist.runs.journal import Journal
-from mmpca_dist.runs.lease import Owner, held, holder
 
 HOLD = """
 import sys, time
-from mmpca_dist.runs.lease import held
+from mmpca_dist.datasets.lease import held
 with held(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
@@ -256,7 +256,7 @@ def test_leases_hold_no_secrets(tmp_path):
     with held(str(tmp_path)):
         (place,) = tmp_path.iterdir()
         assert set(json.loads(place.read_text())) == {
-            "token", "host", "machine", "pid", "started", "since", "beat", "beats",
+            "token", "host", "machine", "pid", "started", "since", "beat", "beats", "checksum",
         }  # fmt: skip
 
 

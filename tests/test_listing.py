@@ -9,9 +9,9 @@ from samples import labelled
 from test_runs import make_config
 
 from mmpca_dist import run
+from mmpca_dist.datasets.lease import held
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.lease import held
 from mmpca_dist.runs.listing import clean, find_runs, state_of
 
 
@@ -101,7 +101,7 @@ def test_folders_of_other_programs_are_left_alone(stopped, tmp_path):
     with held(second.output):
         cleaned = {Path(found.uri).name: str(found) for found in clean(str(tmp_path / "runs"))}
     assert "of scratch removed; what is finished stays" in cleaned["deep"]
-    assert cleaned["other"].endswith("left alone, as its run.json is not of this version, or another program's")
+    assert cleaned["other"].endswith("left alone: its run.json is not of this version, or another program's")
     assert ": left alone, as it is in use by process " in cleaned["second"] and len(cleaned) == 3
     assert (other / "scratch" / "precious.txt").exists()
     with pytest.raises(InputError, match="no run"):

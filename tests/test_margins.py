@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import MarginPCA, class_moments
+from mmpca_dist.datasets.arrays import rows_in_memory
+from mmpca_dist.datasets.base import make_spans
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.judging import Judges, Part, judge
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
@@ -27,6 +30,10 @@ from mmpca_dist.predictors import (
     linear_parts,
     naive_bayes,
 )
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.moments import BLOCK_ROWS
+from mmpca_dist.statistics.reduction import Threads
 
 NAMES = np.array(["a", "b", "c", "d"])
 
@@ -212,3 +219,43 @@ def test_which_classifiers_have_records():
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
     chosen = Judges([spec("svm", C="auto")], {"svm": 0.01})
     assert records_of(X, part, items, chosen) == records_of(X, part, items, Judges([spec("svm", C=0.01)]))
+
+
+@pytest.mark.parametrize("name", ["fisher", "lda"])
+def test_many_classes_take_no_scatter_each(name):
+    """Of 100 classes they would be 72 MB."""
+    X, y = labelled(800, 300, 100, seed=10)
+    part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
+    judges, reductions = Judges([spec(name)]), Reductions(np.empty((300, 0)), None, items)
+    fitted = judge(items, judges, judges.specs, part, Meter()).fitted
+    tracemalloc.start()
+    assert margin_records(X, part, reductions, judges, fitted)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * (10 * 300**2 + 3 * BLOCK_ROWS * 300) < 8 * 100 * 300**2 / 2
+
+
+@pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, precision, standardize, monkeypatch):
+    """Those in double precision: nothing is formed from rows, and the margins are the same."""
+    codes = np.random.default_rng(11).integers(3, size=shape[0])
+    X = 5 + np.random.default_rng(12).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
+    y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
+    part, items = items_of(X, y, train)
+    dataset, scheduler = rows_in_memory(X[train], y[train], "rows"), Threads(1)
+    spans = make_spans(dataset)
+    statistics = gather_statistics(
+        dataset, take_census(dataset, spans, scheduler), spans,
+        scheduler=scheduler, precision=precision, standardize=standardize,
+    )  # fmt: skip
+    judges = Judges([spec("fisher")])
+    reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
+    fitted = judge(items, judges, judges.specs, part, Meter()).fitted
+    expected = margin_records(X, part, reductions, judges, fitted)
+    if statistics.precision == "double":
+        monkeypatch.setattr("mmpca_dist.evaluation.margins._columns_of", pytest.fail)
+    for found, other in zip(margin_records(X, part, reductions, judges, fitted, statistics), expected, strict=True):
+        np.testing.assert_allclose(found["quantiles"], other["quantiles"], rtol=1e-8)
+        np.testing.assert_allclose(found["wasserstein"], other["wasserstein"], rtol=1e-8, atol=1e-12)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import shlex
+import tomllib
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import cloudpickle
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from packaging.requirements import Requirement
 from scipy import sparse
 
 from mmpca_dist import load_model, run
@@ -23,7 +27,7 @@ from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job
-from pipelines.cli import cli
+from mmpca_pipelines.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -302,7 +306,7 @@ def test_the_same_sentences_by_either_package(fast, bucket, monkeypatch):
     fs, path = storage.filesystem(f"{bucket}/in.zarr/X")
     for name, _, _ in storage.list_objects(f"{bucket}/in.zarr/X"):
         if name.startswith("c/"):
-            fs.rm(f"{path}/{name}")
+            fs.rm_file(f"{path}/{name}")
     with pytest.raises(InputError, match="lacks 1 of the chunks"):
         open_dataset(f"{bucket}/in.zarr")
     assert np.isnan(dataset.read_rows(0, 3)).all()  # a reader that was open before
@@ -320,3 +324,20 @@ def test_obstore_reads_what_fsspec_reads(bucket):
     assert fast is not None
     assert fast.read(path, 1000, 250_000) == data[1000:250_000] == fs._fs.cat_file(path, start=1000, end=250_000)
     assert fast.read(f"{path}-none", 0, 9) is None
+
+
+def test_the_guide_installs_a_local_store_that_agrees_with_s3fs():
+    """By the parts of moto that the tests install, too; `pip check` would complain of another botocore."""
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "laptop-to-cluster.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("pip install ") and "moto" in line)
+    named = {Requirement(word).name for word in shlex.split(line)[2:]}
+    extras = {requirement.name: requirement.extras for requirement in map(Requirement, shlex.split(line)[2:])}
+    assert extras["moto"] == {"s3"} and extras["aiobotocore"] == {"boto3"}
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert named <= {Requirement(text).name for text in project["test"]}
+    installed = version("botocore")
+    for name in ("aiobotocore", "boto3", "moto"):
+        for requirement in map(Requirement, requires(name) or []):
+            if requirement.name == "botocore" and requirement.marker is None:
+                assert requirement.specifier.contains(installed), (name, str(requirement))

@@ -7,15 +7,17 @@ import json
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import yaml
-from operations import ROOT, wait_for
+from operations import wait_for
 from resuming import results_hash
 
 from mmpca_dist import run
+from mmpca_dist.runs import bundled_configs
 
 pytestmark = pytest.mark.server
 
@@ -173,12 +175,12 @@ print(block.save("notes", overwrite=True))
 
 def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_path):
     """A flow that was started directly and killed: nobody but the automation notices. Its time is shortened here."""
-    silent = yaml.safe_load((ROOT / "conf" / "automations.yaml").read_text())
+    silent = yaml.safe_load(bundled_configs.path_of("automations").read_text())
     assert silent["automations"][0]["trigger"]["within"] > 3 * 180  # Prefect's default of heartbeats
     silent["automations"][0]["trigger"]["within"] = SILENT
     (tmp_path / "automations.yaml").write_text(yaml.safe_dump(silent))
     block = operations.python(MAKE_BLOCK.format(url=webhook)).strip()
-    notes = (ROOT / "conf" / "notifications.yaml").read_text()
+    notes = bundled_configs.path_of("notifications").read_text()
     (tmp_path / "notifications.yaml").write_text(notes.replace("0" * 8 + "-0000-0000-0000-" + "0" * 12, block))
     for name in ("automations.yaml", "notifications.yaml"):
         operations.prefect("automation", "create", "--from-file", str(tmp_path / name))
@@ -186,7 +188,7 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
     output = operations.folder / "silent"
     (tmp_path / "long.yaml").write_text(yaml.safe_dump({**LONG, "output": str(output)}))
     often = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
-    with operations.process("pipelines", "run", str(tmp_path / "long.yaml"), **often) as process:
+    with operations.process("mmpca_pipelines", "run", str(tmp_path / "long.yaml"), **often) as process:
         wait_for((output / "records" / "plan.json").exists, 90, lambda: process.poll())
         running = operations.api("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}})
         identifier = next(r["id"] for r in running if r["parameters"]["config"]["output"] == str(output))
@@ -202,7 +204,7 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
 @pytest.mark.parametrize("kind", ["docker", "kubernetes"])
 def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     operations.prefect("work-pool", "create", kind, "--type", kind)
-    file = f"conf/prefect-{kind}.yaml"
+    file = str(bundled_configs.path_of(f"prefect-{kind}"))
     operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
     for flow in ("ingest", "fit", "transform", "refresh"):
@@ -211,7 +213,7 @@ def test_the_other_work_pools_can_be_deployed_to(operations, kind):
         text = json.dumps([deployment["parameters"], deployment["schedules"]])
         assert "MMPCA_STORE" not in text
         assert ("s3://bucket/" in text) == (kind == "kubernetes")
-        assert str(ROOT) not in json.dumps(deployment)
+        assert str(Path(file).parent) not in json.dumps(deployment)
 
 
 def test_the_server_listens_on_loopback_only_and_sends_no_telemetry(operations):

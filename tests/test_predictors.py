@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.predictors import (
     ReducedMoments,
     fisher_linear,
+    linear,
     linear_discriminant,
     linear_parts,
     naive_bayes,
@@ -357,3 +359,39 @@ def test_what_is_refused():
         fisher_linear(sample(3)[0], "log-odds")
     with pytest.raises(InputError, match=r"tol of lda is -0\.1"):
         linear_discriminant(reduced, -0.1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_definite_scatter_of_many_columns_needs_no_eigenvectors(n_classes, monkeypatch):
+    reduced, y, Z, rows = sample(n_classes)
+    monkeypatch.setattr(linear, "LARGE", 2)
+    monkeypatch.setattr("scipy.linalg.eigh", pytest.fail)
+    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, rows), rows, 1e-8)
+    assert_scores(linear_discriminant(reduced), gaussian_scores(Z, y, rows, "lda"), rows, 1e-8)
+
+
+@pytest.mark.parametrize("make", [fisher_linear, linear_discriminant])
+@pytest.mark.parametrize("spread", [0.0, 1e-7])
+def test_directions_of_no_spread_are_left_out_of_many_columns_too(make, spread, monkeypatch):
+    """A column that is the sum of two others, exactly or but for rounding."""
+    X, y = labelled(120, 4, 3, seed=2)
+    X = np.column_stack([X, X[:, 0] + X[:, 1] + spread * np.random.default_rng(0).standard_normal(120)])
+    reduced = ReducedMoments.of(class_moments(X, y), np.eye(5))
+    expected = make(reduced)
+    monkeypatch.setattr(linear, "LARGE", 2)
+    found = make(reduced)
+    np.testing.assert_array_equal(found.coef, expected.coef)
+    np.testing.assert_array_equal(found.intercept, expected.intercept)
+
+
+@pytest.mark.parametrize("centre", [False, True])
+def test_moments_of_the_columns_are_those_under_the_identity(centre):
+    X, y = labelled(90, 6, 4, seed=3)
+    moments = class_moments(X, y, classes=[0, 1, 2, 3, 9])
+    mean = moments.mean if centre else None
+    ones = np.ones(5)
+    pooled = replace(moments, scatters=moments.scatter(ones)[None], weights=ones[None])
+    expected, found = ReducedMoments.of(pooled, np.eye(6), mean), ReducedMoments.of_columns(moments, mean)
+    for name in ("classes", "counts", "means", "within", "floors"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.scatters is None

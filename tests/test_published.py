@@ -12,6 +12,7 @@ import mmpca_dist
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparing import Summary
 from mmpca_dist.evaluation.published import (
+    NOT_KNOWN,
     ROUNDED,
     Agreement,
     PublishedCell,
@@ -93,7 +94,7 @@ def test_what_rounding_of_the_published_mean_decides_is_open():
     """Two combined standard errors are 1.4142; an own mean 1.46 apart may be within, one 1.47 apart is not."""
     methods, means = ("pca", "m-pca0", "m-pca1a", "m-pca2"), (18.54, 18.53, 21.46, 21.41)
     figures = [published(method) for method in methods]
-    rows = side_by_side(map(own, methods, means), figures, [Reason("Ties.")])
+    rows = side_by_side(map(own, methods, means), figures, [Reason("Ties.", "ionosphere", True)])
     assert [row.within for row in rows] == [False, False, False, True]
     assert [row.is_open for row in rows] == [True, False, True, False]
     assert [row.reason for row in rows] == [ROUNDED, "Ties.", ROUNDED, ""]
@@ -101,7 +102,9 @@ def test_what_rounding_of_the_published_mean_decides_is_open():
 
 
 def test_one_split_neither_agrees_nor_misses():
-    rows = side_by_side([own(mean=99.0, deviation=math.nan, count=1)], [published()], [Reason("never shown")])
+    rows = side_by_side(
+        [own(mean=99.0, deviation=math.nan, count=1)], [published()], [Reason("never shown", "ionosphere", True)]
+    )
     assert (rows[0].within, rows[0].reason) == (None, "")
     assert agreement(rows) == Agreement(0, 0)
     assert math.isnan(agreement(rows).share)
@@ -113,15 +116,32 @@ def test_constant_errors_that_differ_miss():
 
 
 def test_reasons_stand_beside_the_cells_that_miss_and_that_they_name():
+    measured = {"dataset": "ionosphere", "measured": True}
     reasons = [
-        Reason.of({"dataset": "ionosphere", "method": "m-pca*", "n_components": [5, 6], "reason": "Ties."}),
-        Reason.of({"classifier": "svm", "reason": "C."}),
-        Reason.of({"dataset": "sonar", "reason": "Not here."}),
-        Reason.of({"n_components": 15, "reason": "Nor here."}),
+        Reason.of({**measured, "method": "m-pca*", "n_components": [5, 6], "reason": "Ties."}),
+        Reason.of({**measured, "measured": False, "classifier": "svm", "reason": "Not known."}),
+        Reason.of({"dataset": "sonar", "measured": True, "reason": "Not here."}),
+        Reason.of({**measured, "n_components": 15, "reason": "Nor here."}),
     ]
     far = [own("pca", 40.0), own("m-pca0", 40.0), own("m-pca0", 40.0, classifier="fisher"), own("m-pca2", 20.1)]
     figures = [published(), published("m-pca0"), published("m-pca0", classifier="fisher"), published("m-pca2")]
-    assert [row.reason for row in side_by_side(far, figures, reasons)] == ["C.", "Ties. C.", "Ties.", ""]
+    rows = side_by_side(far, figures, reasons)
+    assert [row.reason for row in rows] == ["Not known.", "Ties. Not known.", "Ties.", ""]
+    assert [row.explained for row in rows] == [False, True, True, False]
+
+
+def test_a_reason_is_of_one_data_set_and_does_not_reach_another():
+    """Not by a pattern either: what was found of leukemia is not known of leukemia_large."""
+    assert Reason.of({"dataset": "leukemia", "measured": True, "reason": "C."}).dataset == "leukemia"
+    large = [cell for cell in _all_cells() if cell.dataset == "leukemia_large"]
+    for pattern in ("leukemia", "leukemia*", "*"):
+        reason = Reason(f"A reason of {pattern}.", pattern, True)
+        assert not any(reason.applies_to(cell) for cell in large)
+    rows = side_by_side([own("pca", 99.0, classifier="logistic", size=14)], large)
+    assert [(row.reason, row.explained) for row in rows] == [("", False)]
+
+
+NEVER_RUN = {"splice", "ovarian", "leukemia_large", "duke"}
 
 
 def test_reasons_that_come_with_the_package_name_cells_that_exist():
@@ -129,9 +149,31 @@ def test_reasons_that_come_with_the_package_name_cells_that_exist():
     for reason in _all_reasons():
         assert any(reason.applies_to(cell) for cell in _all_cells()), reason
         assert reason.text.endswith(".")
+        others = [name for name in published_datasets() if name not in reason.dataset]
+        assert not any(name in reason.text for name in others), "it tells figures of another data set"
+        assert reason.measured is not reason.text.startswith(NOT_KNOWN)
+        assert not (reason.measured and reason.dataset in NEVER_RUN)
     far = [own("pca", 80.0, size=11, classifier="fisher")]
     (row,) = side_by_side(far, published_cells("ionosphere"))
-    assert row.reason.startswith("The coding of the first column: UCI's")
+    assert row.reason.startswith("The coding of the first column where the values are UCI's") and row.explained
+
+
+def test_no_cell_is_both_explained_and_not_known():
+    """A cell that is 2.5 standard errors off over 500 splits is not off by the draw of its splits."""
+    for cell in _all_cells():
+        found = {reason.measured for reason in _all_reasons() if reason.applies_to(cell)}
+        assert len(found) < 2, cell
+    far = [own("m-pca0", 99.0, size=24, classifier="naive-bayes")]
+    (row,) = side_by_side(far, published_cells("colon"))
+    assert row.reason.startswith("Not known: over 500 splits") and not row.explained
+
+
+def test_sets_that_were_never_run_are_named_where_they_are_described():
+    text = (ROOT / "docs" / "paper.md").read_text()
+    told = text[text.index("never run") - 300 :][:600]
+    for name in NEVER_RUN:
+        assert name in told
+        assert "Never run" in (ROOT / "conf" / "paper" / f"{name}.yaml").read_text()
 
 
 def test_the_data_files_are_in_the_installed_package():

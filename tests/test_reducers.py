@@ -253,6 +253,26 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
     assert_leading(reducer, MANY[name](X, y, reducer), len(X), "double")
 
 
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("standardize", [False, True])
+def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, monkeypatch):
+    """A scatter a class would take C n^2 numbers however few columns the rows span."""
+    X, y = labelled(30, 50, 7, seed=20)
+    expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
+    monkeypatch.setattr(gather, "POOLED_BYTES", 7 * 30 * 30 * 8 - 1)
+    taken, kept = [], gather.wide_statistics
+
+    def watch(*arguments, **options):
+        taken.append(kept(*arguments, **options))
+        return taken[-1]
+
+    monkeypatch.setattr(gather, "wide_statistics", watch)
+    reducer = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
+    assert [len(one.moments.scatters) for one in taken] == [2]
+    np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)
+    np.testing.assert_allclose(reducer.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
     settings = SimpleNamespace(

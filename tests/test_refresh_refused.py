@@ -21,11 +21,12 @@ from refreshing import (
     state,
     write,
 )
+from resuming import rewrite_json
 from test_runs import Recorder
 from test_transforming import write_npz, write_zarr
 
 from mmpca_dist import load_moments
-from mmpca_dist.errors import AccessError, InputError, OutputError, PlanError
+from mmpca_dist.errors import InputError, OutputError, PlanError
 from mmpca_dist.runs.arriving import arrivals
 from mmpca_dist.runs.events import Callback
 
@@ -134,8 +135,7 @@ def test_outputs_that_hold_something_else_are_left_alone(base, tmp_path):
 
 def test_too_little_memory_is_told_before_the_pass(tmp_path):
     base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", X, Y))
-    header = tmp_path / "base" / "run.json"
-    header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
+    rewrite_json(tmp_path / "base" / "run.json", '"2GiB"', '"1MiB"')
     with pytest.raises(PlanError, match=r"needs .* of memory .* are allowed"):
         refreshed(base, fill(tmp_path / "inbox"), tmp_path / "live")
     assert not (tmp_path / "live").exists()
@@ -169,7 +169,7 @@ def test_a_data_set_that_changes_while_it_is_read_is_not_taken(base, tmp_path):
         def on_pass(self, stage, name):
             os.utime(inbox / "a.npz", (1, 1))
 
-    with pytest.raises(AccessError, match=r"a\.npz changed while it was read"):
+    with pytest.raises(InputError, match=r"a\.npz changed while it was read: it was modified"):
         refreshed(base, inbox, tmp_path / "live", Touch())
     assert refreshed(base, inbox, tmp_path / "live")["rows"] == 260
 

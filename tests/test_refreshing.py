@@ -276,8 +276,8 @@ def test_in_memory_storage(tmp_path):
 
 
 def test_the_flow_tells_what_was_taken_up_and_refuses_mistakes(prefect_server, base, tmp_path):
-    from pipelines.flows import REFUSED as NAME
-    from pipelines.refresh import refresh_flow
+    from mmpca_pipelines.flows import REFUSED as NAME
+    from mmpca_pipelines.refresh import refresh_flow
 
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     config = {"run": base, "new": inbox, "output": str(tmp_path / "live")}

@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from test_runs import Recorder, make_config
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.runs.certificate import search_rows
+from mmpca_dist.runs.certificate import search_line, search_rows
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.report.page import _method_rows
 from mmpca_dist.runs.reporting import report_contents
@@ -56,7 +56,7 @@ def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
     shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
     assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
     assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
-    assert search(str(tmp_path / "out")).startswith("search: 300 of 1,797 rows, all proved exact; ")
+    assert search(str(tmp_path / "out")).startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
     (note,) = [note for note in recorder.notes if "M-PCA2" in note]
     assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
     assert note in results["report"]["notes"]
@@ -75,7 +75,9 @@ def test_an_approximate_search_tells_its_recall(tmp_path):
     rows = {what: found for what, found, _ in search_rows(results)}
     angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
     assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
-    assert f"20,000 rows, recall {shown}; " in search(str(tmp_path / "out"))
+    assert f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; " in search(
+        str(tmp_path / "out")
+    )
     assert any("approximate search" in note and shown in note for note in recorder.notes)
 
 
@@ -91,3 +93,17 @@ def test_what_was_not_measured_is_shown_as_absent(digits_run):
     shown = {m.name: _method_rows(m)["rows"] for m in contents.methods}
     assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
     assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
+
+
+@pytest.mark.parametrize(("proved", "shown"), [(1.0, "100%"), (0.99999, "99.99%"), (0.5, "50%"), (0.0, "0%")])
+def test_the_proved_share_is_printed_and_full_only_where_it_is(proved, shown):
+    """Also for records that hold less than a whole proof although no recall was measured."""
+    certificate = {
+        "proved_exact": proved, "recall": None, "queries": 9, "refined_per_query": 1, "compared_per_query": 1,
+        "coordinates": [3, 0], "cells": 1, "bytes_read": 1, "scratch_bytes": 1,
+    }  # fmt: skip
+    results = {"search": {"certificate": certificate, "in_memory": True}, "count": {"n_rows": 9, "n_features": 3}}
+    assert search_line(results).startswith(f"search: 9 rows, {shown} of them proved exact; ")
+    rows = {what: found for what, found, _ in search_rows(results)}
+    assert rows["proved exact"] == shown
+    assert rows["recall"] == ("100%" if proved == 1 else "not measured")

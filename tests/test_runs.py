@@ -16,7 +16,7 @@ from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_m
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import models
+from mmpca_dist.runs import finished
 from mmpca_dist.runs.arrays import load_statistics
 from mmpca_dist.runs.config import RunConfig, parse_config
 from mmpca_dist.runs.events import Callback
@@ -226,7 +226,7 @@ def test_a_run_on_an_object_store_url():
 def test_fewer_components_than_asked_are_noted(tmp_path):
     recorder = Recorder()
     run(make_config(tmp_path / "out", "bundled:iris", n_components=3), [recorder])
-    assert any("fisher: 2 of the 3 components asked for" in note for note in recorder.notes)
+    assert any("Fisher discriminant has 2 components where 3 were asked for" in note for note in recorder.notes)
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -239,7 +239,7 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     output = str(tmp_path / "out")
     run(make_config(output, f"{tmp_path.as_posix()}/old.npz", standardize=standardize))
     reads = []
-    monkeypatch.setattr(models, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
+    monkeypatch.setattr(finished, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
     for method in METHODS:
         model = load_model(output, method, 2)
         assert not reads

@@ -180,7 +180,7 @@ def test_what_a_killed_run_left_in_an_object_store_is_replaced(tmp_path):
         fs.rm("/sparse/made.zarr/X/zarr.json")
         with pytest.raises(OutputError, match="There is a Zarr group at"):
             ingest(source(tmp_path, "zarr"), destination)
-        ingest(source(tmp_path, "zarr"), destination, overwrite=True)
+        ingest(source(tmp_path, "zarr"), destination, overwrite="any")
         np.testing.assert_array_equal(open_dataset(destination).read_rows(0, N), X)
     finally:
         fs.rm("/sparse", recursive=True)
@@ -200,7 +200,7 @@ def test_rows_that_do_not_fit_the_disk_are_refused_by_what_is_stored(tmp_path, m
 
 
 def test_the_command_line(tmp_path, prefect_server):
-    from pipelines.cli import cli
+    from mmpca_pipelines.cli import cli
 
     uri = source(tmp_path, "libsvm")
     for flags in ((), ("--dense",), ("--sparse",)):

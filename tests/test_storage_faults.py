@@ -126,7 +126,7 @@ def test_an_outage_ends_in_one_sentence_and_the_command_goes_on_later(
     monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "3")
     config = tmp_path / "run.yaml"
     config.write_text(f"dataset: {{uri: '{table}'}}\nmethods: [pca]\nn_components: 2\noutput: '{bucket}/out'\n")
-    command = [sys.executable, "-m", "pipelines", "plan", str(config)]
+    command = [sys.executable, "-m", "mmpca_pipelines", "plan", str(config)]
     s3_proxy.reset(always=always)
     begin = time.monotonic()
     refused = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -15,9 +15,9 @@ from test_transforming import X, Y, fit, projected, write_npz, write_zarr
 
 from mmpca_dist import load_model, open_dataset
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.lease import Owner, held
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.lease import Owner, held
 from mmpca_dist.runs.projection import UNFINISHED
 from mmpca_dist.runs.transforming import TransformConfig, discard_unfinished, transform
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from resuming import rewrite_json
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import InputError, OutputError, PlanError
@@ -232,8 +233,7 @@ def test_too_little_memory_is_told_before_the_pass(tmp_path):
     """As for runs, with both numbers."""
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     fitted = fit(tmp_path, uri)
-    header = tmp_path / "fitted" / "run.json"
-    header.write_text(header.read_text().replace('"2GiB"', '"1MiB"'))
+    rewrite_json(tmp_path / "fitted" / "run.json", '"2GiB"', '"1MiB"')
     with pytest.raises(PlanError, match=r"needs .* of memory .* 2.00 MiB \(2 workers x 1.00 MiB\) are allowed"):
         transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
     assert not (tmp_path / "dest").exists()
@@ -278,8 +278,7 @@ def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, m
 def test_memory_of_this_process_is_refused_for_other_processes(tmp_path):
     uri = write_npz(tmp_path / "rows.npz", X, Y)
     fitted = fit(tmp_path, uri)
-    header = tmp_path / "fitted" / "run.json"
-    header.write_text(header.read_text().replace('"threads"', '"local"'))
+    rewrite_json(tmp_path / "fitted" / "run.json", '"threads"', '"local"')
     with pytest.raises(InputError, match="memory of this process"):
         transform(TransformConfig(output=fitted, dataset=uri, destination="memory://tests-transforming/dest"))
 
@@ -317,3 +316,16 @@ def test_labels_are_by_default_those_of_the_run(named, tmp_path):
     assert done["labels"] == named
     labels = projected(tmp_path / "dest")[1]
     assert labels.tolist() == (y + 1).tolist() if named else labels is None
+
+
+def test_features_that_are_too_many_are_named(fitted, tmp_path):
+    X, _ = table()
+    rows = write_zarr(tmp_path / "more.zarr", np.c_[X, X[:, :1]], names=[*NAMES, "my id"])
+    with pytest.raises(
+        InputError, match=r"It has 'my id' beside them: leave them out as it is ingested, with --drop '"
+    ):
+        transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))
+    names = [*NAMES[1:], "a", "b"]
+    rows = write_zarr(tmp_path / "other.zarr", np.c_[X, X[:, :1]], names=names)
+    with pytest.raises(InputError, match=rf"It lacks '{NAMES[0]}'\. It has 'a', 'b' beside them"):
+        transform(TransformConfig(output=fitted, dataset=rows, destination=str(tmp_path / "out")))

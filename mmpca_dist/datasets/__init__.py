@@ -9,6 +9,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import ArrayDataset, LoadedDataset
 from mmpca_dist.datasets.base import Dataset, Finding, Span, make_spans
 from mmpca_dist.datasets.npy import NpyDataset
+from mmpca_dist.datasets.parquet_folders import holds_parquet
 from mmpca_dist.datasets.parquet_rows import ParquetDataset, refuse_missing_names
 from mmpca_dist.datasets.sparse_rows import open_zarr
 from mmpca_dist.datasets.synthetic import open_synthetic
@@ -193,5 +194,5 @@ def _holds_parquet(uri: str) -> bool:
     storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri):
-        names = [name.rsplit("/", 1)[-1] for name in fs.ls(path, detail=False)] if fs.isdir(path) else []
-    return any(name.endswith((".parquet", ".pq")) for name in names)
+        is_folder = fs.isdir(path)
+    return is_folder and holds_parquet(uri, storage.names_in(uri))

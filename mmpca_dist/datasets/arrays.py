@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import uuid
 import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from scipy.sparse import csr_array, issparse
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, grain_edges
 from mmpca_dist.datasets.bundled import Bundled
+from mmpca_dist.datasets.contents import digest_of_arrays
 from mmpca_dist.datasets.csr import SparseArray, check_index_type, check_row_ends, value_type
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.limits import refuse_larger
+from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parsing import read_again
 from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
 
@@ -49,7 +53,7 @@ class ArrayDataset(Dataset):
         return self._y[start:stop]
 
     def fingerprint(self) -> str:
-        return storage.digest("array", self.n_rows, self.n_features, id(self._X))
+        return storage.digest("array", digest_of_arrays(self._X, self._y))
 
 
 def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
@@ -116,6 +120,10 @@ class LoadedDataset(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._rows().read_labels(start, stop)
 
+    @property
+    def addresses(self) -> list[str]:
+        return [] if self.uri.startswith("bundled:") else [self.uri]
+
     def fingerprint(self) -> str:
         if not self.uri.startswith("bundled:"):
             return storage.digest("npz", storage.list_objects(self.uri), self.features, self._label)
@@ -136,14 +144,26 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
                 parts = npz_members(names, features, label, label_required, uri)
+                _refuse_oversized(archive.zip, parts, uri)
                 y = archive[label] if label in parts else None
                 if features in parts:
                     return ArrayDataset(archive[features], y, uri)
                 return _csr_of(archive, y, uri)
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
             if isinstance(error, MmpcaError) or getattr(error, "errno", None):
                 raise  # the file is out of reach, not damaged
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
+
+
+def _refuse_oversized(archive: zipfile.ZipFile, parts: tuple[str, ...], uri: str) -> None:
+    """Refuse arrays that do not fit the memory, or are not as long as they declare."""
+    total = 0
+    for name in parts:
+        info = archive.getinfo(f"{name}.npy")
+        total += info.file_size
+        refuse_larger(total, uri, f"Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr")
+        with archive.open(info) as stream:
+            NpyHeader.read(stream, f"{name!r} of {uri}").refuse_longer_than(info.file_size, f"{name!r} of {uri}")
 
 
 def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
@@ -184,7 +204,7 @@ def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int,
 def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
     data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
     size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
-    check_table(uri, size, data.dtype, None if y is None else len(y))
+    check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
     check_index_type(indices.dtype, uri)
     check_row_ends(indptr, size[0], len(data), len(indices), uri)
     rows = csr_array((data.astype(value_type(data.dtype), copy=False), indices, indptr), shape=size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.limits import refuse_absurd, refuse_larger
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 
 UNIT_BYTES = 64 << 20
@@ -77,6 +78,8 @@ class Dataset(ABC):
     named_columns = False
     """Whether the rows are read from a table with named columns, rather than from an array that has names beside it."""
     image_shape: tuple[int, int] | None = None
+    heavy_columns: Sequence[tuple[int, float]] = ()
+    """The few columns that hold nearly all of the scatter, with their shares, where the data set tells."""
     has_labels = True
     """False only for rows that are to be transformed; labels are then never asked for."""
     sparse = False
@@ -91,6 +94,11 @@ class Dataset(ABC):
     """What each process holds of the data as long as it is in use."""
     readable = True
     """Whether rows can be read; not so of what only describes rows that were read before."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the objects are that hold rows and labels: files, or folders of them; none where nothing is stored."""
+        return []
 
     @property
     def before_noise(self) -> Dataset | None:
@@ -180,7 +188,9 @@ def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
         ) from error
 
 
-def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None) -> None:
+def check_table(
+    where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
+) -> None:
     """Refuse what is not a table of numbers with one label a row, or with none at all."""
     if len(shape) != 2:
         raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
@@ -188,6 +198,9 @@ def check_table(where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: i
         raise InputError(f"The rows of {where} have no columns.")
     if dtype.kind not in "fiub":
         raise InputError(f"The rows of {where} have type {dtype}; features must be numbers.")
+    refuse_absurd(where, shape, dtype.itemsize, sparse=sparse)
+    if not sparse:
+        refuse_larger(shape[1] * dtype.itemsize, f"A row of {where}", "Take fewer columns")
     if n_labels is not None and shape[0] != n_labels:
         raise InputError(f"{where} has {shape[0]} rows and {n_labels} labels; there must be one label a row.")
 

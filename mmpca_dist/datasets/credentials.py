@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from urllib.parse import unquote
 
 from mmpca_dist.errors import InputError
 
-SECRET_PARAMETERS = re.compile(
-    r"(^|[?&;])(sig|signature|x-amz-\w+|x-amz-[\w-]+|x-goog-[\w-]+|awsaccesskeyid|googleaccessid|(access_?)?key(_?id)?|"
-    r"(client_?)?secret(_?(access_?)?key)?|(access_?|session_?|security_?|id_?|auth_?|sas_?)?token|pass(word|wd)?|"
-    r"api_?key|account_?key|credentials?|authorization)=",
+SECRET_NAME = re.compile(
+    r"(token|key(_?id)?|secret|sig|signature|auth|sas|code|passw(or)?d|passphrase|pwd|credentials?|authorization|"
+    r"googleaccessid)$|^pass$|^x-(amz|goog)-",
     re.IGNORECASE,
 )
+HARMLESS = re.compile(
+    r"monkey|turkey|(bar|country|error|geo|lang(uage)?|post(al)?|status|uni|zip)[_-]?code", re.IGNORECASE
+)
+"""Names of other things that end alike."""
+PARAMETER = re.compile(r"(?:^|[?&;#,\s])([^?&;#,\s=]*?)[\s\[\]]*=")
+"""The name of a parameter of a query, a fragment or a segment of the path."""
+PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 NO_PORT = ("s3", "s3a", "gs", "gcs")
 """Before the path these have the name of a bucket and nothing else."""
 CONTAINER_AT_ACCOUNT = ("az", "abfs", "abfss", "wasb", "wasbs")
 """These may have a container and the host of an account, ``container@account.dfs.core.windows.net``."""
+MOST_DECODINGS = 8
+"""No tool encodes an address so many times over: only to hide something."""
 
 
 def refuse_secrets(uri: str) -> None:
@@ -25,27 +35,47 @@ def refuse_secrets(uri: str) -> None:
     ------
     InputError
     """
-    for part in uri.split("::"):
-        protocol, separator, rest = part.partition("://")
-        if separator and _has_secret(protocol, rest):
-            raise InputError(
-                f"An address that begins with {protocol}:// carries credentials (a user and password, a key, a token "
-                "or a signature); it is not repeated here. Credentials come from the environment only, as the store's "
-                "own tools read them: take them out of the address."
-            )
+    if "://" in uri and any(_has_secret(reading) for reading in _decodings(uri)):
+        protocol = uri.partition("://")[0]
+        which = f"that begins with {protocol}:// " if PROTOCOL.fullmatch(protocol) else ""
+        raise InputError(
+            f"An address {which}carries credentials (a user and password, a key, a token or a signature); it is not "
+            "repeated here. Credentials come from the environment only, as the store's own tools read them: take them "
+            "out of the address."
+        )
 
 
-def _has_secret(protocol: str, rest: str) -> bool:
-    place = re.split(r"[/?#]", rest, maxsplit=1)[0]
+def _decodings(uri: str) -> Iterator[str | None]:
+    """Yield an address as it is and percent-decoded, as often as that changes it; None where that has no end."""
+    for _ in range(MOST_DECODINGS):
+        yield uri
+        decoded = unquote(uri)
+        if decoded == uri:
+            return
+        uri = decoded
+    yield None
+
+
+def _has_secret(uri: str | None) -> bool:
+    if uri is None:
+        return True
+    tail = re.split(r"[?;#]", uri, maxsplit=1)[1:]
+    names = PARAMETER.findall(tail[0]) if tail else []
+    if any(SECRET_NAME.search(name) and not HARMLESS.fullmatch(name) for name in names):
+        return True
+    parts = (part.partition("://") for part in uri.split("::"))  # as fsspec chains them
+    return any(separator and _has_user(protocol.lower(), rest) for protocol, separator, rest in parts)
+
+
+def _has_user(protocol: str, rest: str) -> bool:
+    place = re.split(r"[/?#;]", rest, maxsplit=1)[0]
     user, at, host = place.rpartition("@")
     if at and (":" in user or protocol in (*NO_PORT, "http", "https")):
         return True
     if at and protocol in CONTAINER_AT_ACCOUNT and "." not in host:
         return True
-    if not at and ":" in place:
-        # A secret may hold a slash, so that its "@" is further on.
-        port = place.rpartition(":")[2]
-        if protocol in (*NO_PORT, *CONTAINER_AT_ACCOUNT) or not (port.isdigit() or place.endswith("]")):
-            return True
-    _, question, query = rest.partition("?")
-    return bool(question and SECRET_PARAMETERS.search("?" + query))
+    if at or ":" not in place:
+        return False
+    # A secret may hold a slash, so that its "@" is further on.
+    port = place.rpartition(":")[2]
+    return protocol in (*NO_PORT, *CONTAINER_AT_ACCOUNT) or not (port.isdigit() or place.endswith("]"))

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, grain_edges, not_finite
+from mmpca_dist.datasets.contents import digest_of_arrays
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 
@@ -111,7 +112,7 @@ class SparseArray(SparseRows):
         self.uri = uri
         self._y = None if y is None else normalize_labels(y, uri)
         self.has_labels = y is not None
-        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y))
+        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=True)
         self.dtype = value_type(X.dtype)
         rows = csr_array(X)
         if sum_duplicates and not rows.has_canonical_format:
@@ -139,7 +140,8 @@ class SparseArray(SparseRows):
         return most_stored(self._X.indptr, n_rows)
 
     def fingerprint(self) -> str:
-        return storage.digest("csr", self.n_rows, self.n_features, self.nnz, id(self._X))
+        arrays = (self._X.data, self._X.indices, self._X.indptr, self._y)
+        return storage.digest("csr", self.n_features, digest_of_arrays(*arrays))
 
 
 def value_type(stored: np.dtype) -> np.dtype:

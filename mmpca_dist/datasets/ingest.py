@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,14 +17,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.addresses import refuse_inside, refuse_overlap
+from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.csr import value_type
 from mmpca_dist.datasets.libsvm import LIBSVM_SUFFIXES, LibsvmRows
-from mmpca_dist.datasets.sources import DatasetRows, NpyStream, NumpyRows, open_file, open_npz
+from mmpca_dist.datasets.replacing import Destination, Overwrite
+from mmpca_dist.datasets.scanning import naming_all, table_faults
+from mmpca_dist.datasets.sources import DatasetRows, NumpyRows, open_npy, open_npz
+from mmpca_dist.datasets.spread import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.datasets.text import CSV_SUFFIXES, CsvRows
+from mmpca_dist.datasets.uri_options import stem_of
 from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, ZarrWriter
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import ColumnError, InputError
 
-COMPRESSED = (".gz", ".bz2", ".xz")
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 # Data sets name settings of a configuration, with columns to leave out as a list.
@@ -74,8 +80,7 @@ def ingest(
     sparse: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
-    overwrite: bool = False,
-    token: str | None = None,
+    overwrite: Overwrite = False,
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
@@ -115,10 +120,9 @@ def ingest(
         LIBSVM text, in the second of its two readings).
     note : callable, optional
         Called with what the user should know: which column is taken for the labels where none was named.
-    overwrite : bool
-        Replace the Zarr group that is at the destination.
-    token : str, optional
-        Letters and digits that nobody else has, by which the half-written group is known, should this process die.
+    overwrite : bool or "any"
+        Replace a group at the destination that an ingest has completed; with ``"any"``, any Zarr group. It stays
+        until the new one is complete. Where the destination is a symbolic link, what it leads to is replaced.
 
     Returns
     -------
@@ -134,7 +138,8 @@ def ingest(
         For a source that is not a table of finite numbers with one label a row; says what was found and where.
         Nothing is left at the destination.
     OutputError
-        When the destination exists, or with ``overwrite`` is not a Zarr group.
+        When the destination exists and may not be replaced, lies inside a run or a data set, or while another ingest
+        writes there.
     PlanError
         When the rows do not fit the disk.
 
@@ -144,7 +149,7 @@ def ingest(
     {'rows': 150, 'columns': 4, ...}
     """
     started = time.monotonic()
-    origin, target = _places(source, destination)
+    origin, target = _places(source, destination, label)
     if dtype not in (None, "float32", "float64"):
         raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
@@ -152,8 +157,11 @@ def ingest(
     keep = list(dict.fromkeys(map(str, keep)))
     _refuse_names(keep, drop)
     columns = keep if unlabelled else [LABELS, *keep]
-    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, token=token, columns=columns)
-    with writing as writer, ExitStack() as stack:
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
+    scan = partial(
+        table_faults, origin, features=features, label=label, drop=drop, keep=keep, unlabelled=unlabelled, dtype=dtype
+    )
+    with naming_all(origin, scan), writing as writer, ExitStack() as stack:
         if unlabelled:
             _check_unlabelled(origin, label)
         rows = _open(origin, features, label, drop, keep, unlabelled, dtype, sparse, stack)
@@ -177,8 +185,10 @@ def ingest(
             raise InputError(f"{origin} has {rows.n_features} columns of type {kept}; convert them to float64.")
         kept = value_type(kept) if as_csr else kept
         writer.begin(rows.n_features, kept, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
+        spread = ColumnSpread(rows.n_features)
         for block in rows.blocks():
             _refuse_not_finite(block.rows, kept, writer.n_rows, rows)
+            spread.add(block.rows)
             writer.append(replace(block, rows=csr_array(block.rows.astype(kept, copy=False))) if as_csr else block)
             if progress is not None:
                 progress(block.done, max(rows.total, block.done))
@@ -186,6 +196,9 @@ def ingest(
         attributes: dict[str, Any] = {}
         if rows.feature_names is not None:
             attributes["feature_names"] = rows.feature_names
+        heavy = heavy_columns(spread.squares)
+        if heavy:
+            attributes["heavy_columns"] = heavy
         if shape:
             attributes["image_shape"] = [int(size) for size in shape]
         classes, n_bytes = writer.finish(attributes, rows.label_values)
@@ -203,29 +216,73 @@ def ingest(
         "bytes": n_bytes,
         "seconds": round(time.monotonic() - started, 3),
     }
+    spreading = heavy_note(heavy, rows.feature_names, rows.n_features)
+    if note is not None and spreading is not None and not unlabelled:
+        note(spreading)
     if len(classes) <= LISTED_CLASSES:
         manifest["class_rows"] = {str(name): count for name, count in classes.items()}
     return manifest
 
 
-def check_ingest(source: str | os.PathLike, destination: str | os.PathLike, *, overwrite: bool = False) -> None:
+def check_ingest(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    label: str | int | None = None,
+    overwrite: Overwrite = False,
+    note: Callable[[str], None] | None = None,
+) -> None:
     """Refuse what can be refused at once, as ``ingest`` does: no such file, or a destination that is taken.
 
     Raises
     ------
     InputError, OutputError
     """
-    origin, target = _places(source, destination)
+    origin, target = _places(source, destination, label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
-    with ZarrWriter(target, overwrite=overwrite):
+    with ZarrWriter(target, overwrite=overwrite, note=note):
         pass  # nothing is begun
 
 
-def _places(source: str | os.PathLike, destination: str | os.PathLike) -> tuple[str, str]:
+def check_columns(source: str | os.PathLike, **options: Any) -> None:
+    """Refuse all columns of CSV and Parquet at once that ``ingest`` would refuse, which takes a reading of the table.
+
+    Other formats, which have no names of columns, are let pass.
+
+    Parameters
+    ----------
+    source : str or path
+    options
+        ``features``, ``label``, ``drop``, ``keep``, ``unlabelled`` and ``dtype`` as for ``ingest``; ``progress`` and
+        ``note``, which is told of columns that may be no features.
+
+    Raises
+    ------
+    ColumnError
+        Which names every column, what is wrong with it and what to type.
+    InputError
+        For what is wrong beside columns.
+    """
+    uri = storage.normalize(source)
+    try:
+        faults = table_faults(uri, **options)
+    except InputError as error:
+        raise type(error)(SETTING.sub(_as_option, str(error))) from error
+    if faults:
+        raise refusal(uri, faults)
+
+
+def _places(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
+    """Return the addresses; refuse to write where rows or labels are read, or into what is there."""
     origin, target = storage.normalize(source), storage.normalize(destination)
-    if origin.rstrip("/") == target.rstrip("/"):
-        raise InputError(f"{origin} cannot be written onto itself; choose another destination.")
+    inputs = [origin]
+    if isinstance(label, str) and origin.endswith(".npy"):
+        inputs.append(storage.normalize(label))
+    for uri in inputs:
+        refuse_overlap(uri, target)
+        refuse_overlap(uri, Destination.of(target).work)
+    refuse_inside(target)
     return origin, target
 
 
@@ -233,18 +290,11 @@ def _check_unlabelled(uri: str, label: str | int | None) -> None:
     """Refuse what cannot be taken for rows without labels."""
     if label is not None:
         raise InputError(f"--label names {label!r}, and --unlabelled says that there are no labels: leave out one.")
-    if not _stem(uri).endswith(CSV_SUFFIXES):
+    if not stem_of(uri).endswith(CSV_SUFFIXES):
         raise InputError(
             f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
             "projected as they are."
         )
-
-
-def _stem(uri: str) -> str:
-    stem = uri.lower()
-    for suffix in COMPRESSED:
-        stem = stem.removesuffix(suffix)
-    return stem
 
 
 def _open(
@@ -261,7 +311,7 @@ def _open(
     # This module is part of the package that open_dataset belongs to.
     from mmpca_dist.datasets import open_column, open_dataset
 
-    stem = _stem(uri)
+    stem = stem_of(uri)
     wanted = np.dtype(dtype or "float32")
     for option, columns in (("drop", drop), ("keep", keep)):
         if columns and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
@@ -284,7 +334,8 @@ def _open(
         return open_npz(uri, features or "X", name or "y", stack, sparse)
     if uri.endswith(".npy") and name is not None and not storage.is_local(uri):
         name = storage.normalize(name)
-        return NumpyRows(NpyStream(open_file(uri, stack), uri), NpyStream(open_file(name, stack), name), uri)
+        rows, labels = (open_npy(file, stack) for file in (uri, name))
+        return NumpyRows(rows, labels, uri)
     try:
         dataset = open_dataset(uri, features=features, label=name, drop=drop, beside=dict.fromkeys(keep, "--keep"))
         if getattr(dataset, "label", None) in keep:
@@ -329,7 +380,13 @@ def _refuse_not_finite(rows: Any, kept: np.dtype, first_row: int, source: RowSou
     found = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
     if np.isfinite(value) or (np.isinf(value) and kept == np.float32):
         found += ", too large a number for float32 or infinite,"
-    raise InputError(
-        f"Feature {name} of {source.uri} has {found} in {source.where(first_row + row)}. Features must be finite "
-        "numbers: fill it, or drop the row."
+    where = source.where(first_row + row)
+    raise ColumnError(
+        f"Feature {name} of {source.uri} has {found} in {where}. Features must be finite numbers: fill it, or drop "
+        "the row.",
+        [
+            ColumnFault(
+                source.feature_names[column] if source.feature_names else str(column), f"{found} in {where}", "gap"
+            )
+        ],
     )

@@ -19,12 +19,25 @@ NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
 
 
-def normalize_labels(y: NDArray, where: str) -> NDArray:
+def label_array(y: Any, where: str) -> NDArray:
+    """Return labels as an array; a list of text is checked before NumPy shortens what ends with NUL characters.
+
+    Raises
+    ------
+    InputError
+        As ``refuse_texts`` does.
+    """
+    if isinstance(y, list | tuple):
+        refuse_texts(np.asarray(y, dtype=object).ravel().tolist(), f"Labels in {where}")
+    return np.asarray(y)
+
+
+def normalize_labels(y: Any, where: str) -> NDArray:
     """Return labels as integers, booleans or fixed-width strings.
 
     Parameters
     ----------
-    y : array of shape (n,)
+    y : array-like of shape (n,)
         Integers, booleans, strings, bytes, or floats that are whole numbers.
     where : str
         What to call the labels in an error.
@@ -32,9 +45,9 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
     Raises
     ------
     InputError
-        For missing labels, fractions and other types.
+        For missing labels, fractions and other types, and text that ends with a NUL character.
     """
-    y = np.asarray(y)
+    y = label_array(y, where)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -52,7 +65,10 @@ def normalize_labels(y: NDArray, where: str) -> NDArray:
             )
         return y.astype(np.int64)
     if kind == "S":
-        return np.char.decode(y, "utf-8")
+        try:
+            return np.char.decode(y, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
         values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
         bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
@@ -84,7 +100,17 @@ def distinct_labels(values: list[Any]) -> NDArray:
 
 
 def refuse_texts(values: list[Any], what: str) -> None:
-    """Refuse values that are too long for names: in arrays all values take as much room as the longest."""
+    """Refuse values that are too long for names, or that NumPy's strings cannot hold.
+
+    In arrays all values take as much room as the longest, and NUL characters at the end of a value are dropped, which
+    would make one class of two.
+    """
+    ending = next((v for v in values if isinstance(v, str) and v.endswith("\0")), None)
+    if ending is not None:
+        raise InputError(
+            f"{what} hold {ending[-40:]!r}, which ends with a NUL character: NumPy would take it for "
+            f"{ending.rstrip(chr(0))[-40:]!r}. Leave the character out, or give the class another name."
+        )
     text = next((v for v in values if isinstance(v, str) and len(v) > NAME_CHARACTERS), None)
     if text is not None:
         raise InputError(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.datasets.csv_columns import as_number
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.text import BLOCK_BYTES, Text, upper
 from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, csr_bytes, encode_block
 from mmpca_dist.errors import InputError
@@ -20,6 +21,10 @@ LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt")
 SPARSE_SHARE = 0.25
 """Rows are taken as sparse where that takes at most this share of the bytes of dense ones: about a value in eight.
 Text then shrinks by orders of magnitude, while images and measurements stay dense, which is read faster."""
+
+
+LONGEST_INDEX = 18
+"""Digits; Python refuses to read numbers of thousands of them."""
 
 
 class LibsvmRows(Text):
@@ -46,7 +51,7 @@ class LibsvmRows(Text):
         super().__init__(uri, dtype)
         self.n_features = n_rows = nnz = 0
         with self._open() as (_, text):
-            for number, line in enumerate(text, 1):
+            for number, line in enumerate(self._lines(text), 1):
                 content = line.partition(b"#")[0]
                 nnz += content.count(b":")
                 tokens = content.rsplit(None, 1)
@@ -54,7 +59,7 @@ class LibsvmRows(Text):
                     index = tokens[1].partition(b":")[0]
                     if not index.isdigit():
                         self._explain(line, number)
-                    self.n_features = max(self.n_features, int(index))
+                    self.n_features = max(self.n_features, _number(index))
                 n_rows += bool(tokens)
         if self.n_features > np.iinfo(np.int32).max:
             raise InputError(
@@ -67,6 +72,8 @@ class LibsvmRows(Text):
         dense = n_rows * self.n_features * dtype.itemsize
         light = csr_bytes(n_rows, nnz, self.n_features, dtype) <= SPARSE_SHARE * dense
         self.sparse = light if sparse is None else sparse
+        if not self.sparse:
+            refuse_larger(self.n_features * dtype.itemsize, f"A dense row of {uri}", "Write sparse rows (--sparse)")
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows."""
@@ -75,7 +82,7 @@ class LibsvmRows(Text):
         lines: list[bytes] = []
         n_bytes, first = 0, 1
         with self._open() as (raw, text):
-            for line in text:
+            for line in self._lines(text):
                 lines.append(line)
                 n_bytes += len(line)
                 if len(lines) == limit or n_bytes >= BLOCK_BYTES:
@@ -110,7 +117,7 @@ class LibsvmRows(Text):
     def where(self, row: int) -> str:
         """Say where a row is."""
         with self._open() as (_, text):
-            lines = (number for number, line in enumerate(text, 1) if line.partition(b"#")[0].strip())
+            lines = (number for number, line in enumerate(self._lines(text), 1) if line.partition(b"#")[0].strip())
             return f"row {row} (line {next(number for i, number in enumerate(lines) if i == row)})"
 
     def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
@@ -126,13 +133,18 @@ class LibsvmRows(Text):
                 continue
             if not colon or not index.isdecimal() or as_number(value) is None:
                 raise InputError(f"{token!r} in {where} is not 'index:value'. LIBSVM text is 'label index:value ...'.")
-            if int(index) <= before:
+            if _number(index) <= before:
                 problem = (
                     "indices start at 1, in all lines"
                     if index == "0"
                     else f"it follows {before}, and indices must increase"
                 )
                 raise InputError(f"{token!r} in {where} has the index {index}; {problem}. Correct the line.")
-            before = int(index)
+            before = _number(index)
         if not quiet:
             raise InputError(f"{upper(where)} is not LIBSVM text, 'label index:value ...'.")
+
+
+def _number(index: bytes | str) -> int:
+    """Return an index, or a number beyond all where it is longer than any."""
+    return int(index) if len(index) <= LONGEST_INDEX else 10**LONGEST_INDEX

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
+import math
+import tokenize
 import uuid
 import zipfile
 import zlib
@@ -21,6 +23,11 @@ from mmpca_dist.errors import InputError
 
 HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""
+
+
+NO_HEADER = (ValueError, KeyError, EOFError, TypeError, AttributeError, OverflowError, SyntaxError, RecursionError,
+             MemoryError, tokenize.TokenError)  # fmt: skip
+"""What NumPy, and Python's parser in it, raise for headers that are none."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +50,31 @@ class NpyHeader:
         """
         try:
             shape, fortran, dtype = _read_header(stream, stream.tell())
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{where} is not a readable .npy file: {str(error).rstrip('.')}.") from error
+        except (OSError, zipfile.BadZipFile, zlib.error, *NO_HEADER) as error:
+            found = " ".join(str(error).split()).rstrip(".")[:200] or "its header is none"
+            raise InputError(f"{where} is not a readable .npy file: {found}.") from error
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise InputError(f"{where} is not a readable .npy file: it declares the shape {str(shape)[:100]}.")
         if dtype.hasobject:
             raise InputError(
                 f"{where} holds pickled Python objects, which are never loaded. Save it as numbers, or labels as "
                 "strings: np.asarray(y, dtype=str)."
             )
         return cls(shape, fortran and len(shape) == 2, dtype, stream.tell())
+
+    def refuse_longer_than(self, n_bytes: int | None, where: str) -> None:
+        """Refuse an array that declares more values than its file holds; some servers do not say how many bytes it has.
+
+        Raises
+        ------
+        InputError
+        """
+        declared = self.offset + math.prod(self.shape) * self.dtype.itemsize
+        if n_bytes is not None and declared > n_bytes:
+            raise InputError(
+                f"{where} declares the shape {self.shape}, which takes {declared} bytes, and has {n_bytes}. It is cut "
+                "short: copy it again."
+            )
 
 
 @read_again
@@ -101,9 +125,12 @@ class NpyDataset(Dataset):
         with reading_labels(self.label, start, stop):
             return normalize_labels(np.asarray(_read(self.label, self._token, start, stop)), self.label)
 
+    @property
+    def addresses(self) -> list[str]:
+        return [self.uri] if self.label is None else [self.uri, self.label]
+
     def fingerprint(self) -> str:
-        files = [self.uri] if self.label is None else [self.uri, self.label]
-        return storage.digest("npy", *[storage.list_objects(file) for file in files])
+        return storage.digest("npy", *[storage.list_objects(file) for file in self.addresses])
 
 
 def _n_labels(label: str, token: str) -> int:
@@ -147,7 +174,9 @@ def _header(uri: str, token: str) -> NpyHeader:
     storage.require(uri)
     with storage.explained(uri):
         data = fs.cat_file(path, start=0, end=HEADER_BYTES)
+        n_bytes = fs.size(path)
     header = NpyHeader.read(io.BytesIO(data), uri)
+    header.refuse_longer_than(n_bytes, uri)
     if storage.is_local(uri):
         _map(uri, token)  # finds out whether the file is as long as its header says
     return header

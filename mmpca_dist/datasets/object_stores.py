@@ -13,6 +13,8 @@ from mmpca_dist.datasets import patience
 S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "abfs", "abfss")
 OBJECT_STORES = (*S3, *GCS, *AZURE)
 LISTINGS = ("find", "ls")
+PATTERNS = frozenset(["cat", "copy", "cp", "delete", "expand_path", "get", "glob", "move", "mv", "put", "rm"])
+"""Operations of fsspec that take names for patterns, of which the objects of others are no part."""
 BUFFER_BYTES = 1 << 20
 """Files are read ahead by so much; what is longer is read at once."""
 FAST_FAILURES = 3
@@ -38,6 +40,8 @@ class PatientFileSystem:
         return is_plain(self._fs, self._protocol)
 
     def __getattr__(self, name: str) -> Any:
+        if name in PATTERNS:
+            raise AttributeError(f"{name} expands patterns in names; see mmpca_dist.datasets.literal")
         found = getattr(self._fs, name)
         return functools.partial(self._patiently, name, found) if callable(found) else found
 
@@ -50,22 +54,6 @@ class PatientFileSystem:
         if name in LISTINGS:
             return patience.agreed(what, lambda: patience.patiently(what, attempt), lambda: self.is_plain)
         return patience.patiently(what, attempt)
-
-    def rm(self, path: str, recursive: bool = False) -> None:
-        """Remove files; also where a first attempt did it and its answer was lost."""
-        attempts = 0
-
-        def attempt() -> None:
-            nonlocal attempts
-            attempts += 1
-            self._fs.invalidate_cache()
-            try:
-                self._fs.rm(path, recursive=recursive)
-            except FileNotFoundError:
-                if attempts == 1:
-                    raise
-
-        patience.patiently(self._what("rm", (path,)), attempt)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return the bytes of a file, or of a range of it."""

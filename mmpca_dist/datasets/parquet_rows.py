@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, reading_labels
+from mmpca_dist.datasets.column_faults import ColumnFault
 from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.errors import MOST_NAMES, InputError, did_you_mean, some_names
+from mmpca_dist.datasets.limits import refuse_absurd, refuse_larger
+from mmpca_dist.datasets.parquet_folders import parquet_files
+from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256
@@ -35,7 +39,7 @@ class RowGroup:
 
 
 class ParquetDataset(Dataset):
-    """Rows and labels of a Parquet file, or of all Parquet files of a folder in order of name.
+    """Rows and labels of a Parquet file, or of the Parquet files of a folder; see ``parquet_folders``.
 
     Without ``label_required`` the column of labels may be absent. ``names`` are the columns to take, in this order,
     where neither ``features`` nor a list column says what the rows are; ``drop`` are columns that are no
@@ -56,8 +60,14 @@ class ParquetDataset(Dataset):
         self.uri, self._token = uri, uuid.uuid4().hex
         self.kind = "local" if storage.is_local(uri) else "remote"
         self.read_overhead = 2.5
-        self._files = _files(uri)
-        schema = _metadata(self._files[0], self._token).schema.to_arrow_schema()
+        table = parquet_files(uri)
+        self._files = table.files
+        stored = _metadata(self._files[0], self._token).schema.to_arrow_schema()
+        _refuse_twice(stored, uri)
+        # A file that holds a column of its folder's name, too, knows it better.
+        self._in_folders = [column for column in table.fields if column.name not in stored.names]
+        self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
+        schema = pa.schema([*stored, *self._in_folders])
         self.label = _label_column(schema, label, uri, label_required, names or [])
         self.has_labels = self.label is not None
         for name, setting in (beside or {}).items():
@@ -71,17 +81,40 @@ class ParquetDataset(Dataset):
         if not self._is_list:
             self.feature_names = list(self._columns)
             self.named_columns = True
+        leaves = _metadata(self._files[0], self._token).schema
+        found = (i for i in range(len(leaves)) if leaves.column(i).path == self.label)
+        self._label_number = next(found, None)
         self._groups: list[RowGroup] = []
         start = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
-            _refuse_other_columns(metadata.schema.to_arrow_schema(), schema, file, self._files[0])
+            _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
             for number in range(metadata.num_row_groups):
                 n_rows = metadata.row_group(number).num_rows
+                self._refuse_oversized(metadata.row_group(number), f"Row group {number} of {file}")
                 if n_rows:
                     self._groups.append(RowGroup(file, number, start, n_rows))
                 start += n_rows
         self.n_rows = start
+        refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+
+    def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
+        """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
+        refuse_absurd(where, (group.num_rows, self.n_features), self.dtype.itemsize)
+        sizes = [group.num_rows * self.row_bytes]
+        if self._label_number is not None:
+            sizes.append(group.column(self._label_number).total_uncompressed_size)
+        refuse_larger(max(sizes), where, "Write it again with smaller row groups")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The feature columns, or the one list column that holds them."""
+        return self._columns
+
+    def row_groups(self) -> Iterator[pq.RowGroupMetaData]:
+        """Yield the metadata of the row groups that hold rows, in order."""
+        for group in self._groups:
+            yield _metadata(group.file, self._token).row_group(group.number)
 
     def _types(self, schema: pa.Schema) -> tuple[int, np.dtype]:
         fields = [schema.field(name) for name in self._columns]
@@ -100,7 +133,7 @@ class ParquetDataset(Dataset):
         for group in self._groups[at:]:
             if group.start >= stop:
                 return
-            table = storage.undamaged(group.file, partial(self._read_group, group, columns))
+            table = self._with_folders(group, storage.undamaged(group.file, partial(self._read_group, group, columns)))
             skip = max(start - group.start, 0)
             # Columns are read in the order of the file.
             yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
@@ -112,6 +145,13 @@ class ParquetDataset(Dataset):
             page_checksum_verification=True,
         ) as file:
             return file.read_row_group(group.number, columns=columns, use_threads=False)
+
+    def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
+        """Return a row group with the columns that are in the names of folders."""
+        for column in self._in_folders:
+            value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
+            table = table.append_column(column, pa.repeat(value, group.n_rows))
+        return table
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
@@ -130,7 +170,7 @@ class ParquetDataset(Dataset):
         with reading_labels(self.uri, start, stop):
             for table, first in self._parts(start, stop, [self.label]):
                 column = table.column(0)
-                _refuse_nulls(column, self.label, first, self.uri)
+                _refuse_nulls(column, self.label, first, self.uri, "names")
                 if pa.types.is_dictionary(column.type):
                     column = column.cast(column.type.value_type)
                 parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
@@ -141,21 +181,14 @@ class ParquetDataset(Dataset):
         group = self._groups[number]
         return f"row group {group.number} (rows {start} to {stop - 1}) of {group.file}"
 
+    @property
+    def addresses(self) -> list[str]:
+        return self._files
+
     def fingerprint(self) -> str:
         objects = [storage.list_objects(file) for file in self._files]
-        return storage.digest("parquet", self.n_rows, list(self._columns), self.label, objects)
-
-
-def _files(uri: str) -> list[str]:
-    storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
-        if not fs.isdir(path):
-            return [uri]
-        names = [name for name, _, _ in storage.list_objects(uri) if name.endswith((".parquet", ".pq"))]
-    if not names:
-        raise InputError(f"The folder {uri} holds no .parquet files.")
-    return [storage.join(uri, name) for name in names]
+        in_folders = [self._of_file] if self._in_folders else []
+        return storage.digest("parquet", self.n_rows, list(self._columns), self.label, objects, *in_folders)
 
 
 def _source(file: str) -> Any:
@@ -173,6 +206,12 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
                 f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
                 "Write or copy it again."
             ) from error
+
+
+def _refuse_twice(schema: pa.Schema, uri: str) -> None:
+    name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
+    if times > 1:
+        raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
 
 
 def _refuse_other_columns(found: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
@@ -214,7 +253,7 @@ def _feature_columns(
     drop: Sequence[str],
 ) -> tuple[tuple[str, ...], bool]:
     """Return the feature columns, and whether they are one fixed-size list."""
-    _refuse_unknown(drop, schema, label, uri)
+    _refuse_unknown(drop, schema.names, label, uri)
     left_out = {label, *drop}
     others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
     if wanted and features is None and not any(pa.types.is_fixed_size_list(schema.field(n).type) for n in others):
@@ -254,12 +293,13 @@ def refuse_missing_names(uri: str, found: Collection[str], wanted: list[str]) ->
         )
 
 
-def _refuse_unknown(drop: Sequence[str], schema: pa.Schema, label: str | None, uri: str) -> None:
+def _refuse_unknown(drop: Sequence[str], names: list[str], label: str | None, uri: str) -> None:
+    known = set(names)
     for name in drop:
         if name == label:
             raise InputError(f"dataset.drop names {name!r}, which is the label of {uri}.")
-        if name not in schema.names:
-            hint = did_you_mean(name, schema.names) or f" Its columns are {some_names(schema.names)}."
+        if name not in known:
+            hint = did_you_mean(name, names) or f" Its columns are {some_names(names)}."
             raise InputError(f"dataset.drop names {name!r}, which is no column of {uri}.{hint}")
 
 
@@ -269,9 +309,10 @@ def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
     bad = [name for name, kind in kinds.items() if not _is_number(kind)]
     if bad:
         others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
-        raise InputError(
+        raise ColumnError(
             f"Column {bad[0]!r} of {uri} has type {kinds[bad[0]]}{others}; features must be numbers. Encode it as "
-            f"numbers, leave it out with dataset.drop: [{', '.join(bad[:MOST_NAMES])}], or name it as dataset.label."
+            f"numbers, leave it out with dataset.drop: [{', '.join(bad[:MOST_NAMES])}], or name it as dataset.label.",
+            [ColumnFault(name, f"type {kinds[name]}, where numbers belong") for name in bad],
         )
 
 
@@ -283,12 +324,13 @@ def _numpy_type(kind: pa.DataType) -> np.dtype:
     return np.dtype(np.uint8) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str) -> None:
+def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind: str = "gap") -> None:
     if column.null_count:
         row = first + int(np.argmax(column.is_null().to_numpy()))
-        raise InputError(
+        raise ColumnError(
             f"Column {name!r} of {uri} has {column.null_count} missing values (null), the first in row {row}. "
-            "Fill or drop them."
+            "Fill or drop them.",
+            [ColumnFault(name, f"missing values (null), the first in row {row}", kind)],
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from mmpca_dist.datasets.arrays import csr_shape, npz_members
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
 from mmpca_dist.datasets.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.datasets.labels import distinct_labels, refuse_made_up
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
 from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, encode_block
@@ -114,7 +116,7 @@ class CsrStream(SparseRows):
         shape = open_member("shape")
         size = csr_shape(shape.read_all(), None if form is None else form.read_all(), uri)
         self._data, self._indices, self._labels = (open_member(name) for name in ("data", "indices", label))
-        check_table(uri, size, self._data.dtype, _length(self._labels))
+        check_table(uri, size, self._data.dtype, _length(self._labels), sparse=True)
         check_index_type(self._indices.dtype, uri)
         ends = open_member("indptr").read_all()
         check_row_ends(ends, size[0], _length(self._data), _length(self._indices), uri)
@@ -181,9 +183,10 @@ class NumpyRows:
 class NpyStream:
     """An array in ``.npy`` form that is read from front to back."""
 
-    def __init__(self, stream: Any, where: str) -> None:
+    def __init__(self, stream: Any, where: str, n_bytes: int | None) -> None:
         self._stream, self.where = stream, where
         header = NpyHeader.read(stream, where)
+        header.refuse_longer_than(n_bytes, where)
         self.shape, self._by_column, self.dtype = header.shape, header.by_column, header.dtype
         self._data_start = header.offset
         self._row = self._band_start = 0
@@ -207,6 +210,7 @@ class NpyStream:
 
     def read_all(self) -> NDArray:
         """Return the whole array, of any shape."""
+        refuse_larger(math.prod(self.shape) * self.dtype.itemsize, self.where)
         return self._fill(np.empty(self.shape, self.dtype))
 
     def _next_band(self) -> None:
@@ -239,6 +243,13 @@ def open_file(uri: str, stack: ExitStack) -> Any:
         return stack.enter_context(fs.open(path, "rb"))
 
 
+def open_npy(uri: str, stack: ExitStack) -> NpyStream:
+    """Open a ``.npy`` file as a stream, until the stack is left."""
+    fs, path = storage.filesystem(uri)
+    with storage.explained(uri):
+        return NpyStream(open_file(uri, stack), uri, fs.size(path))
+
+
 def open_npz(
     uri: str, features: str, label: str, stack: ExitStack, sparse: bool | None = None
 ) -> NumpyRows | DatasetRows:
@@ -252,7 +263,12 @@ def open_npz(
 
     def member(name: str) -> NpyStream:
         # Each array has the file to itself: reading two members in turn would undo an object store's read-ahead.
-        return NpyStream(stack.enter_context(archive().open(f"{name}.npy")), f"{name!r} of {uri}")
+        where, whole = f"{name!r} of {uri}", archive()
+        try:
+            info = whole.getinfo(f"{name}.npy")
+            return NpyStream(stack.enter_context(whole.open(info)), where, info.file_size)
+        except (KeyError, RuntimeError, zipfile.BadZipFile) as error:  # such as a member that is encrypted
+            raise InputError(f"{where} is not readable: {str(error).rstrip('.')}.") from error
 
     names = sorted(member.removesuffix(".npy") for member in archive().namelist())
     wanted = npz_members(names, features, label, True, uri)

@@ -19,6 +19,8 @@ from mmpca_dist.datasets.csr import (
     most_stored,
     value_type,
 )
+from mmpca_dist.datasets.replacing import table_place
+from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_groups import ZarrGroupRows
 from mmpca_dist.datasets.zarr_rows import ZarrDataset
 from mmpca_dist.datasets.zarr_stores import values_of
@@ -30,9 +32,16 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 def open_zarr(uri: str, features: str, label: str, missing_chunks: str, label_required: bool) -> Dataset:
     """Open the rows of a Zarr group: dense where ``features`` is an array, CSR where it is a group of its parts."""
-    found = storage.open_group(uri).get(features)
-    kind = SparseZarrDataset if isinstance(found, zarr.Group) else ZarrDataset
-    return kind(uri, features, label, missing_chunks, label_required)
+    while True:
+        place = table_place(uri, storage.open_group(uri))
+        try:
+            found = member(storage.open_group(place), features, uri)
+            kind = SparseZarrDataset if isinstance(found, zarr.Group) else ZarrDataset
+            return kind(uri, place, features, label, missing_chunks, label_required)
+        except InputError:
+            if table_place(uri, storage.open_group(uri)) == place:
+                raise
+            # An ingest has replaced the table meanwhile.
 
 
 class SparseZarrDataset(SparseRows, ZarrGroupRows):
@@ -40,20 +49,20 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
 
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
         arrays, shape = _parts(group, self.features, self.uri)
-        check_table(self._where, shape, arrays["data"].dtype, n_labels)
+        check_table(self._where, shape, arrays["data"].dtype, n_labels, sparse=True)
         self.n_rows, self.n_features = shape
         self.dtype = value_type(arrays["data"].dtype)
         check_index_type(arrays["indices"].dtype, f"{self.uri}/{self.features}/indices")
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
-        self._nnz = int(_open_matrix(self.uri, self.features, self._token).row_ends[-1])
+        self._nnz = int(_open_matrix(self.place, self.features, self._token).row_ends[-1])
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
         self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
         self._row_ends_bytes = (self.n_rows + 1) * arrays["indptr"].dtype.itemsize
         self.resident_bytes = (self.n_rows + 1) * 8
 
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        matrix = _open_matrix(self.uri, self.features, self._token)
+        matrix = _open_matrix(self.place, self.features, self._token)
         ends = matrix.row_ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
         return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
@@ -71,11 +80,11 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
 
     def _most_stored(self, n_rows: int) -> int:
-        return most_stored(_open_matrix(self.uri, self.features, self._token).row_ends, n_rows)
+        return most_stored(_open_matrix(self.place, self.features, self._token).row_ends, n_rows)
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = self.chunk_of(row)
-        ends = _open_matrix(self.uri, self.features, self._token).row_ends
+        ends = _open_matrix(self.place, self.features, self._token).row_ends
         return (
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
             f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
@@ -92,7 +101,7 @@ def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array
             f"{where} is stored by columns ({CSC}), so that its rows cannot be read piece by piece. Store it by rows: "
             "adata.X = adata.X.tocsr(), and write it again."
         )
-    arrays = {part: found.get(part) for part in PARTS}
+    arrays = {part: member(found, part, where) for part in PARTS}
     missing = [part for part, array in arrays.items() if not isinstance(array, zarr.Array) or array.ndim != 1]
     if form != CSR or missing:
         lacks = f" and lacks the flat arrays {', '.join(missing)}" if missing else ""
@@ -100,7 +109,7 @@ def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array
             f"{where} is a group of encoding-type {form!r}{lacks}. Rows must be an array, or a group of encoding-type "
             f"{CSR!r} with arrays data, indices and indptr, as AnnData writes it; name another with dataset.features."
         )
-    if not isinstance(shape, list | tuple) or not all(isinstance(size, int) for size in shape):
+    if not isinstance(shape, list | tuple) or not all(type(size) is int for size in shape):
         raise InputError(f"{where} has the attribute shape {shape!r}; that of CSR rows must be [n, d].")
     return arrays, tuple(shape)  # type: ignore[return-value]
 

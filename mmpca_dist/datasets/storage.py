@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,21 +19,26 @@ from typing import Any, TypeVar
 
 import zarr
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 from zarr.storage import FsspecStore
 
-from mmpca_dist.datasets import faults, patience
+from mmpca_dist.datasets import faults, literal, patience
+from mmpca_dist.datasets.checksums import from_json, to_json
 from mmpca_dist.datasets.credentials import refuse_secrets
-from mmpca_dist.datasets.object_stores import AZURE, OBJECT_STORES, S3, PatientFileSystem
+from mmpca_dist.datasets.object_stores import AZURE, GCS, OBJECT_STORES, S3, PatientFileSystem
 from mmpca_dist.datasets.zarr_stores import PatientStore
-from mmpca_dist.errors import AccessError, InputError, MmpcaError, did_you_mean
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, did_you_mean
 
 T = TypeVar("T")
 NAMED = ("bundled:", "synthetic:")
 """Data sets that have a name in place of an address."""
 PARTIAL = ".partial"
 """So end the names of what is not whole yet."""
+RESTORE = "Restore it from a copy."
 ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
 """What Zarr calls a file of a chunk until it is whole."""
+
+ONE_VERSION = re.compile(r"\?(versionid|generation)=", re.IGNORECASE)
 
 
 def is_local(uri: str) -> bool:
@@ -58,13 +64,36 @@ def normalize(uri: str | os.PathLike) -> str:
     text = os.fspath(uri)
     if not text:
         raise InputError("An address is empty; give a path or a URL.")
-    if text.startswith("file:"):
-        text = text.removeprefix("file:")
+    if "\0" in text:
+        raise InputError(f"The address {text!r} holds the character NUL, which no name may hold.")
+    if text[:5].lower() == "file:":
+        text = text[5:]
         text = "/" + text.lstrip("/") if text.startswith("//") else text
     if "://" in text:
         refuse_secrets(text)
-        return text.rstrip("/")
+        protocol, _, rest = text.partition("://")
+        text = f"{protocol.lower()}://{rest}".rstrip("/")
+        refuse_ambiguous(text)
+        return text
     return text if text.startswith(NAMED) else str(Path(text).expanduser().absolute())
+
+
+def refuse_ambiguous(uri: str) -> None:
+    """Refuse URLs that a store, or the package that asks it, may take for the address of another object.
+
+    Raises
+    ------
+    InputError
+    """
+    protocol, _, path = uri.partition("://")
+    if not (is_private(uri) or protocol in OBJECT_STORES):
+        return
+    if "::" in path:
+        raise InputError(f"{uri} holds '::', which chains file systems. Choose a name without it.")
+    if any(part in (".", "..") for part in path.split("/")):
+        raise InputError(f"{uri} holds '.' or '..' as a folder. Write the address without it.")
+    if ONE_VERSION.search(path) or (protocol in GCS and re.search(r"#\d+$", path)):
+        raise InputError(f"{uri} names one version of an object. Write the address without the version.")
 
 
 def join(uri: str, *parts: str) -> str:
@@ -106,10 +135,13 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
 def filesystem(uri: str) -> tuple[Any, str]:
     """Return the fsspec file system of ``uri``, a patient one where it is remote, and the path within it."""
     refuse_secrets(uri)
+    refuse_ambiguous(uri)
     protocol = uri.partition("://")[0]
     with explained(uri, "reach"):
+        if is_local(uri):
+            return LocalFileSystem(), str(Path(uri).expanduser().absolute())
         fs, path = url_to_fs(uri, **_options(protocol))
-        if not is_remote(uri):
+        if is_private(uri):
             return fs, path
         if protocol in S3:
             fs.retries = 1  # patience has its own
@@ -128,9 +160,10 @@ def agreed(uri: str, read: Callable[[], T]) -> T:
 
 def zarr_place(uri: str, read_only: bool = False) -> Any:
     """Return what Zarr finds a group or array by: a path, or the store behind a URL."""
-    if not is_remote(uri):
-        return uri
+    if is_local(uri):
+        return Path(uri)
     refuse_secrets(uri)
+    refuse_ambiguous(uri)
     protocol = uri.partition("://")[0]
     store = FsspecStore.from_url(uri, storage_options=_options(protocol), read_only=read_only)
     if protocol in S3:
@@ -161,28 +194,32 @@ def require(uri: str) -> None:
 
 def remove_children(uri: str, names: Iterable[str]) -> None:
     """Remove these files or folders from a folder, and the folder where nothing else is in it."""
+    for name in names:
+        remove(join(uri, name))
+    if uri.partition("://")[0] in OBJECT_STORES:
+        return
     fs, path = filesystem(uri)
-    fs.invalidate_cache()
-    with explained(uri, "remove"):
-        for name in names:
-            if fs.exists(f"{path}/{name}"):
-                fs.rm(f"{path}/{name}", recursive=True)
-        if is_local(uri) and fs.exists(path) and not fs.ls(path):
+    with explained(uri, "remove"), suppress(FileNotFoundError):
+        if fs.isdir(path) and not fs.ls(path, detail=False):
             fs.rmdir(path)
 
 
-def read_json(uri: str) -> Any:
-    """Read a JSON file."""
+def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
+    """Read a JSON file that this project wrote.
+
+    Raises
+    ------
+    DamageError
+        For what is no JSON, or does not match its checksum; it ends with ``remedy``.
+    """
     fs, path = filesystem(uri)
     with explained(uri):
         try:
-            return undamaged(uri, lambda: json.loads(agreed(uri, lambda: fs.cat_file(path))))
+            return undamaged(uri, lambda: from_json(agreed(uri, lambda: fs.cat_file(path))))
         except MmpcaError:
             raise
         except ValueError as error:
-            raise AccessError(
-                f"Cannot read {uri}: it is damaged, or half written. Remove it, or restore it."
-            ) from error
+            raise DamageError(f"Cannot read {uri}: it is damaged ({error}). {remedy}") from error
 
 
 def write_bytes(uri: str, data: bytes) -> None:
@@ -235,11 +272,15 @@ def is_partial(name: str, whole: str = "") -> bool:
     return name.startswith(f".{whole}") and name.endswith(PARTIAL)
 
 
-def remove_partials(uri: str) -> int:
-    """Remove what processes left below a folder that were killed as they wrote a file, and return the bytes freed."""
+def remove_partials(uri: str, but: str | None = None) -> int:
+    """Remove what processes left below a folder that were killed as they wrote a file, and return the bytes freed.
+
+    Nothing is removed below ``but``, a folder within.
+    """
     if not is_local(uri):
         return 0  # stores write an object whole, or not at all
-    names = ((name, name.rpartition("/")[2], size) for name, size, _ in list_objects(uri))
+    listed = (one for one in list_objects(uri) if but is None or not one[0].startswith(f"{but}/"))
+    names = ((name, name.rpartition("/")[2], size) for name, size, _ in listed)
     found = [(name, size) for name, last, size in names if is_partial(last) or ZARR_PARTIAL.fullmatch(last)]
     for name, _ in found:
         Path(uri, name).unlink(missing_ok=True)
@@ -253,14 +294,9 @@ def read_bytes(uri: str) -> bytes:
         return bytes(fs.cat_file(path))
 
 
-def write_json(uri: str, value: Any) -> None:
+def write_json(uri: str, value: dict[str, Any]) -> None:
     """Write a JSON file, whole."""
-    write_bytes(uri, as_json(value))
-
-
-def as_json(value: Any) -> bytes:
-    """Return the contents of a JSON file."""
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+    write_bytes(uri, to_json(value))
 
 
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
@@ -268,8 +304,8 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
     with explained(uri, "read" if mode == "r" else "write"):
         if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
+        place = zarr_place(uri, mode == "r")
         try:
-            place = zarr_place(uri, mode == "r")
             if mode == "r" and is_remote(uri):
                 # Looking for all forms of groups at once would take four times as many requests.
                 with suppress(zarr.errors.GroupNotFoundError):
@@ -280,15 +316,16 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
                 f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
                 "directly in it."
             ) from error
-        except json.JSONDecodeError as error:
-            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({error}). Restore it.") from error
+        except (ValueError, TypeError, LookupError, RecursionError) as error:  # JSON, or settings, that are none
+            found = " ".join(str(error).split()).rstrip(".")[:200]
+            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({found}). Restore it.") from error
 
 
 def list_objects(uri: str) -> list[tuple[str, int, str]]:
     """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
     fs, path = filesystem(uri)
     with explained(uri):
-        found = fs.find(path, detail=True)
+        found = literal.objects_at(fs, path)
     root = path.rstrip("/") + "/"
     return sorted(
         (
@@ -312,12 +349,16 @@ def names_in(uri: str) -> list[str]:
 
 
 def remove(uri: str) -> None:
-    """Remove a file or a folder with all that is in it, if it is there."""
-    fs, path = filesystem(uri)
-    fs.invalidate_cache()
+    """Remove a file or a folder with all that is in it, if it is there; of a symbolic link, the link."""
     with explained(uri, "remove"):
-        if fs.exists(path):
-            fs.rm(path, recursive=True)
+        if not is_local(uri):
+            fs, path = filesystem(uri)
+            fs.invalidate_cache()
+            literal.remove(fs, path, uri.partition("://")[0] not in OBJECT_STORES)
+        elif Path(uri).is_dir() and not Path(uri).is_symlink():
+            shutil.rmtree(uri)
+        else:
+            Path(uri).unlink(missing_ok=True)
 
 
 def digest(*parts: Any) -> str:

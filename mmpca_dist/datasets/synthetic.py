@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, chunk_edges, default_chunk_rows
+from mmpca_dist.datasets.limits import refuse_absurd, refuse_larger
 from mmpca_dist.datasets.uri_options import Value, parse_options
 from mmpca_dist.errors import InputError, did_you_mean
 
@@ -36,6 +37,8 @@ class SyntheticDataset(Dataset):
             raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
+        refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        refuse_larger(self.row_bytes, f"A row of {uri}", "Take fewer columns")
         self._chunk_rows = default_chunk_rows(self.row_bytes)
 
     @property
@@ -137,6 +140,8 @@ class GaussianClusters(SyntheticDataset):
             raise InputError(f"{uri} needs at least two classes.")
         if int(options["k"]) < (int(options["classes"]) if options["assign"] == "cluster" else 1):
             raise InputError(f"{uri} has fewer clusters (k) than classes.")
+        geometry = 8 * self.n_features * (int(options["k"]) + 3 * self.n_features)
+        refuse_larger(geometry, f"The geometry of {uri}", "Take fewer clusters (k) or columns (d)")
 
     def _clusters(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
         return self._rng(LABELS, chunk).integers(int(self.options["k"]), size=n_rows)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import lzma
 import re
 import shlex
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -22,12 +23,14 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.column_faults import ColumnFault
 from mmpca_dist.datasets.csv_columns import as_number, dropped_positions, is_header, kept_positions, label_position
 from mmpca_dist.datasets.labels import distinct_labels, normalize_labels
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.datasets.quotes import with_quotes_closed
 from mmpca_dist.datasets.writing import LABELS, Block, Codes
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import ColumnError, InputError
 
 CSV_SUFFIXES = (".csv", ".tsv")
 BLOCK_BYTES = 4 << 20
@@ -35,6 +38,11 @@ MAX_BLOCK_BYTES = 32 << 20
 BLOCK_LINES = 128
 """A block has 128 lines or more, within these bounds: each of its columns costs pyarrow some microseconds, which
 at 40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
+
+LINE_BYTES = 64 << 20
+"""A longer line is none: the file is of another kind, or made to fill memory."""
+COLUMN_BYTES = 9 << 10
+"""What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
 
 ARROW_FAULT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
@@ -77,10 +85,25 @@ class Text:
                     "copy it again."
                 ) from error
 
+    def _line(self, text: Any, number: int) -> bytes:
+        """Return the next line, which has this number in the file."""
+        line = text.readline(LINE_BYTES + 1)
+        if len(line) > LINE_BYTES:
+            raise InputError(f"Line {number} of {self.uri} is longer than {LINE_BYTES >> 20} MiB: this is no table.")
+        return line
+
+    def _lines(self, text: Any) -> Iterator[bytes]:
+        """Yield all lines."""
+        for number in itertools.count(1):
+            line = self._line(text, number)
+            if not line:
+                return
+            yield line
+
     def _line_of(self, content_line: int) -> int:
         """Return the number, from 1, of a line that is counted, from 0, without blank ones."""
         with self._open() as (_, text):
-            for number, line in enumerate(text, 1):
+            for number, line in enumerate(self._lines(text), 1):
                 if line.strip(b"\r\n"):
                     content_line -= 1
                     if content_line < 0:
@@ -148,7 +171,7 @@ class CsvRows(Text):
     ) -> None:
         super().__init__(uri, dtype)
         first, second, blank = self._head()
-        self._delimiter = max(",;\t", key=first.count)
+        self.delimiter = max(",;\t", key=first.count)
         cells, following = self._split(first), self._split(second)
         if len(cells) < 1 + labelled:
             raise InputError(
@@ -161,26 +184,26 @@ class CsvRows(Text):
         dropped = dropped_positions(names, len(cells), drop, uri)
         kept = kept_positions(names, len(cells), keep, dropped, uri)
         taken = {"--drop": dropped, "--keep": set(kept.values())}
-        self._beside = {name: _Names.of_kept(position, name) for name, position in kept.items()}
+        self.beside = {name: _Names.of_kept(position, name) for name, position in kept.items()}
         if labelled:
-            self._beside[LABELS] = _Names.of_labels(label_position(names, len(cells), label, taken, uri))
-        dropped.update(column.position for column in self._beside.values())
+            self.beside[LABELS] = _Names.of_labels(label_position(names, len(cells), label, taken, uri))
+        dropped.update(column.position for column in self.beside.values())
         if names and not names[0] and 0 not in dropped:
             self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
             dropped.add(0)
-        self._features = [i for i in range(len(cells)) if i not in dropped]
-        if not self._features:
+        self.features = [i for i in range(len(cells)) if i not in dropped]
+        if not self.features:
             label_and = "the label and " if labelled else ""
             raise InputError(f"{uri} has no columns beside {label_and}those dropped or kept.")
-        self.n_features = len(self._features)
+        self.n_features = len(self.features)
         self.n_rows: int | None = None
         if names:
-            self.feature_names = [names[i] or f"column {i}" for i in self._features]
+            self.feature_names = [names[i] or f"column {i}" for i in self.features]
         else:
             self.notes.append(f"The first line of {uri} is taken for a row: it has no names of columns.")
         self._names = names
         if labelled:
-            self.labels = self._called(self._beside[LABELS].position, guessed=label is None)
+            self.labels = self._called(self.beside[LABELS].position, guessed=label is None)
         self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
 
     def _called(self, position: int, guessed: bool) -> str:
@@ -195,7 +218,7 @@ class CsvRows(Text):
         found: list[str] = []
         blank = 0
         with self._open() as (_, text):
-            for line in text:
+            for line in self._lines(text):
                 try:
                     content = line.decode("utf-8" if found else "utf-8-sig").strip("\r\n")
                 except UnicodeDecodeError as error:
@@ -218,7 +241,7 @@ class CsvRows(Text):
     def _line_of(self, content_line: int) -> int:
         """Return the line, from 1, in which a row begins that is counted, from 0, without blank lines."""
         with self._open() as (_, text):
-            rows = csv.reader((line.decode("utf-8", "replace") for line in text), delimiter=self._delimiter)
+            rows = csv.reader((line.decode("utf-8", "replace") for line in self._lines(text)), delimiter=self.delimiter)
             before, begin = 0, 1
             try:
                 for cells in rows:
@@ -231,51 +254,76 @@ class CsvRows(Text):
         return super()._line_of(content_line)
 
     def _split(self, line: str) -> list[str]:
-        return next(csv.reader([line], delimiter=self._delimiter), [])
+        n_columns = line.count(self.delimiter) + 1
+        refuse_larger(n_columns * COLUMN_BYTES, f"A line of {n_columns:,} columns in {self.uri}", "Write it as Parquet")
+        try:
+            return next(csv.reader([line], delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise InputError(f"The first lines of {self.uri} are not readable as CSV: {error}.") from error
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, with NaN where a cell is empty."""
-        first_row, line = 0, self._skip + 1
+        first_row = 0
+        for data, _, done in self.pieces():
+            try:
+                table = self.parse(data)
+            except pa.ArrowInvalid:
+                self.explain(data, first_row)
+            yield self._block(table, first_row, done)
+            first_row += len(table)
+
+    def pieces(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield whole lines, the number of the first of them, and how far the file has been read."""
+        line = self._skip + 1
         with self._open() as (raw, text):
-            for _ in range(self._skip):
-                text.readline()
+            for number in range(self._skip):
+                self._line(text, number + 1)
             # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
             while data := text.read(self._block_bytes):
-                data += text.readline()
+                data += self._line(text, line + data.count(b"\n"))
                 if line == 1:
                     data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
-                data = with_quotes_closed(data, text, self._delimiter, line, self.uri)
+                data = with_quotes_closed(data, text, self.delimiter, line, self.uri)
+                if data.strip(b"\r\n"):
+                    yield data, line, raw.tell()
                 line += data.count(b"\n")
-                if not data.strip(b"\r\n"):
-                    continue
-                try:
-                    table = self._parse(data, use_threads=True)
-                except pa.ArrowInvalid:
-                    self._explain(data, first_row)
-                yield self._block(table.combine_chunks(), first_row, raw.tell())
-                first_row += len(table)
 
-    def _parse(self, data: bytes, use_threads: bool) -> pa.Table:
+    def parse(self, data: bytes, *, use_threads: bool = True, as_text: bool = False) -> pa.Table:
+        """Return the features of whole lines, as strings if asked for, and then the columns beside them."""
         keys = [str(i) for i in range(self._n_columns)]
-        types: dict[str, pa.DataType] = dict.fromkeys(keys, pa.from_numpy_dtype(self.dtype))
-        others = [column.position for column in self._beside.values()]
+        kind = pa.string() if as_text else pa.from_numpy_dtype(self.dtype)
+        types: dict[str, pa.DataType] = dict.fromkeys(keys, kind)
+        others = [column.position for column in self.beside.values()]
         types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
-        wanted = [keys[i] for i in [*self._features, *others]]
+        wanted = [keys[i] for i in [*self.features, *others]]
         return pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
-            pa.csv.ParseOptions(delimiter=self._delimiter),
-            pa.csv.ConvertOptions(column_types=types, include_columns=wanted),
-        )
+            pa.csv.ParseOptions(delimiter=self.delimiter),
+            pa.csv.ConvertOptions(column_types=types, include_columns=wanted, strings_can_be_null=as_text),
+        ).combine_chunks()
 
     def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
+        return Block(self.matrix(table), {name: self.codes(name, table, first_row) for name in self.beside}, done)
+
+    def matrix(self, table: pa.Table) -> NDArray:
+        """Return the features of a table, with NaN where a cell is empty."""
         (batch,) = table.to_batches()
-        rows = batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
-        names = {
-            name: self._codes(column, batch.column(self.n_features + i), first_row)
-            for i, (name, column) in enumerate(self._beside.items())
-        }
-        return Block(rows, names, done)
+        return batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+
+    def codes(self, name: str, table: pa.Table, first_row: int) -> Codes:
+        """Return a column of names of a table."""
+        (batch,) = table.to_batches()
+        return self._codes(self.beside[name], batch.column(self.n_features + list(self.beside).index(name)), first_row)
+
+    def leave_out(self, features: Collection[int]) -> None:
+        """Parse these features no more."""
+        self.features = [position for position in self.features if position not in features]
+        self.n_features = len(self.features)
+
+    def name_of(self, position: int) -> str:
+        """Return the name of a column, or its number where it has none."""
+        return (self._names[position] if self._names else "") or str(position)
 
     def _codes(self, column: _Names, cells: pa.DictionaryArray, first_row: int) -> Codes:
         values = [value.strip() for value in cells.dictionary.to_pylist()]
@@ -285,9 +333,11 @@ class CsvRows(Text):
             if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
                 row = first_row + int(np.argmax(codes == k))
                 found = f"{value}, which is not a whole number" if value else "empty"
-                raise InputError(
-                    f"The {column.what} (column {column.position}) in {self.where(row)} of {self.uri} is {found}. "
-                    f"{column.advice}"
+                place = self.where(row)
+                raise ColumnError(
+                    f"The {column.what} (column {column.position}) in {place} of {self.uri} is {found}. "
+                    f"{column.advice}",
+                    [ColumnFault(self.name_of(column.position), f"the {column.what} in {place} is {found}", "names")],
                 )
         column.all_numbers = column.all_numbers and None not in numbers
         return values, codes
@@ -306,9 +356,10 @@ class CsvRows(Text):
         """Say where a row is."""
         return f"row {row} (line {self._line_of(row + self._header)})"
 
-    def _explain(self, data: bytes, first_row: int) -> NoReturn:
+    def explain(self, data: bytes, first_row: int) -> NoReturn:
+        """Refuse lines that cannot be parsed."""
         try:
-            self._parse(data, use_threads=False)  # only then do errors name the row
+            self.parse(data, use_threads=False)  # only then do errors name the row
             message = "it is parsed at the second attempt"
         except pa.ArrowInvalid as error:
             message = str(error)
@@ -327,15 +378,16 @@ class CsvRows(Text):
                 f"Column {name} of {self.uri} is not UTF-8 text in {where}. Convert the file first, such as with: "
                 f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv"
             )
-        option = f"--drop {shlex.quote(self._names[column] if self._names else str(column))}"
+        option = f"--drop {shlex.quote(self.name_of(column))}"
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
         found = f"{value[1]!r} where a number belongs" if value else what
         advice = "encode the column, or"
         if value and DECIMAL_COMMA.fullmatch(value[1].strip()):
             advice = "write decimals with a point, or"
-        raise InputError(
+        raise ColumnError(
             f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: {advice} leave it out "
-            f"with {option}."
+            f"with {option}.",
+            [ColumnFault(self.name_of(column), f"{found}, in {where}")],
         )
 
 

@@ -38,3 +38,14 @@ def _whole(text: str) -> int:
     if number != int(number):
         raise ValueError(text)
     return int(number)
+
+
+COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+def stem_of(uri: str) -> str:
+    """Return an address in lower case without the suffix of a compression."""
+    stem = uri.lower()
+    for suffix in COMPRESSED:
+        stem = stem.removesuffix(suffix)
+    return stem

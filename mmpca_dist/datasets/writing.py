@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.csr import index_type
 from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
+from mmpca_dist.datasets.replacing import Destination, Overwrite, Writing
 from mmpca_dist.datasets.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
-from mmpca_dist.errors import InputError, OutputError, PlanError
+from mmpca_dist.errors import InputError, PlanError
 
 SPOOL_BYTES = 32 << 20
 """Labels beyond this many bytes (four a row) wait for the end in a temporary file."""
@@ -48,44 +48,42 @@ class ZarrWriter:
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
-    group at the address. On a local disk all of it is built beside the destination and then renamed. Leaving the
-    ``with`` block before ``finish`` removes what was begun.
+    new group at the address, see ``replacing``. Leaving the ``with`` block before ``finish`` removes what was begun.
 
     Parameters
     ----------
     destination : str
         Path or fsspec URL of the group.
-    overwrite : bool
-        Replace a Zarr group that is there: on a local disk when the new one is complete, elsewhere at once.
+    overwrite : bool or "any"
+        Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
     chunk_bytes : int
         Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
-    token : str, optional
-        What names the half-written group beside the destination, see ``partial_place``; random by default.
     columns : sequence of str
         The columns of names that will come, each of which becomes an array.
 
     Raises
     ------
     OutputError
-        When something is at the destination, or with ``overwrite`` something that is not a Zarr group.
+        When something is at the destination that may not be replaced, or another ingest writes there.
     """
 
     def __init__(
         self,
         destination: str,
         *,
-        overwrite: bool = False,
+        overwrite: Overwrite = False,
         chunk_bytes: int = CHUNK_BYTES,
-        token: str | None = None,
+        note: Callable[[str], None] | None = None,
         columns: Sequence[str] = (LABELS,),
     ) -> None:
         self.destination, self.chunk_bytes = storage.normalize(destination), chunk_bytes
         self.n_rows = 0
-        self._token = token or uuid.uuid4().hex[:8]
-        self._overwrite, self._finished = overwrite, False
-        self._local = storage.is_local(self.destination)
-        self._refuse_what_is_there()
-        self._place = partial_place(self.destination, self._token) if self._local else self.destination
+        self._overwrite, self._target = overwrite, Destination.of(destination)
+        if self._target.recover(note) and note is not None:
+            note(f"What a killed ingest had left beside {self._target.uri} has been put right.")
+        self._target.refuse_what_is_there(overwrite)
+        self._stack = ExitStack()
+        self._writing: Writing | None = None
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
         self._body: Body | None = None
 
@@ -97,8 +95,7 @@ class ZarrWriter:
     ) -> None:
         for column in self._columns.values():
             column.close()
-        if self._body is not None and not self._finished:
-            storage.remove(self._place)
+        self._stack.__exit__(kind, error, trace)
 
     def begin(
         self,
@@ -119,22 +116,23 @@ class ZarrWriter:
             Where the local disk has less space free than the rows need.
         """
         row_bytes = n_features * dtype.itemsize
-        if self._local and n_rows is not None and not (sparse and nnz is None):
+        if self._target.is_local and n_rows is not None and not (sparse and nnz is None):
             n_bytes = csr_bytes(n_rows, nnz or 0, n_features, dtype) if sparse else n_rows * row_bytes
-            folder = next(p for p in Path(self._place).absolute().parents if p.exists())
+            folder = next(p for p in Path(self._target.uri).parents if p.exists())
             free = shutil.disk_usage(folder).free
             if n_bytes > free:
                 raise PlanError(
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
-        storage.remove(self._place)
+        self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
         body = CsrBody if sparse else DenseBody
-        self._body = body(self._place, self.destination, n_features, dtype, self.chunk_bytes)
+        self._body = body(self._writing.place, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
         """Take rows, which are converted to the type given to ``begin``, and their names."""
-        assert self._body is not None, "begin comes first"  # noqa: S101
+        assert self._body is not None and self._writing is not None, "begin comes first"  # noqa: S101
+        self._writing.lease.check()
         for name, (values, codes) in block.names.items():
             self._columns[name].append(values, codes, self.n_rows)
         self._body.append(block.rows)
@@ -168,26 +166,24 @@ class ZarrWriter:
         """
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
-        assert self._body is not None  # noqa: S101  (rows came, so it was begun)
+        assert self._body is not None and self._writing is not None  # noqa: S101  (rows came, so it was begun)
+        place = self._writing.place
         self._body.finish()
         values = {name: label_values(column.values) for name, column in self._columns.items()}
         for name, column in self._columns.items():
-            self._write_column(name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
-        with storage.explained(self.destination, "write"):
-            zarr.create_group(storage.zarr_place(self._place), attributes={**attributes, "complete": True})
-        n_bytes = sum(size for _, size, _ in storage.list_objects(self._place))
-        if self._local:
-            self._rename()
-        self._finished = True
+            self._write_column(place, name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
+        n_bytes = sum(size for _, size, _ in storage.list_objects(place))
+        self._writing.complete(attributes)
+        self._stack.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
-    def _write_column(self, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
+    def _write_column(self, place: str, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned
         # numbers of Python's that are of another C type than uint64.
         kind = str if values.dtype.kind == "U" else np.dtype(f"{values.dtype.kind}{values.dtype.itemsize}")
         chunk = min(chunk, max(1, CHUNK_BYTES // values.dtype.itemsize))
         array = create_array(
-            storage.join(self._place, name),
+            storage.join(place, name),
             self.destination,
             shape=(self.n_rows,),
             chunks=(chunk,),
@@ -197,39 +193,6 @@ class ZarrWriter:
         with storage.explained(self.destination, "write"):
             for start, codes in column.blocks(chunk):
                 array[start : start + len(codes)] = values[codes]
-
-    def _refuse_what_is_there(self) -> None:
-        fs, path = storage.filesystem(self.destination)
-        fs.invalidate_cache()
-        with storage.explained(self.destination, "write to"):
-            if not fs.exists(path):
-                return
-            # Beside finished groups, what a killed run has left at an address that cannot be renamed.
-            marks = (".zgroup", "zarr.json", "X/zarr.json", "X/data/zarr.json")
-            replaceable = any(fs.exists(f"{path}/{mark}") for mark in marks)
-        if self._overwrite and not replaceable:
-            raise OutputError(
-                f"{self.destination} is not a Zarr group, so it is not overwritten: choose another destination."
-            )
-        if not self._overwrite:
-            way = ", or replace it with --overwrite (in Python overwrite=True)" if replaceable else ""
-            what = "a Zarr group" if replaceable else "something"
-            raise OutputError(f"There is {what} at {self.destination} already: choose another destination{way}.")
-
-    def _rename(self) -> None:
-        place, destination = Path(self._place), Path(self.destination)
-        replaced = Path(f"{self.destination}.{self._token}.replaced")
-        try:
-            if destination.exists() and self._overwrite:
-                destination.rename(replaced)
-            place.rename(destination)
-        except OSError as error:
-            raise OutputError(
-                f"Cannot put the finished group at {self.destination}: {error.strerror or error}. Something else "
-                "has been written there meanwhile; choose another destination."
-            ) from error
-        if replaced.exists():
-            shutil.rmtree(replaced)
 
 
 class _Spool:
@@ -277,11 +240,6 @@ class _Spool:
 
     def close(self) -> None:
         self._file.close()
-
-
-def partial_place(destination: str, token: str) -> str:
-    """Return where on a local disk a group is built that is to be at ``destination``."""
-    return f"{destination}.{token}{storage.PARTIAL}"
 
 
 def encode_block(labels: NDArray, where: str) -> Codes:

@@ -3,11 +3,14 @@
 Zarr reads a chunk into fresh memory and copies it from there: 2.7 GiB/s on two cores, most of it page
 faults, where reading into a reused buffer does 20 (7 with the checksum, which has to see every byte). The
 bytes are the same, and so are the checksums; a test compares the two paths. Chunks may be files of their own
-or lie in shards. Whatever is not a plain local chunk goes through Zarr.
+or lie in shards. Metadata is compared with Zarr's specification, not with the classes of one version of the
+library, and whatever is not a plain local chunk for certain goes through Zarr. ``benchmarks/reading.py``
+compares the speeds.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,17 @@ import google_crc32c
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 CRC_BYTES = 4
 ABSENT = 2**64 - 1
 """The offset a shard's index gives for a chunk that is not stored."""
+KNOWN_KEYS = {
+    3: {"shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "zarr_format",
+        "node_type", "storage_transformers", "dimension_names"},
+    2: {"shape", "chunks", "dtype", "compressor", "filters", "order", "dimension_separator", "fill_value", "attributes",
+        "zarr_format"},
+}  # fmt: skip
+"""The keys of an array's metadata, by format: any other may change what the bytes mean."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +46,19 @@ class PlainChunks:
 
     @classmethod
     def of(cls, array: zarr.Array, root: Path) -> PlainChunks | None:
-        """Return the plain chunks of ``array`` below ``root``, or None where it has no such chunks."""
-        n_columns = array.shape[1]
-        stored = array.shards or array.chunks
-        if not array.chunks[1] == stored[1] == n_columns or array.dtype.kind not in "fiub":
+        """Return the plain chunks of ``array`` below ``root``, or None where it has no such chunks for certain."""
+        try:
+            document = array.metadata.to_dict()
+            layout = _layout(document)
+            stored, chunk, checksum, sharded = layout  # type: ignore[misc]
+            path = array.metadata.encode_chunk_key((0, 0))
+        except Exception:  # a later Zarr may have other metadata, and other names
             return None
-        checksum: bool | None = False
-        if array.metadata.zarr_format == 3:
-            codecs = array.metadata.codecs
-            if isinstance(codecs[0], ShardingCodec):
-                at_end = codecs[0].index_location.value == "end" and _checksum(codecs[0].index_codecs)
-                codecs = codecs[0].codecs if at_end and len(codecs) == 1 else ()
-            checksum = _checksum(codecs)
-        elif array.compressors or array.filters or array.order != "C" or array.dtype.byteorder == ">":
+        native = array.dtype.kind in "fiub" and array.dtype.isnative
+        if not native or chunk[1] != array.shape[1] or not isinstance(path, str):
             return None
-        if checksum is None:
-            return None
-        row_bytes, per_file = n_columns * array.dtype.itemsize, stored[0] // array.chunks[0]
-        return cls(array, root, array.chunks[0], row_bytes, checksum, array.shards is not None, per_file)
+        row_bytes = chunk[1] * array.dtype.itemsize
+        return cls(array, root, chunk[0], row_bytes, checksum, sharded, stored[0] // chunk[0])
 
     def read(self, start: int, stop: int, out: NDArray) -> bool:
         """Fill ``out`` with rows ``start`` to ``stop``; False where a chunk does not exist."""
@@ -112,13 +116,44 @@ class PlainChunks:
             raise ValueError("its checksum does not match")
 
 
+def _layout(document: Any) -> tuple[tuple[int, int], tuple[int, int], bool, bool] | None:
+    """Return (shape of a stored file, shape of a chunk, has a checksum, is a shard) of uncompressed rows, or None.
+
+    ``document`` is the metadata of an array (n, d), as ``zarr.json`` or ``.zarray`` hold it.
+    """
+    if set(document) - KNOWN_KEYS[document["zarr_format"]] or sys.byteorder != "little":
+        return None
+    if document["zarr_format"] == 2:
+        plain = document["compressor"] is None and not document["filters"] and document["order"] == "C"
+        chunk = _pair(document["chunks"])
+        return (chunk, chunk, False, False) if plain else None
+    grid, codecs = document["chunk_grid"], list(document["codecs"])
+    if grid["name"] != "regular" or document.get("storage_transformers"):
+        return None
+    stored = chunk = _pair(grid["configuration"]["chunk_shape"])
+    sharded = codecs[0]["name"] == "sharding_indexed"
+    if sharded:
+        inner = codecs[0]["configuration"]
+        at_end = inner.get("index_location", "end") == "end" and _checksum(inner["index_codecs"])
+        chunk, codecs = _pair(inner["chunk_shape"]), list(inner["codecs"]) if at_end and len(codecs) == 1 else []
+    checksum = _checksum(codecs)
+    whole = stored[1] == chunk[1] and stored[0] % chunk[0] == 0
+    return (stored, chunk, checksum, sharded) if checksum is not None and whole else None
+
+
+def _pair(shape: Any) -> tuple[int, int]:
+    rows, columns = shape
+    return int(rows), int(columns)
+
+
 def _checksum(codecs: Any) -> bool | None:
     """Tell whether plain little-endian bytes are followed by a checksum; None for any other codecs."""
-    checksum = isinstance(codecs[-1], Crc32cCodec) if codecs else False
-    plain = len(codecs) == 1 + checksum and isinstance(codecs[0], BytesCodec)
-    if not plain or (codecs[0].endian is not None and codecs[0].endian.value != "little"):
+    names = [codec["name"] for codec in codecs]
+    if names not in (["bytes"], ["bytes", "crc32c"]):
         return None
-    return checksum
+    # Bytes of a single-byte type have no order, and no configuration.
+    little = codecs[0].get("configuration", {}).get("endian", "little") == "little"
+    return len(names) == 2 if little else None
 
 
 def _bytes_of(array: NDArray) -> NDArray[np.uint8]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 import uuid
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.base import Dataset, default_chunk_rows
+from mmpca_dist.datasets.limits import refuse_larger
+from mmpca_dist.datasets.spread import stored_heavy_columns
+from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_labels import ZarrLabels, stored_values
 from mmpca_dist.errors import InputError, did_you_mean
 
@@ -23,6 +28,9 @@ class ZarrGroupRows(Dataset):
     Parameters
     ----------
     uri : str
+    place : str
+        Where the arrays are: the group itself, or the sub-group that ``table_place`` finds. It stays the same while
+        the table at ``uri`` is replaced, so that nobody reads a part of each.
     features : str
         The array, or group of arrays, that holds the rows.
     label : str
@@ -35,16 +43,17 @@ class ZarrGroupRows(Dataset):
     def __init__(
         self,
         uri: str,
+        place: str,
         features: str = "X",
         label: str = "y",
         missing_chunks: str = "refuse",
         label_required: bool = True,
     ) -> None:
-        self.uri, self.features, self.label = uri, features, label
+        self.uri, self.place, self.features, self.label = uri, place, features, label
         self.missing_chunks = missing_chunks
         self._token = uuid.uuid4().hex
-        group = storage.open_group(uri)
-        self.has_labels = label_required or label in group
+        group = storage.open_group(place)
+        self.has_labels = label_required or member(group, label, uri) is not None
         labels = ZarrLabels.of(group, label, uri) if self.has_labels else None
         self.missing_label_rows = 0
         self.label_fill: Any = None
@@ -53,6 +62,8 @@ class ZarrGroupRows(Dataset):
         self._open(group, None if labels is None else labels.array.shape[0])
         self._attributes(group)
         if labels is not None:
+            n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
+            refuse_larger(n_rows * labels.array.dtype.itemsize, f"The labels of {n_rows} rows of {uri}/{label}")
             self._note_missing_labels(labels)
 
     @abstractmethod
@@ -60,52 +71,62 @@ class ZarrGroupRows(Dataset):
         """Look at the rows: set their shape and type, and refuse what is none."""
 
     def _attributes(self, group: zarr.Group) -> None:
-        names = group.attrs.get("feature_names", _column_names(group))
+        names = group.attrs.get("feature_names", _column_names(group, self.uri))
         if isinstance(names, list) and len(names) == self.n_features:
             self.feature_names = [str(name) for name in names]
+        self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
         shape = group.attrs.get("image_shape")
         if isinstance(shape, list | tuple) and len(shape) == 2:
-            height, width = (int(str(size)) for size in shape)
-            self.image_shape = (height, width) if height * width == self.n_features else None
+            height, width = shape
+            if isinstance(height, int) and isinstance(width, int) and height * width == self.n_features:
+                self.image_shape = (height, width)
 
     def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
         """Zarr reads a missing chunk as fill values without a word; data may be missing only knowingly.
 
         ``what`` is in the chunks of the array ``name``, such as rows.
         """
-        missing = [] if self.missing_chunks == "fill" else missing_chunks(self.uri, name, array)
-        if missing:
-            first, size = missing[0], (array.shards or array.chunks)[0]
+        chunks = StoredChunks.of(self.place, name, array)
+        if self.missing_chunks == "fill":
+            chunks.refuse_made_up(f"{self.uri}/{name}")
+        elif chunks.n_missing:
+            first, size = chunks.first_missing, chunks.shape[0]
             start = first[0] * size
             stop = min(start + size, array.shape[0])
             raise InputError(
-                f"{self.uri} lacks {len(missing)} of the chunks of {name!r}, the first one {first}: {what} "
+                f"{self.uri} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
                 f"{start} to {stop - 1}. Restore it, or set dataset.missing_chunks: fill to take its "
                 f"{what} as {array.fill_value}."
             )
 
     def _note_missing_labels(self, labels: ZarrLabels) -> None:
         """Whether fill values are labels is known only when all labels are counted."""
-        missing = missing_chunks(self.uri, labels.path, labels.array)
-        chunk_rows = int((labels.array.shards or labels.array.chunks)[0])
-        for (index,) in missing:
-            self.missing_label_rows += min(chunk_rows, self.n_rows - index * chunk_rows)
-        if missing:
+        chunks = StoredChunks.of(self.place, labels.path, labels.array)
+        if chunks.n_missing:
+            chunks.refuse_made_up(f"{self.uri}/{labels.path}")
+            size = chunks.shape[0]
+            self.missing_label_rows = self.n_rows - sum(
+                min(size, self.n_rows - index * size) for (index,) in chunks.stored
+            )
             self.label_fill = labels.fill
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return _open_labels(self.uri, self.label, self._token).read(start, stop)
+        return _open_labels(self.place, self.label, self._token).read(start, stop)
+
+    @property
+    def addresses(self) -> list[str]:
+        names = [self.features, self.label] if self.has_labels else [self.features]
+        return [storage.join(self.place, name) for name in names]
 
     def fingerprint(self) -> str:
-        names = [self.features, self.label] if self.has_labels else [self.features]
-        objects = [storage.list_objects(storage.join(self.uri, name)) for name in names]
+        objects = [storage.list_objects(address) for address in self.addresses]
         return storage.digest("zarr", self.n_rows, self.n_features, str(self.dtype), objects)
 
 
-def _column_names(group: zarr.Group) -> list[str] | None:
+def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
     """Return the names in AnnData's table of columns, if the group has one."""
-    table = group.get("var")
-    names = stored_values(table.get(str(table.attrs.get("_index")))) if isinstance(table, zarr.Group) else None
+    table = member(group, "var", uri)
+    names = stored_values(table, str(table.attrs.get("_index")), uri) if isinstance(table, zarr.Group) else None
     return None if names is None else [str(name) for name in names]
 
 
@@ -117,7 +138,7 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
     InputError
         Where there is none; says what there is.
     """
-    found = group.get(name)
+    found = member(group, name, uri)
     if isinstance(found, zarr.Array):
         return found
     names = sorted(group.array_keys())
@@ -127,12 +148,63 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
     )
 
 
-def missing_chunks(uri: str, name: str, array: zarr.Array) -> list[tuple[int, ...]]:
-    """Return the grid positions of the chunks (or shards) of ``array`` that are not stored."""
-    present = {entry[0] for entry in storage.list_objects(storage.join(uri, name))}
-    stored = array.shards or array.chunks
-    grid = [-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True)]
-    return [index for index in np.ndindex(*grid) if array.metadata.encode_chunk_key(index) not in present]
+MOST_GAPS, FEWEST_CHUNKS = 1000, 10_000
+"""Of more chunks than the second number, at least one in so many is stored: others are only declared."""
+CHUNK_NUMBER = re.compile(r"\d{1,18}")
+
+
+@dataclass(frozen=True)
+class StoredChunks:
+    """Which chunks (or shards) of a grid are stored; a grid may declare far more than anybody has listed."""
+
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+    stored: set[tuple[int, ...]]
+
+    @classmethod
+    def of(cls, uri: str, name: str, array: zarr.Array) -> StoredChunks:
+        """List the chunks of ``array``, which is called ``name`` in the group at ``uri``."""
+        shape = array.shards or array.chunks
+        grid = tuple(-(-size // chunk) for size, chunk in zip(array.shape, shape, strict=True))
+        found = set()
+        for key, *_ in storage.list_objects(storage.join(uri, name)):
+            index = tuple(map(int, CHUNK_NUMBER.findall(key)))
+            within = len(index) == len(grid) and all(i < size for i, size in zip(index, grid, strict=True))
+            if within and array.metadata.encode_chunk_key(index) == key:
+                found.add(index)
+        return cls(shape, grid, found)
+
+    @property
+    def n_missing(self) -> int:
+        return math.prod(self.grid) - len(self.stored)
+
+    @property
+    def first_missing(self) -> tuple[int, ...]:
+        """The first one that is not stored, in C order; there must be one."""
+        return next(
+            index for number in range(len(self.stored) + 1) if (index := self._index(number)) not in self.stored
+        )
+
+    def _index(self, number: int) -> tuple[int, ...]:
+        index = []
+        for size in reversed(self.grid):
+            number, within = divmod(number, size)
+            index.append(within)
+        return tuple(reversed(index))
+
+    def refuse_made_up(self, where: str) -> None:
+        """Refuse an array of which next to nothing is stored.
+
+        Raises
+        ------
+        InputError
+        """
+        total = math.prod(self.grid)
+        if total > FEWEST_CHUNKS and len(self.stored) * MOST_GAPS < total:
+            raise InputError(
+                f"{where} declares {total:,} chunks, of which {len(self.stored):,} are stored: next to nothing is "
+                "there. Its metadata are damaged or made up, or the chunks were not copied."
+            )
 
 
 # Opened arrays are kept per process, by address: a task would otherwise read the metadata again, and the data

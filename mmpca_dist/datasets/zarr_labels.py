@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 
@@ -38,7 +39,7 @@ class ZarrLabels:
         InputError
             Where there are none of this name, or in a form that is not known.
         """
-        found = group.get(name)
+        found = member(group, name, uri)
         if found is None:
             names = [*sorted(group.array_keys()), *_columns(group)]
             held = some_names(names).replace("'", "") if names else "no arrays"
@@ -47,9 +48,9 @@ class ZarrLabels:
             )
         if isinstance(found, zarr.Array):
             return cls(uri, name, _flat(found, name, uri))
-        codes, values, mask = found.get("codes"), found.get("values"), found.get("mask")
+        codes, values, mask = (member(found, part, f"{uri}/{name}") for part in ("codes", "values", "mask"))
         with storage.explained(uri):
-            categories = stored_values(found.get("categories"))
+            categories = stored_values(found, "categories", f"{uri}/{name}")
         if isinstance(codes, zarr.Array) and categories is not None:
             categories = normalize_labels(categories, f"{uri}/{name}/categories")
             return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
@@ -91,10 +92,11 @@ class ZarrLabels:
             )
 
 
-def stored_values(found: Any) -> NDArray | None:
+def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
     """Return an array of AnnData, whole, be it plain or beside a mask of what is missing; None for anything else."""
+    found = member(group, name, uri)
     if isinstance(found, zarr.Group):
-        found = found.get("values")
+        found = member(found, "values", f"{uri}/{name}")
     return values_of(found) if isinstance(found, zarr.Array) else None
 
 

@@ -70,7 +70,7 @@ class ZarrDataset(ZarrGroupRows):
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        return _open_rows(self.uri, self.features, self._token).read(start, stop, out)
+        return _open_rows(self.place, self.features, self._token).read(start, stop, out)
 
     def describe_chunk(self, row: int) -> str:
         number, start, stop = self.chunk_of(row)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,8 +19,9 @@ from zarr.storage import FsspecStore, WrapperStore
 from mmpca_dist.datasets import patience
 from mmpca_dist.datasets.object_stores import S3, AbsentError, fast_reader, is_plain
 
-__all__ = ["PatientStore", "fill_from", "values_of"]
+__all__ = ["PatientStore", "block_of", "fill_from", "values_of"]
 
+DELETED_AT_ONCE = 64
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 
@@ -26,6 +29,11 @@ def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDA
     """Return entries ``start`` to ``stop`` of an array along its first axis; damaged ones from afar are read again."""
     selection: Any = slice(start, stop) if array.ndim else ()
     return patience.undamaged(_is_remote(array), _name(array), lambda: np.asarray(array[selection]))
+
+
+def block_of(array: zarr.Array, index: tuple[int, ...]) -> NDArray:
+    """Return the chunk at a grid position of an array that has no shards."""
+    return patience.undamaged(_is_remote(array), _name(array), lambda: np.asarray(array.get_block_selection(index)))
 
 
 def fill_from(array: zarr.Array, start: int, stop: int, out: NDArray) -> None:
@@ -115,14 +123,22 @@ class PatientStore(WrapperStore[FsspecStore]):
         await self._patiently("write", key, lambda: self._store.set_if_not_exists(key, value))
 
     async def delete(self, key: str) -> None:
-        await self._patiently("remove", key, lambda: self._store.delete(key))
+        self._check_writable()
+        await self._patiently("remove", key, lambda: self._delete(key))
+
+    async def _delete(self, key: str) -> None:
+        with suppress(FileNotFoundError):
+            # Zarr's own ``delete`` takes the key for a pattern.
+            await self._store.fs._rm_file(f"{self._store.path}/{key}")
 
     async def delete_dir(self, prefix: str) -> None:
-        if [name async for name in self.list_prefix(prefix)]:  # mostly nothing is there, which costs fewer calls to see
-            await self._patiently("remove", prefix, lambda: self._store.delete_dir(prefix))
+        below = prefix.rstrip("/") + "/" if prefix else ""
+        keys = [key async for key in self.list_prefix(below) if key.startswith(below)]
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            await asyncio.gather(*map(self.delete, keys[start : start + DELETED_AT_ONCE]))
 
     async def clear(self) -> None:
-        await self._patiently("remove", "", self._store.clear)
+        await self.delete_dir("")
 
     async def is_empty(self, prefix: str) -> bool:
         return await self._patiently("list", prefix, lambda: self._store.is_empty(prefix))

@@ -14,8 +14,9 @@ CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 RULE = (
     "the fewest components whose mean error over the folds is at most one standard error above the lowest mean, the "
-    "standard error being that of the lowest: its standard deviation over the folds (ddof 1), divided by the root of "
-    "their number"
+    "standard error being that of the lowest, corrected for folds that share the rows that train (Nadeau & Bengio "
+    "2003): its standard deviation over the folds (ddof 1), times the root of 1 / folds + rows held out / rows that "
+    "train"
 )
 
 
@@ -41,30 +42,32 @@ def alike(one: Cell, other: Cell) -> bool:
 
 
 def near_lowest(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells whose mean is at most one standard error of the lowest above it; of one split, the lowest."""
+    """Return the cells whose mean is at most one corrected standard error of the lowest above it; of one split, the
+    lowest.
+    """
     best = lowest(cells)
-    limit = best.summary.mean + best.summary.standard_error
+    limit = best.summary.mean + best.summary.corrected_standard_error
     return [cell for cell in cells if _at_most(cell.summary.mean, limit)] or [best]
 
 
 def one_standard_error(cells: Sequence[Cell]) -> Cell:
     """Return the cell that the one-standard-error rule takes, of those of one method under one classifier.
 
-    It has the fewest components of those whose mean is at most one standard error of the lowest mean above it; where
-    several numbers that were asked for come to the same, it is the smallest.
+    It has the fewest components of those whose mean is at most one corrected standard error of the lowest mean above
+    it; where several numbers that were asked for come to the same, it is the smallest.
 
     Notes
     -----
-    Source: Breiman, Friedman, Olshen & Stone 1984, section 3.4.3.
+    Source: Breiman, Friedman, Olshen & Stone 1984, section 3.4.3; the standard error of Nadeau & Bengio 2003.
 
     Examples
     --------
     >>> from mmpca_dist.evaluation.choosing import one_standard_error
     >>> from mmpca_dist.evaluation.comparing import Summary
     >>> from mmpca_dist.evaluation.tables import Cell
-    >>> means = {1: 30.0, 2: 11.5, 4: 10.0, 8: 10.2}
-    >>> cells = [Cell("pca", size, "fisher", Summary(mean, 4.0, 5), used=size) for size, mean in means.items()]
-    >>> one_standard_error(cells).n_components  # 11.5 is at most 10 + 4 / sqrt(5)
+    >>> means = {1: 30.0, 2: 12.5, 4: 10.0, 8: 10.2}
+    >>> cells = [Cell("pca", size, "fisher", Summary(mean, 4.0, 5, 0.25), used=size) for size, mean in means.items()]
+    >>> one_standard_error(cells).n_components  # 12.5 is at most 10 + 4 sqrt(1 / 5 + 1 / 4)
     2
     """
     return min(near_lowest(cells), key=lambda cell: (cell.used, cell.n_components))

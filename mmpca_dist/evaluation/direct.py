@@ -17,8 +17,8 @@ from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.meter import ERRORS, MARGINS, OF_PAIRS, Meter
 from mmpca_dist.evaluation.reductions import fit_reductions, needs_of
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.reducers.base import projected
 from mmpca_dist.reducers.gathering import statistics_for, with_nearest_pairs
+from mmpca_dist.reducers.projecting import projected
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.reduction import Scheduler, Threads, read_unit, reduce_spans
 from mmpca_dist.statistics.summary import Locate
@@ -103,7 +103,7 @@ def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, ju
     margins, notes = [], judges.notes + judged.notes
     with meter.charging(MARGINS):
         if settings.evaluation.margins:
-            margins = margin_records(rows.X, part, reductions, judges, judged.fitted)
+            margins = margin_records(rows.X, part, reductions, judges, judged.fitted, statistics)
             notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
     return {
         "split": number,

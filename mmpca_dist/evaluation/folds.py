@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.datasets.relabelled import Relabelled
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.statistics.census import Census, count_labels
@@ -20,13 +21,8 @@ from mmpca_dist.statistics.reduction import Progress, Scheduler
 from mmpca_dist.statistics.sample import OnPass
 from mmpca_dist.statistics.summary import take_moments
 
-_SAME = (
-    "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse", "in_memory",
-    "kind", "read_overhead", "resident_bytes",
-)  # fmt: skip
 
-
-class CellLabels(Dataset):
+class CellLabels(Relabelled):
     """The rows of a data set under the labels class P + part: one for every class and part of a split.
 
     Classes are numbered in the order of ``splits.classes``.
@@ -37,48 +33,14 @@ class CellLabels(Dataset):
             raise InputError("Folds of Dask arrays are not supported: store the rows, or compute them.")
         if splits.n_splits != 1:
             raise InputError(f"Moments of folds are those of one split; there are {splits.n_splits}.")
-        self._rows, self._splits = rows, splits
-        for name in _SAME:
-            setattr(self, name, getattr(rows, name))
+        super().__init__(rows)
+        self._splits = splits
 
     def read_labels(self, start: int, stop: int) -> NDArray[np.int64]:
         labels = self._rows.read_labels(start, stop)
         parts = self._splits.codes(start, stop, labels)[0]
         classes = encode(labels, self._splits.classes, self.uri)
         return classes.astype(np.int64) * self._splits.n_parts + parts
-
-    @property
-    def chunk_edges(self) -> NDArray[np.int64]:
-        return self._rows.chunk_edges
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        return self._rows.read_rows(start, stop, out)
-
-    def read_sparse(self, start: int, stop: int) -> Any:
-        return self._rows.read_sparse(start, stop)
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        return self._rows.sparse_bytes(n_rows)
-
-    def reading_bytes(self, n_rows: int) -> int:
-        return self._rows.reading_bytes(n_rows)
-
-    def share_bytes(self, n_rows: int) -> int:
-        return self._rows.share_bytes(n_rows)
-
-    def describe_chunk(self, row: int) -> str:
-        return self._rows.describe_chunk(row)
-
-    @property
-    def n_bytes(self) -> int:
-        return self._rows.n_bytes
-
-    @property
-    def nnz(self) -> int:
-        return self._rows.nnz
-
-    def fingerprint(self) -> str:
-        raise TypeError("the cells of a data set have no fingerprint of their own")
 
 
 def moments_by_fold(

@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors import OUT_OF_CORE, linear_parts
-from mmpca_dist.reducers.base import projected
+from mmpca_dist.reducers.projecting import projected
 from mmpca_dist.statistics.reduction import read_units
 
 GATHERED_BYTES = 1 << 30
@@ -76,9 +76,10 @@ def judge_rows(
     if not judges.from_rows:
         return judged
     for shares in _batches(reductions, source.dataset.n_rows):
-        for share, rows in _gather(source, splits, shares):
+        for done, (share, rows) in enumerate(_gather(source, splits, shares), 1):
             with naming(first + share.place):
                 judged[share.place].add(judge(share.moved(), judges, judges.from_rows, rows, meter), share.positions)
+            source.tell_work("fit classifiers", done, len(shares))
     for place, (one, part) in enumerate(zip(reductions, splits.held_out, strict=True)):
         lazy = [at for at, item in enumerate(one.items) if _is_large(item, source.dataset.n_rows)]
         if lazy:

@@ -13,7 +13,7 @@ from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.predictors import ClassifierSpec, Rule, fit_from_moments, linear_parts
-from mmpca_dist.reducers.base import centred, projected
+from mmpca_dist.reducers.projecting import centred, projected
 from mmpca_dist.statistics.working import Statistics
 
 BLOCK_ROWS = 4096

@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.predictors import out_of_core
-from mmpca_dist.reducers.base import projected
+from mmpca_dist.reducers.projecting import projected
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads, read_unit, read_units, reduce_spans
 
 DOUBLE = np.dtype(np.float64)

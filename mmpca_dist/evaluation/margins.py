@@ -6,7 +6,8 @@ That they survive the projection is what Luo & Durrant 2017 build their methods 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +23,12 @@ from mmpca_dist.predictors import (
     ClassifierSection,
     ReducedMoments,
     fit_from_moments,
-    fit_rows,
     is_from_moments,
     linear_parts,
 )
-from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.statistics.gather import class_moments
+from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 
@@ -84,7 +84,7 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     coef = parts[0]
     if not _separates(coef):
         raise InputError("The coefficients of the classifier are the same for all classes: there is no hyperplane.")
-    codes = encode(normalize_labels(np.asarray(y), "the labels"), _classes(fitted), "the labels")
+    codes = encode(normalize_labels(y, "the labels"), _classes(fitted), "the labels")
     scores = _scores(fitted, Z, parts)
     if len(coef) == 1:
         return np.where(codes == 1, scores[:, 0], -scores[:, 0]) / np.linalg.norm(coef)
@@ -173,7 +173,12 @@ def robust_edges(distances: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def margin_records(
-    X: Any, part: Part, reductions: Reductions, judges: Judges, fitted: Mapping[tuple[int, str], Any]
+    X: Any,
+    part: Part,
+    reductions: Reductions,
+    judges: Judges,
+    fitted: Mapping[tuple[int, str], Any],
+    statistics: Statistics | None = None,
 ) -> list[dict[str, Any]]:
     """Return the margins on the rows held out, in the original columns and after reduction by each method and size.
 
@@ -191,6 +196,8 @@ def margin_records(
     judges : Judges
     fitted : mapping
         The classifiers by position of the method and size, and label, as of ``judge``.
+    statistics : Statistics, optional
+        Of the rows that train; where they hold no scatter in double precision, one is formed from the rows.
 
     Returns
     -------
@@ -204,11 +211,16 @@ def margin_records(
         For rows that a classifier cannot use.
     """
     held_out, items = ~part.train, reductions.items
+    specs = margin_classifiers(judges, fitted, len(items), issparse(X))
+    if not specs:
+        return []
+    models = _unreduced(specs, X, part, reductions, judges, statistics)
+    rows, Z, y = reductions.standardized(X[held_out]), part.Z[held_out], part.y[held_out]
     records: list[dict[str, Any]] = []
-    for spec in margin_classifiers(judges, fitted, len(items), issparse(X)):
+    for spec in specs:
         own = [fitted[position, spec.label] for position in range(len(items))]
-        before = _before(spec, X, part, reductions, judges)
-        records += classifier_records(spec.label, X.shape[1], before, items, own, part.Z[held_out], part.y[held_out])
+        before = distances_or_none(models[spec.label], rows, y)
+        records += classifier_records(spec.label, X.shape[1], before, items, own, Z, y)
     return records
 
 
@@ -292,24 +304,61 @@ def margin_notes(records: Sequence[dict[str, Any]], judges: Judges, off_centre: 
     ]
 
 
-def _before(
-    spec: ClassifierSection, X: Any, part: Part, reductions: Reductions, judges: Judges
-) -> NDArray[np.float64] | None:
-    """Return distances in the original columns, or None where there is no hyperplane."""
+def _unreduced(
+    specs: Sequence[ClassifierSection],
+    X: Any,
+    part: Part,
+    reductions: Reductions,
+    judges: Judges,
+    statistics: Statistics | None,
+) -> Mapping[str, Any]:
+    """Return classifiers of the original columns, fitted to the rows that train, by label."""
+    # What lda leaves out depends on the columns, whose scatter few rows do not form: scikit-learn does without.
+    wide = np.count_nonzero(part.train) < X.shape[1]
+    from_rows = not all(is_from_moments(spec) and not (wide and spec.name == "lda") for spec in specs)
+    if not from_rows and statistics is not None and not statistics.approximation and statistics.precision == "double":
+        return rules_of_columns(statistics, specs)
     train, y = reductions.standardized(X[part.train]), part.y[part.train]
-    test, basis = reductions.standardized(X[~part.train]), None
-    fitted: Any
-    if not is_from_moments(spec):
-        fitted = judges.fit_rows(spec, train, y)
-    elif spec.name == "lda" and train.shape[0] < train.shape[1]:
-        # What it leaves out depends on the columns, whose moments would be d x d: scikit-learn does without.
-        fitted = fit_rows(ClassifierSection(name=LDA, options=spec.options, label=spec.label), train, y)
-    else:
-        # Fisher's direction is a combination of rows: in their span it is the same.
-        train, basis = row_space(np.asarray(train, dtype=np.float64))
-        moments = class_moments(train, y, precision="double")
-        fitted = fit_from_moments(spec, ReducedMoments.of(moments, np.eye(train.shape[1]), precision="double"))
-    return distances_or_none(fitted, test if basis is None else test @ basis, part.y[~part.train])
+    if not from_rows:
+        return rules_of_columns(_columns_of(train, y), specs)
+    return {spec.label: judges.fit_rows(_of_rows(spec), train, y) for spec in specs}
+
+
+def _of_rows(spec: ClassifierSection) -> ClassifierSection:
+    return ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
+
+
+def _columns_of(X: NDArray, y: NDArray) -> Statistics:
+    """Return statistics of rows with one scatter within all classes, in double precision."""
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(X) < X.shape[1]:
+        return wide_statistics(X, codes, classes)
+    moments = ClassMoments.empty(classes, X.shape[1], np.ones((1, len(classes))))
+    adder = ChunkAdder(moments, X.dtype, "double")
+    adder.add(X, codes, lambda row, column, value: f"Found {value} in row {row}, column {column} of rows that train.")
+    return tall_statistics(moments, None, precision="double")
+
+
+def rules_of_columns(statistics: Statistics, specs: Sequence[ClassifierSection]) -> dict[str, LinearRule]:
+    """Return linear classifiers from moments in the (standardised) original columns, by label; one scatter serves all.
+
+    Raises
+    ------
+    InputError
+        For rows of each class that are all equal.
+    """
+    mean = statistics.mean if statistics.scale is None else np.zeros(statistics.n_features)
+    subtracted = None if statistics.scale is None else statistics.mean / statistics.scale
+    moments, basis = statistics.moments, statistics.basis
+    reduced = ReducedMoments.of_columns(moments, subtracted if basis is None else None, precision=statistics.precision)
+    rules = {spec.label: cast(LinearRule, fit_from_moments(spec, reduced)) for spec in specs}
+    if basis is None:
+        return rules
+    # Coordinates of few rows in an orthonormal basis of their span: what is orthogonal to it no rule looks at.
+    return {
+        label: replace(rule, centre=mean + basis @ rule.centre, coef=rule.coef @ basis.T)
+        for label, rule in rules.items()
+    }
 
 
 def distances_or_none(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:

@@ -24,7 +24,7 @@ from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before
 from mmpca_dist.evaluation.source import Source
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
-from mmpca_dist.predictors import Rule
+from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.reducers.gathering import Needs
 from mmpca_dist.statistics.reduction import keeping_nothing, read_units
 from mmpca_dist.statistics.working import Statistics, tall_statistics
@@ -59,6 +59,7 @@ def evaluate_parts(source: Source, splits: Splits, first: int, settings: Any, ju
         with naming(number):
             trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first], meter))
             check_rows(trained[-1].reductions.items, source.dataset.n_rows, judges)
+        source.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
         errors, sample = _score(source, splits, [one.head for one in trained], sampling)
         judged_rows = judge_rows(source, splits, first, [one.reductions for one in trained], judges, meter)
@@ -136,7 +137,7 @@ class _Trained:
     reductions: Reductions
     head: Head
     rules: Rules
-    before: dict[str, Rule]
+    before: dict[str, LinearRule]
 
     @classmethod
     def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int, meter: Meter) -> _Trained:

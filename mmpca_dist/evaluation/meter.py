@@ -72,8 +72,9 @@ class Meter:
 
     def on_pass(self, name: str, n_bytes: int) -> None:
         """Charge the bytes of a pass; those for medians among the moments begin a turn of their own."""
-        if self._what in (MOMENTS, OF_MEDIANS):
-            self.turn(_GATHERING.get(name, MOMENTS))
-        self.n_bytes[self._what] = self.n_bytes.get(self._what, 0) + n_bytes
+        if n_bytes:
+            if self._what in (MOMENTS, OF_MEDIANS):
+                self.turn(_GATHERING.get(name, MOMENTS))
+            self.n_bytes[self._what] = self.n_bytes.get(self._what, 0) + n_bytes
         if self._watcher is not None:
             self._watcher(name, n_bytes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
@@ -26,7 +26,8 @@ from mmpca_dist.evaluation.tables import Cell, Key
 SOURCE = "Luo & Durrant 2017"
 SPLITS = 50
 NOT_KNOWN = "Not known"
-"""How the notes on differences begin that nobody can explain."""
+"""How reasons begin that were not measured."""
+PATTERNS = ("method", "n_components", "classifier")
 WITHIN = 2.0
 """Combined standard errors up to which two means agree."""
 ROUNDING = 0.05
@@ -67,10 +68,14 @@ class PublishedCell:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why cells differ; patterns of their data sets, methods, numbers of components and classifiers."""
+    """Why cells of a data set differ; patterns of their methods, numbers of components and classifiers.
+
+    Only of a reason that was ``measured`` on this data set do cells count as explained.
+    """
 
     text: str
-    dataset: tuple[str, ...] = ("*",)
+    dataset: str
+    measured: bool
     method: tuple[str, ...] = ("*",)
     n_components: tuple[str, ...] = ("*",)
     classifier: tuple[str, ...] = ("*",)
@@ -78,14 +83,14 @@ class Reason:
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Reason:
         """Return the reason that an entry of ``reasons.yaml`` is."""
-        patterns = {name: _patterns(value) for name, value in entry.items() if name != "reason"}
-        return cls(entry["reason"], **patterns)
+        patterns = {name: _patterns(value) for name, value in entry.items() if name in PATTERNS}
+        return cls(entry["reason"], entry["dataset"], entry["measured"], **patterns)
 
     def applies_to(self, cell: PublishedCell) -> bool:
-        """Return whether all four patterns fit."""
-        found = (cell.dataset, cell.method, str(cell.n_components), cell.classifier)
-        allowed = (self.dataset, self.method, self.n_components, self.classifier)
-        return all(
+        """Return whether the data set is the same and all three patterns fit."""
+        found = (cell.method, str(cell.n_components), cell.classifier)
+        allowed = (self.method, self.n_components, self.classifier)
+        return cell.dataset == self.dataset and all(
             any(fnmatchcase(name, pattern) for pattern in patterns)
             for name, patterns in zip(found, allowed, strict=True)
         )
@@ -100,12 +105,15 @@ class Compared:
     own : Cell
     published : PublishedCell
     reason : str
-        Why they differ, if they do by more than two combined standard errors and somebody knows; else empty.
+        What is known of why they differ, if they do by more than two combined standard errors; else empty.
+    explained : bool
+        Whether a reason was measured on this data set, or published figures are rounded by as much.
     """
 
     own: Cell
     published: PublishedCell
     reason: str = ""
+    explained: bool = False
 
     @property
     def apart(self) -> float:
@@ -186,7 +194,7 @@ def side_by_side(
     known = _all_reasons() if reasons is None else reasons
     own = {cell.key: cell for cell in cells}
     rows = [Compared(own[cell.key], cell) for cell in published if cell.key in own]
-    return [row if row.within is not False else Compared(row.own, row.published, _why(row, known)) for row in rows]
+    return [row if row.within is not False else _with_reasons(row, known) for row in rows]
 
 
 def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
@@ -208,10 +216,13 @@ def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement
     return Agreement(sum(row.within is True for row in counted), len(counted), sum(row.is_open for row in counted))
 
 
-def _why(row: Compared, reasons: Sequence[Reason]) -> str:
+def _with_reasons(row: Compared, reasons: Sequence[Reason]) -> Compared:
     if row.is_open:
-        return ROUNDED
-    return " ".join(reason.text for reason in reasons if reason.applies_to(row.published))
+        return replace(row, reason=ROUNDED, explained=True)
+    found = [reason for reason in reasons if reason.applies_to(row.published)]
+    return replace(
+        row, reason=" ".join(reason.text for reason in found), explained=any(reason.measured for reason in found)
+    )
 
 
 def _patterns(value: object) -> tuple[str, ...]:

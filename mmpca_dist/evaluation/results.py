@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from mmpca_dist.evaluation.choosing import alike, lowest, near_lowest
-from mmpca_dist.evaluation.comparing import SignTest
+from mmpca_dist.evaluation.comparing import CorrectedTest, SignTest, holm
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
-
-SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,11 @@ class Evaluation:
         return {cell.key: cell for cell in self.table.cells(self.reference)}
 
     @property
+    def n_tests(self) -> int:
+        """How many tests against the reference Holm's correction is for."""
+        return max((cell.t_test.tests for cell in self.cells.values() if cell.t_test is not None), default=0)
+
+    @property
     def guessing(self) -> float:
         """Percent of errors of whoever names the largest class for every row: of the rows held out, where known."""
         if self.guesses:
@@ -117,12 +120,15 @@ class Verdict:
     tied : list of Cell
         The others with the same mean.
     smallest : Cell
-        The fewest components whose mean is at most one standard error of the best above it, the lowest mean of those:
-        the one-standard-error rule. The best itself where no deviation is known.
+        The fewest components whose mean is at most one corrected standard error of the best above it, the lowest mean
+        of those: the one-standard-error rule. The best itself where no deviation is known.
     rival : Cell or None
         The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'.
     test : SignTest or None
         Whether the best errs less than the rival, on the splits that both have.
+    t_test : CorrectedTest or None
+        Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
+        the reference and for this one.
     """
 
     best: Cell
@@ -130,6 +136,7 @@ class Verdict:
     smallest: Cell
     rival: Cell | None
     test: SignTest | None
+    t_test: CorrectedTest | None
 
 
 def verdict(evaluation: Evaluation) -> Verdict | None:
@@ -147,7 +154,21 @@ def verdict(evaluation: Evaluation) -> Verdict | None:
         smallest=min(near_lowest(cells), key=lambda cell: (cell.used, cell.summary.mean)),
         rival=rival,
         test=evaluation.table.sign_test(best.key, rival.key) if rival else None,
+        t_test=_difference(evaluation, best, rival) if rival else None,
     )
+
+
+def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTest | None:
+    """Return the test of two cells, one of them the reference's, corrected for all tests against the reference."""
+    test = evaluation.table.t_test(best.key, rival.key)
+    if test is None or test.p_value is None:
+        return test
+    tested = best if best.t_test is not None else rival
+    if best.key[1:] == rival.key[1:] and tested.t_test is not None:  # it is one of them
+        return replace(test, adjusted=tested.t_test.adjusted, tests=tested.t_test.tests)
+    others = evaluation.table.p_values(evaluation.cells.values(), evaluation.reference)
+    adjusted = holm([*others.values(), test.p_value])
+    return replace(test, adjusted=adjusted[-1], tests=len(adjusted))
 
 
 @dataclass(frozen=True)
@@ -162,8 +183,8 @@ class Standing:
     lower, higher : int
         Cells with a lower and a higher mean than the reference's with as many components under the same classifier.
         Cells that repeat others, where both gave fewer components than were asked for, count once.
-    significant : int
-        Cells whose sign test has a p-value of at most 0.05.
+    lower_significant, higher_significant : int
+        How many of these differ significantly, by the corrected t-test after Holm's correction.
     compared : int
     """
 
@@ -171,7 +192,8 @@ class Standing:
     best: Cell | None
     lower: int
     higher: int
-    significant: int
+    lower_significant: int
+    higher_significant: int
     compared: int
 
 
@@ -187,12 +209,14 @@ def _standing(evaluation: Evaluation, method: str) -> Standing:
         if cell.test is not None:
             other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
             pairs.setdefault((cell.given, other.given, cell.classifier), (cell, other))
-    means = [(cell.summary.mean, other.summary.mean) for cell, other in pairs.values()]
+    lower = [cell for cell, other in pairs.values() if cell.summary.mean < other.summary.mean]
+    higher = [cell for cell, other in pairs.values() if cell.summary.mean > other.summary.mean]
     return Standing(
         method,
         lowest(cells) if cells else None,
-        lower=sum(own < other for own, other in means),
-        higher=sum(own > other for own, other in means),
-        significant=sum(cell.test is not None and cell.test.p_value <= SIGNIFICANT for cell, _ in pairs.values()),
-        compared=len(means),
+        lower=len(lower),
+        higher=len(higher),
+        lower_significant=sum(cell.differs for cell in lower),
+        higher_significant=sum(cell.differs for cell in higher),
+        compared=len(pairs),
     )

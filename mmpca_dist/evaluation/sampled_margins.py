@@ -7,7 +7,7 @@ rows a sample is all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,14 @@ from mmpca_dist.evaluation.margins import (
     linear_rules,
     margin_classifiers,
     margin_notes,
+    rules_of_columns,
 )
 from mmpca_dist.evaluation.reductions import Reductions
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
-from mmpca_dist.predictors import LINEAR, ReducedMoments, Rule, fit_from_moments
-from mmpca_dist.reducers.base import projected
+from mmpca_dist.predictors import LINEAR
+from mmpca_dist.predictors.linear import LinearRule
+from mmpca_dist.reducers.projecting import projected
 from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.working import Statistics
 
@@ -43,6 +45,13 @@ KEY = mix(np.full(1, 1 << 62, np.uint64))[0]
 """Neither the key of a split nor the mix of a row number."""
 
 EVERY = np.uint64(2**64 - 1)
+
+
+def sampled_rows(n_rows: int, n_features: int, n_parts: int, n_classes: int, *, fitted: bool) -> int:
+    """Return about how many rows are in a sample, at most: those to measure, and those to fit to if there are any."""
+    affordable = SAMPLE_BYTES // (8 * n_features)
+    measured = n_parts * max(min(MARGIN_ROWS, affordable // n_parts), LEAST_ROWS)
+    return min(n_rows, measured + (affordable + n_classes * LEAST_ROWS if fitted else 0))
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ class Sample:
         return cls(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in names))
 
 
-def rules_before(statistics: Statistics, judges: Judges) -> dict[str, Rule]:
+def rules_before(statistics: Statistics, judges: Judges) -> dict[str, LinearRule]:
     """Return the classifiers, in the (standardised) original columns, that margins may be told by; by label.
 
     They are those that moments determine; there are none where others are linear whatever the rows.
@@ -141,11 +150,7 @@ def rules_before(statistics: Statistics, judges: Judges) -> dict[str, Rule]:
     specs = linear_rules(judges)
     if not specs or any(spec.name in LINEAR for spec in judges.from_rows):
         return {}
-    moments, mean = statistics.moments, None if statistics.scale is None else statistics.mean / statistics.scale
-    ones = np.ones(len(moments.counts))
-    pooled = replace(moments, scatters=moments.scatter(ones)[None], weights=ones[None])
-    reduced = ReducedMoments.of(pooled, np.eye(moments.n_features), mean, precision=statistics.precision)
-    return {spec.label: fit_from_moments(spec, reduced) for spec in specs}
+    return rules_of_columns(statistics, specs)
 
 
 def sampled_margins(
@@ -155,7 +160,7 @@ def sampled_margins(
     classes: NDArray,
     reductions: Reductions,
     judges: Judges,
-    before: Mapping[str, Rule],
+    before: Mapping[str, LinearRule],
     fitted: Rules | Mapping[tuple[int, str], Any],
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.

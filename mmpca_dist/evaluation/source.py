@@ -33,3 +33,10 @@ class Source:
         """Tell of a pass over the rows as it begins."""
         if self.on_pass is not None:
             self.on_pass(name, self.dataset.n_bytes)
+
+    def tell_work(self, name: str, done: int, total: int) -> None:
+        """Tell how far work is that reads no rows; of what is just done first, what it is."""
+        if done == 1 and self.on_pass is not None:
+            self.on_pass(name, 0)
+        if self.progress is not None:
+            self.progress(done, total)

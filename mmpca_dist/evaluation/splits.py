@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import encode
+from mmpca_dist.datasets.labels import encode, label_array
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
@@ -273,7 +273,7 @@ def given_splits(
     InputError
         Where there are fewer than two parts, or a class has no row left to train on.
     """
-    column = names if isinstance(names, Dataset) else as_column(np.asarray(names))
+    column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
     counted = count_labels(column, make_spans(column), scheduler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import SignTest, Summary, sign_test
+from mmpca_dist.evaluation.comparing import (
+    CorrectedTest,
+    SignTest,
+    Summary,
+    corrected_t_test,
+    holm,
+    overlap_of,
+    sign_test,
+)
 
 Key = tuple[str, int, str]
 """Method, number of components as asked for, classifier."""
@@ -25,6 +33,7 @@ FIELDS = {
     "classifier": pa.string(),
     "errors": pa.int64(),
     "rows": pa.int64(),
+    "training": pa.int64(),
 }
 
 
@@ -43,6 +52,8 @@ class Cell:
     test : SignTest or None
         Whether the method errs less than the reference with as many components under the same classifier, on counts
         of errors in the splits that both have; None of the reference itself, and where it has no such split.
+    t_test : CorrectedTest or None
+        Whether the method and the reference differ, beyond these splits; None where ``test`` is.
     used : int
         The fewest components that the method gave in any split.
     given : tuple of int
@@ -54,6 +65,7 @@ class Cell:
     classifier: str
     summary: Summary
     test: SignTest | None = None
+    t_test: CorrectedTest | None = None
     used: int = 0
     given: tuple[int, ...] = ()
 
@@ -61,6 +73,17 @@ class Cell:
     def key(self) -> Key:
         """Method, number of components, classifier."""
         return self.method, self.n_components, self.classifier
+
+    @property
+    def differs(self) -> bool:
+        """Whether the mean differs from the reference's, significantly after Holm's correction."""
+        return self.t_test is not None and self.t_test.is_significant
+
+    def adjusted(self, p_value: float | None, tests: int) -> Cell:
+        """Return the cell with the p-value of its test after a correction for so many tests."""
+        if self.t_test is None:
+            return self
+        return replace(self, t_test=replace(self.t_test, adjusted=p_value, tests=tests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +97,8 @@ class ErrorTable:
     n_components, used : int arrays of shape (m,)
         Components as asked for, and as many as the method gave.
     classifier : str array of shape (m,)
-    errors, rows : int arrays of shape (m,)
-        Rows misclassified, and rows held out.
+    errors, rows, training : int arrays of shape (m,)
+        Rows misclassified, rows held out, and rows that train.
     """
 
     split: NDArray[np.int64]
@@ -85,9 +108,10 @@ class ErrorTable:
     classifier: NDArray[np.str_]
     errors: NDArray[np.int64]
     rows: NDArray[np.int64]
+    training: NDArray[np.int64]
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]]) -> ErrorTable:
+    def of(cls, records: Iterable[Mapping[str, Any]], n_rows: int) -> ErrorTable:
         """Return the table of the records of splits.
 
         Parameters
@@ -95,30 +119,53 @@ class ErrorTable:
         records : iterable of dict
             For each split ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
             ``n_components``, ``used``, ``classifier`` and ``errors``.
+        n_rows : int
+            Of the data set: all that are not held out train.
 
         Raises
         ------
         InputError
-            Where a split holds out no rows, or has two counts of errors for one method, number and classifier.
+            Where a split holds out no rows or all of them, or has two counts of errors for one method, number and
+            classifier.
 
         Examples
         --------
         >>> from mmpca_dist.evaluation.tables import ErrorTable
         >>> one = {"method": "pca", "n_components": 2, "used": 2, "classifier": "lda", "errors": 3}
-        >>> ErrorTable.of([{"split": 0, "rows": 12, "errors": [one]}]).cells()[0].summary.mean
+        >>> ErrorTable.of([{"split": 0, "rows": 12, "errors": [one]}], 60).cells()[0].summary.mean
         25.0
         """
         lines = []
         for record in records:
             if record["rows"] < 1:
                 raise InputError(f"Split {record['split']} holds out no rows; errors are shares of the rows held out.")
-            lines += [{**entry, "split": record["split"], "rows": record["rows"]} for entry in record["errors"]]
+            if record["rows"] >= n_rows:
+                raise InputError(f"Split {record['split']} holds out all {n_rows} rows; none is left to train on.")
+            of_split = {"split": record["split"], "rows": record["rows"], "training": n_rows - record["rows"]}
+            lines += [{**entry, **of_split} for entry in record["errors"]]
         return cls._from_columns({name: [line[name] for line in lines] for name in FIELDS})
 
     @classmethod
-    def from_arrow(cls, table: pa.Table) -> ErrorTable:
-        """Return the table that ``to_arrow`` gave."""
-        return cls._from_columns({name: table.column(name).to_pylist() for name in FIELDS})
+    def from_arrow(cls, table: pa.Table, n_rows: int | None = None) -> ErrorTable:
+        """Return the table that ``to_arrow`` gave.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+        n_rows : int, optional
+            Of the data set: needed for tables of earlier versions, which do not tell how many rows train.
+
+        Raises
+        ------
+        InputError
+            Where it is needed and not given.
+        """
+        columns = {name: table.column(name).to_pylist() for name in FIELDS if name in table.column_names}
+        if "training" not in columns:
+            if n_rows is None:
+                raise InputError("The table of errors has no column training: give the number of rows of the data set.")
+            columns["training"] = [n_rows - rows for rows in columns["rows"]]
+        return cls._from_columns(columns)
 
     @classmethod
     def _from_columns(cls, columns: Mapping[str, list[Any]]) -> ErrorTable:
@@ -179,7 +226,10 @@ class ErrorTable:
         return found
 
     def cells(self, reference: str = "pca") -> list[Cell]:
-        """Return means, deviations and sign tests over splits, by method, number of components and classifier.
+        """Return means, deviations and tests over splits, by method, number of components and classifier.
+
+        Holm's correction is for all tests of the table; one that repeats another, as both methods gave the same numbers
+        of components, counts once.
 
         Parameters
         ----------
@@ -187,7 +237,10 @@ class ErrorTable:
             The method that the others are tested against; with none of that name there are no tests.
         """
         keys = [(m, size, c) for m in self.methods for size in self.sizes for c in self.classifiers]
-        return [self._cell(key, reference) for key in keys if key in self.positions]
+        cells = [self._cell(key, reference) for key in keys if key in self.positions]
+        p_values = self.p_values(cells, reference)
+        adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+        return [cell.adjusted(adjusted.get(self._comparison(cell.key, reference)), len(adjusted)) for cell in cells]
 
     def paired(self, key: Key, other: Key) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the table's rows of two keys in the splits that both have, in the order of the splits."""
@@ -203,24 +256,53 @@ class ErrorTable:
         one, two = self.paired(key, other)
         return sign_test(self.errors[one], self.errors[two]) if len(one) else None
 
+    def t_test(self, key: Key, other: Key) -> CorrectedTest | None:
+        """Test whether two keys differ, on the splits that both have; None where there is no such."""
+        one, two = self.paired(key, other)
+        if not len(one):
+            return None
+        return corrected_t_test(self.errors[one], self.errors[two], self.rows[one], self.training[one])
+
     def percent(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the errors of rows of the table, in percent of the rows held out."""
         return 100 * self.errors[rows] / self.rows[rows]
 
     def _cell(self, key: Key, reference: str) -> Cell:
-        own = self.positions[key]
+        own, other = self.positions[key], (reference, *key[1:])
         at = np.array([own[split] for split in sorted(own)])
-        test = None if key[0] == reference else self.sign_test(key, (reference, *key[1:]))
+        summary = Summary.of(self.percent(at), overlap_of(self.rows[at], self.training[at]))
         given = tuple(self.used[at].tolist())
-        return Cell(*key, summary=Summary.of(self.percent(at)), test=test, used=min(given), given=given)
+        tests = (None, None) if key[0] == reference else (self.sign_test(key, other), self.t_test(key, other))
+        return Cell(*key, summary, *tests, used=min(given), given=given)
+
+    def p_values(self, cells: Iterable[Cell], reference: str) -> dict[tuple[Any, ...], float]:
+        """Return the p-values of the t-tests of cells, one for each test that does not repeat another."""
+        return {
+            self._comparison(cell.key, reference): cell.t_test.p_value
+            for cell in cells
+            if cell.t_test is not None and cell.t_test.p_value is not None
+        }
+
+    def _comparison(self, key: Key, reference: str) -> tuple[Any, ...]:
+        """Return what tells whether two tests are of the same models."""
+        one, two = self.paired(key, (reference, *key[1:]))
+        return key[0], key[2], tuple(self.used[one].tolist()), tuple(self.used[two].tolist())
 
 
 def cells_table(cells: Iterable[Cell]) -> pa.Table:
-    """Return cells for Parquet and CSV: one row each, means and deviations in percent, null for what is unknown."""
+    """Return cells for Parquet and CSV: one row each, in percent, null for what is unknown.
+
+    ``wins``, ``untied`` and ``p_value`` are those of the sign test. ``difference`` and what follows are of the
+    corrected t-test: the difference from the reference, its standard error, its two-sided p-value, that after Holm's
+    correction, and for how many tests.
+    """
     fields = {
         "method": pa.string(), "n_components": pa.int64(), "used": pa.int64(), "classifier": pa.string(),
         "mean": pa.float64(), "deviation": pa.float64(), "standard_error": pa.float64(), "splits": pa.int64(),
         "wins": pa.int64(), "untied": pa.int64(), "p_value": pa.float64(),
+        "corrected_standard_error": pa.float64(), "difference": pa.float64(),
+        "difference_standard_error": pa.float64(), "t_p_value": pa.float64(), "holm_p_value": pa.float64(),
+        "tests": pa.int64(),
     }  # fmt: skip
     lines = [
         {
@@ -235,10 +317,24 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
             "wins": cell.test.wins if cell.test else None,
             "untied": cell.test.untied if cell.test else None,
             "p_value": cell.test.p_value if cell.test else None,
+            "corrected_standard_error": _known(cell.summary.corrected_standard_error),
+            **_difference(cell.t_test),
         }
         for cell in cells
     ]
     return pa.Table.from_pylist(lines, schema=pa.schema(list(fields.items())))
+
+
+def _difference(test: CorrectedTest | None) -> dict[str, Any]:
+    if test is None:
+        return {}
+    return {
+        "difference": test.difference,
+        "difference_standard_error": _known(test.standard_error),
+        "t_p_value": test.p_value,
+        "holm_p_value": test.adjusted,
+        "tests": test.tests,
+    }
 
 
 def _known(value: float) -> float | None:

@@ -24,6 +24,11 @@ BALL = 256.0
 """Coordinates are brought into a ball of this radius, which lengthens no distance: rows far from all that was sampled
 neither overflow single precision nor spoil the bounds of the others."""
 
+FAR, LARGEST_SCALE = 2.0**256, 2.0**500
+"""Scaled columns are clipped to +-FAR before anything is squared: a projection onto a convex set, like that into the
+ball, so it lengthens no distance. Rows are below 1e150 (`layout.LARGEST_VALUE`) and the scale is at most 2^500: a
+scaled column is below 1e301, and a sum of d clipped squares below d 2^512. So no coordinate is infinite or NaN."""
+
 TYPICAL = 0.9
 """Share of the sample that is to lie in the unit ball."""
 
@@ -83,6 +88,7 @@ class Frame:
         """
         centred = rows - self.centre
         centred *= self.scale
+        np.clip(centred, -FAR, FAR, out=centred)
         with single_blas_thread():
             along = centred @ self.axes
             if self.complete:
@@ -146,9 +152,12 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
     rows = np.asarray(sample, np.float64) if deviations is None else sample / deviations
     centre = rows.mean(axis=0)
     rows = rows - centre
+    _, exponent = np.frexp(np.abs(rows).max(initial=0.0))
+    rows = np.ldexp(rows, -exponent)  # lest their squares overflow or vanish
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     typical = float(np.quantile(norms, TYPICAL, method="higher")) or float(norms.max())
-    scale = 2.0 ** -np.ceil(np.log2(typical)) if typical > 0 else 1.0
+    scale = float(np.ldexp(1.0, -exponent - int(np.ceil(np.log2(typical))))) if typical > 0 else 1.0
+    scale = min(scale, LARGEST_SCALE)
     variances, axes = _principal_axes(rows)
     total = float(np.einsum("ij,ij->", rows, rows))
     d = len(centre)

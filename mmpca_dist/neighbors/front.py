@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
 
-import dask
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
+from mmpca_dist.datasets.tables import Table, as_table, check_header, check_rows, labels_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
@@ -26,8 +26,8 @@ from mmpca_dist.neighbors.queries import queries_from
 from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
 from mmpca_dist.neighbors.search import search_queries
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler, Threads, reduce_spans
+from mmpca_dist.statistics.dask_rows import lazy_rows
+from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
 
 BLOCK_QUERIES = 4096
 
@@ -99,9 +99,7 @@ class NearestOpposite(BaseEstimator):
 
         Parameters
         ----------
-        X : array, scipy.sparse matrix or Dask array of shape (n_samples, n_features), or Dataset
-        y : array-like of shape (n_samples,)
-            Labels of at least two classes; left out for a ``Dataset``, which has its own.
+        X, y : as in ``MarginPCA.fit``
         progress : callable, optional
             Called with the number of tasks done and of all.
 
@@ -112,7 +110,7 @@ class NearestOpposite(BaseEstimator):
         """
         self._options()
         self.close()
-        dataset, scheduler = self._dataset(X, y)
+        dataset, scheduler = self._dataset(X, y, reset=True)
         spans = make_spans(dataset)
         census = take_census(dataset, spans, scheduler)
         in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
@@ -122,7 +120,6 @@ class NearestOpposite(BaseEstimator):
         self._layout = make_layout(dataset, census, spans, self._scratch_tables, scheduler=scheduler, progress=progress)
         self._scheduler = scheduler
         self.classes_, self.n_samples_fit_ = census.classes, dataset.n_rows
-        self.n_features_in_ = dataset.n_features
         return self
 
     def kneighbors(
@@ -132,9 +129,10 @@ class NearestOpposite(BaseEstimator):
 
         Parameters
         ----------
-        X : array or scipy.sparse matrix of shape (n_queries, n_features), optional
-            By default the fitted rows themselves (those drawn, with ``max_queries``; see ``find``).
-        y : array-like of shape (n_queries,)
+        X : as in ``fit``, of shape (n_queries, n_features), optional
+            By default the fitted rows themselves (those drawn, with ``max_queries``; see ``find``). Rows of Dask or of
+            a ``Dataset`` are read piece by piece; what is found is in memory.
+        y : as in ``fit``
             Classes of the rows of ``X``.
 
         Returns
@@ -183,29 +181,24 @@ class NearestOpposite(BaseEstimator):
     def _options(self) -> Search:
         return Search(self.search, self.recall, self.max_queries, self.pairing)
 
-    def _dataset(self, X: Any, y: Any) -> tuple[Dataset, Scheduler]:
-        if isinstance(X, Dataset):
-            configured = Configured()
-            return X, Threads() if configured.in_process else configured
-        if dask.is_dask_collection(X):
-            return dask_rows(X, y)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+    def _dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        if y is None and not isinstance(X, Dataset):
+            raise InputError("The labels y are None; they are needed, for neighbours are of other classes.")
+        y, X = labels_of(y, X), as_table(X)
+        if isinstance(X, Table) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(X.rows, y)
+        X, y = check_rows(self, X, label_array(y, "y"), reset=reset, ensure_min_samples=2 if reset else 1)
         return rows_in_memory(X, normalize_labels(y, "y"), "X"), Threads()
 
     def _of_others(self, X: Any, y: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        if y is None:
-            raise InputError("kneighbors(X) needs the classes y of these rows: neighbours are of other classes.")
-        X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype="numeric")
-        codes = encode(normalize_labels(y, "y"), self.classes_, "X")
-        usable = is_usable(X.data if issparse(X) else X)
-        if not usable.all():
-            places = X.tocoo().coords if issparse(X) else np.indices(X.shape).reshape(2, -1)
-            row, column = (int(place[np.argmin(usable)]) for place in places)
-            raise InputError(f"Found {X[row, column]} in row {row}, column {column} of X: squared distances overflow.")
-        edges = [*range(0, X.shape[0], BLOCK_QUERIES), X.shape[0]]
+        dataset, scheduler = self._dataset(X, y, reset=False)
+        edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
         spans = [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges))]
-        task = _SearchRows(self._layout, self._scratch_tables, X, codes, self.pairing == "one-vs-one")
-        return reduce_spans(task, spans, _join, scheduler=Threads(), name="queries")
+        spans = spans if isinstance(scheduler, Threads) and dataset.in_memory else make_spans(dataset)
+        task = _SearchRows(self._layout, self._scratch_tables, dataset, self.classes_, self.pairing == "one-vs-one")
+        return reduce_spans(task, spans, _join, scheduler=scheduler, name="queries")
 
 
 @dataclass(frozen=True)
@@ -214,14 +207,24 @@ class _SearchRows:
 
     layout: Layout
     scratch: Scratch
-    X: Any
-    codes: NDArray[np.intp]
+    dataset: Dataset
+    classes: NDArray
     one_vs_one: bool
 
     def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        X = self.X[span.start : span.stop]
-        X = X.toarray() if issparse(X) else X
-        queries = queries_from(self.layout.cells, X, self.codes[span.start : span.stop])
+        starts = range(span.start, span.stop, BLOCK_QUERIES)
+        return functools.reduce(_join, (self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
+
+    def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        X = read_unit(self.dataset, start, stop)
+        codes = encode(self.dataset.read_labels(start, stop), self.classes, "X")
+        usable = is_usable(X)
+        if not usable.all():
+            row, column = np.argwhere(~usable)[0].tolist()
+            raise InputError(
+                f"Found {X[row, column]} in row {start + row}, column {column} of X: squared distances overflow."
+            )
+        queries = queries_from(self.layout.cells, X, codes)
         found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one)
         rows, squared = np.empty_like(found.rows), np.empty_like(found.squared)
         rows[queries.rows] = np.where(np.isfinite(found.squared), found.rows, -1)

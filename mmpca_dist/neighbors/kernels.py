@@ -106,7 +106,11 @@ class Best(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Where a thread works."""
+    """Where a thread works.
+
+    ``counters``: cells met by queries, pairs compared, not discarded, refined; and a query and a row, or -1, that
+    differ by less than squares can show (`refinement.SMALLEST_NORMAL`).
+    """
 
     product: NDArray[np.float32]
     moved: NDArray[np.float32]

@@ -12,6 +12,7 @@ from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.cells import Cells
+from mmpca_dist.neighbors.frame import Frame
 from mmpca_dist.neighbors.parts import AllRows, Members
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
@@ -31,7 +32,9 @@ BLOCK_ROWS, BLOCK_BYTES = 8192, 64 << 20
 """Rows that are brought to coordinates at a time, as doubles."""
 
 LARGEST_VALUE = 1e150
-"""Squares of differences of larger values overflow."""
+"""Values must be smaller in double precision: then up to 4e7 squares of differences, each at most 4e300, have a finite
+sum. Single precision, whose values end at 3.4e38, always has. `refinement.SMALLEST_NORMAL` is the limit at the other
+end, and `frame.FAR` keeps coordinates finite in between."""
 
 ARRAYS = ("x", "z", "halves", "tail", "rows")
 PARTS = "parts"
@@ -145,7 +148,7 @@ class _SortUnits:
         labels = self.dataset.read_labels(start, start + len(X))
         codes = encode(labels, self.labels, self.dataset.uri)
         frame, n_classes = self.cells.frame, len(self.labels)
-        _refuse_bad_rows(X, self.dataset, start)
+        _refuse_bad_rows(X, frame, self.dataset, start)
         kept, rows, more = self.members.of(start, labels)
         X, codes = X[kept], codes[kept]
         z = np.empty((len(X), frame.width), np.float32)
@@ -186,8 +189,10 @@ def is_usable(X: NDArray) -> NDArray[np.bool_]:
     return np.abs(X) < LARGEST_VALUE
 
 
-def _refuse_bad_rows(X: NDArray, dataset: Dataset, start: int) -> None:
+def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> None:
     usable = is_usable(X)
+    if usable.all() and frame.deviations is not None:
+        usable = is_usable(X / frame.deviations)
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
         value, place = float(X[row, column]), dataset.describe_chunk(start + int(row))

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pairs import PairScatter
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
@@ -276,7 +278,15 @@ def pair_scatter(
 
 
 def as_scatter(neighbors: Neighbors, found: PairSums, edges: NDArray[np.float64]) -> PairScatter:
-    """Return the scatter that a pass over pairs leaves, with what is known of the search."""
+    """Return the scatter that a pass over pairs leaves, with what is known of the search.
+
+    Raises
+    ------
+    InputError
+        Where squares of differences add up to more than double precision holds.
+    """
+    if not np.isfinite(found.trace):
+        raise InputError(too_large(np.dtype(np.float64)))
     n_queries = neighbors.work.queries
     return PairScatter(
         found.scatter, found.weight, found.sample, n_queries, neighbors.fraction, edges, found.counts,

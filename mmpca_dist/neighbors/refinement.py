@@ -15,6 +15,10 @@ TINY = 1e-36
 """Added to squared bounds: products of coordinates below 1e-18 may vanish in single precision."""
 LOST = 1e-300
 """Added to squared distances before roots are taken: small squares lose digits, or vanish."""
+SMALLEST_NORMAL = float(np.finfo(np.float64).smallest_normal)
+"""A squared distance of at least d times this is as exact as if nothing had vanished: each of d squares that is
+subnormal or zero loses at most 2^-1075, all together 2^-53 of the whole. Of rows nearer than that, only equal ones are
+accepted."""
 LEVEL = 32
 """Coordinates that the second bound takes at once."""
 STEP = 64
@@ -72,6 +76,16 @@ def squared_distance(a: Any, i: int, b: Any, x: int, limit: float, buffer: Any) 
     return (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))) + rest
 
 
+@compiled
+def _are_equal(a: Any, i: int, b: Any, x: int) -> bool:
+    """Tell whether row i of ``a`` and row x of ``b`` are equal in all columns."""
+    i, x = N(i), N(x)
+    for k in range(N(a.shape[1])):  # noqa: SIM110  (compiled)
+        if np.float64(a[i, k]) != np.float64(b[x, k]):
+            return False
+    return True
+
+
 @reordered
 def _squared_difference(q: Any, i: int, shift: Any, z: Any, x: int, start: int, stop: int) -> Any:
     total = np.float32(0)
@@ -107,6 +121,8 @@ def refine(
         counters[3] += 1
         found = squared_distance(q_x, i, c_x, x, nearest, buffer)
         if found < nearest or (found == nearest and c_rows[x] < row):
+            if found < SMALLEST_NORMAL * q_x.shape[1] and not _are_equal(q_x, i, c_x, x):
+                counters[4], counters[5] = i, c_rows[x]
             if metric.apart == 0:
                 nearest, row, position = found, c_rows[x], first_position + x
             else:

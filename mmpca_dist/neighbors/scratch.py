@@ -19,6 +19,8 @@ from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.checksums import checksum
+from mmpca_dist.datasets.damage import reading_own, refuse_absent_chunks
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 
 CHUNK_BYTES = 1 << 20
@@ -90,20 +92,21 @@ class ZarrScratch:
         done = storage.join(self.uri, f"{name}.done")
         if storage.exists(done):
             return  # by another worker, which was taken for lost: readers may be at it
+        place = storage.join(self.uri, name)
         with storage.explained(self.uri, "write"):
-            group = storage.open_group(storage.join(self.uri, name), "w")
+            group = storage.open_group(place, "w")
             for key, array in arrays.items():
                 _write(group, key, array)
-        storage.write_bytes(done, b"")
+        storage.write_json(done, {key: _metadata_sum(place, key) for key in arrays})
 
     def get(self, name: str, arrays: tuple[str, ...], start: int = 0, stop: int | None = None) -> list[NDArray]:
         place = storage.join(self.uri, name)
-        with storage.explained(self.uri):
+        with reading_own(place, ""):
             return [_read(_reader(place, array, self.token), start, stop) for array in arrays]
 
     def take(self, name: str, arrays: tuple[str, ...], places: NDArray[np.int64]) -> list[NDArray]:
         place = storage.join(self.uri, name)
-        with storage.explained(self.uri):
+        with reading_own(place, ""):
             return [_take(_reader(place, array, self.token), places) for array in arrays]
 
     def drop(self, name: str) -> None:
@@ -156,7 +159,16 @@ def _take(reader: ZarrReader, places: NDArray[np.int64]) -> NDArray:
 
 @functools.lru_cache(maxsize=4096)
 def _reader(uri: str, name: str, token: str) -> ZarrReader:
-    return ZarrReader.of(storage.open_group(uri)[name])  # type: ignore[arg-type]
+    """Return the reader of an array that is as it was written, and whole: Zarr reads absent chunks as fill values."""
+    if storage.read_json(f"{uri}.done", "").get(name) != _metadata_sum(uri, name):
+        raise ValueError(f"the metadata of {name} do not match their checksum")
+    reader, place = ZarrReader.of(storage.open_group(uri)[name]), storage.join(uri, name)  # type: ignore[arg-type]
+    refuse_absent_chunks(place, reader.array, {key: size for key, size, _ in storage.list_objects(place)}, "")
+    return reader
+
+
+def _metadata_sum(uri: str, name: str) -> str:
+    return checksum(storage.read_bytes(storage.join(uri, name, "zarr.json")))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mmpca_dist.datasets.base import Span
+from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.neighbors import kernels
 from mmpca_dist.neighbors.bounds import (
     OWN_SHARE,
@@ -128,6 +129,13 @@ def search_queries(
         What is known already.
     apart : bool
         Find the nearest rows of other parts than theirs as well.
+
+    Raises
+    ------
+    InputError
+        For rows that differ by so little that the squares vanish.
+    MmpcaError
+        Where a query was left without a neighbour, which no data should bring about.
     """
     frame, n_classes = layout.cells.frame, layout.classes.shape[1] - 1
     found = found or Found.nothing(len(queries), n_classes if one_vs_one else 1, apart)
@@ -135,9 +143,28 @@ def search_queries(
     visit = _Visit(queries, layout, scratch, found, one_vs_one, rules)
     for number in _nearest_first(visit.between, layout):
         visit.segment(layout.segment(int(number)))
+    cells, compared, bounded, refined, query, row = visit.counters.tolist()
+    if row >= 0:
+        raise InputError(
+            f"Rows {queries.rows[query]} and {row} differ by so little that the squares of their differences vanish in "
+            "double precision: which row is the nearest cannot be told. Scale the rows up."
+        )
+    _check_all_found(found, queries)
     proved = int(np.sum(found.open_bounds > found.reach(queries.codes, frame.scale, queries.x.shape[1])))
-    cells, compared, bounded, refined = visit.counters.tolist()
     return found, Work(len(queries), proved, cells, compared, bounded, refined, visit.read)
+
+
+def _check_all_found(found: Found, queries: Queries) -> None:
+    """Refuse to go on where a query has no neighbour; what is nearest in other parts may not exist."""
+    missing = found.positions[:, : found.n_slots] < 0
+    if found.n_slots > 1:
+        missing[np.arange(len(queries)), queries.codes] = False
+    if missing.any():
+        lost = np.flatnonzero(missing.any(axis=1))
+        raise MmpcaError(
+            f"The search found no row of another class for row {queries.rows[lost[0]]} ({len(lost)} such rows): this "
+            "is a fault of the program. Please report it with the range of values of every column."
+        )
 
 
 @dataclass
@@ -157,7 +184,7 @@ class _Visit:
         own, own_tail = cells.centres[queries.cell], cells.tail_centres[queries.cell]
         allowances = OWN_SHARE * np.einsum("ij,ij->i", queries.z, queries.z, dtype=np.float64)
         self.between = cdist(own, cells.centres).astype(np.float32)
-        self.counters = np.zeros(4, np.int64)
+        self.counters = np.asarray([0, 0, 0, 0, -1, -1])
         self.groups = Groups(queries.starts, queries.radii, queries.codes, allowances)
         relative = relative_rounding(queries.x.shape[1])
         self.metric = Metric(cells.frame.scale, relative, self.one_vs_one, self.found.parts.shape[1])
@@ -272,8 +299,8 @@ def needed_effort(queries: Queries, found: Found, layout: Layout) -> NDArray[np.
         piece = np.searchsorted(layout.starts, found.positions[known, slot], side="right") - 1
         offsets = absolute[known] - centres[layout.cell[piece]]
         beyond = np.einsum("ij,ij->i", offsets, offsets) - allowance[known]
-        reach = (np.sqrt(found.squared[known, slot]) * scale) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            reach = (np.sqrt(found.squared[known, slot]) * scale) ** 2
             effort = np.where(beyond > 0, beyond / reach, np.where(reach > 0, beyond / reach, -np.inf))
         needed[known] = np.maximum(needed[known], effort)
     return needed

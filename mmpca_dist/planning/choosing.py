@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.planning.evaluating import Judging, plan_evaluation
+from mmpca_dist.planning.evaluating import plan_evaluation
 from mmpca_dist.planning.making import Request, make_plan
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.scoring import Judging
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -37,6 +38,7 @@ def plan_run(dataset: Dataset, spans: list[Span], request: Request, choosing: Ju
         memory=max(choice.memory, fit.memory),
         kept=max(choice.kept, fit.kept),
         search=_both(choice.search, fit.search),
+        work=[replace(one, name=f"{one.name} for the choice") for one in choice.work],
         advice=fit.advice + (advice if choice.memory > fit.memory else ""),
     )
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.datasets.base import Dataset, Span
 from mmpca_dist.evaluation.gathered import GATHERED_BYTES
 from mmpca_dist.evaluation.heads import BLOCK_ROWS
-from mmpca_dist.evaluation.sampled_margins import SAMPLE_BYTES
+from mmpca_dist.evaluation.sampled_margins import MARGIN_ROWS, sampled_rows
 from mmpca_dist.planning.making import (
     SLACK,
     Request,
@@ -21,56 +17,32 @@ from mmpca_dist.planning.making import (
     plan_of_passes,
     search_costs_of,
     search_passes,
+    wide_bytes,
+    wide_rank,
 )
 from mmpca_dist.planning.plan import PassPlan, Plan
+from mmpca_dist.planning.scoring import Judging, scoring_work
 from mmpca_dist.planning.timing import median_passes, plan_pass
+from mmpca_dist.predictors import is_from_moments
+from mmpca_dist.predictors.costs import kept_bytes, liblinear_bytes
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
-from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing, summary_bytes
+from mmpca_dist.statistics.costs import largest_unit, reducing, summary_bytes
+from mmpca_dist.statistics.gather import scatter_bytes
 from mmpca_dist.statistics.medians import KEPT_BYTES
+from mmpca_dist.statistics.moments import BLOCK_ROWS as MOMENT_ROWS
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
+DECIDING = 3 * 8
+"""Bytes of the scores of a row for one class, while its class is named or its distances are measured."""
+
+COLUMN_SCATTERS = 6
+"""Scatters of all columns that are there at once while a classifier is made from one of them."""
+
 TOGETHER = 3
 """Parts from which on one search serves all of them: see `neighbors.pair_folds`."""
-
-
-@dataclass(frozen=True)
-class Judging:
-    """What the plan of an evaluation must know beside its methods.
-
-    Attributes
-    ----------
-    counts : int array of shape (C, P)
-        Rows of every class in every part of a split.
-    held_out : sequence of int
-        Parts held out in turn in each of the splits.
-    n_splits : int
-    merged : bool
-        Whether moments of the parts are merged; else all rows are taken into memory.
-    width : int
-        Columns of the reduced rows of all methods together.
-    decisions : int
-        Decisions from moments on every row, of all methods, sizes and classifiers.
-    from_rows, margins : bool
-        Whether classifiers are fitted to rows, and margins measured.
-    """
-
-    counts: NDArray[np.int64]
-    held_out: Sequence[int]
-    n_splits: int
-    merged: bool
-    width: int
-    decisions: int
-    from_rows: bool
-    margins: bool
-
-    @property
-    def training(self) -> list[int]:
-        """Rows that train while each part is held out."""
-        sizes = self.counts.sum(axis=0)
-        return [int(sizes.sum() - sizes[part]) for part in self.held_out]
 
 
 def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, judging: Judging) -> Plan:
@@ -78,7 +50,11 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, judgi
 
     Classifiers that learn block by block make passes that nobody can foresee.
     """
-    return (_merging if judging.merged else _in_memory)(dataset, spans, request, judging)
+    found = (_merging if judging.merged else _in_memory)(dataset, spans, request, judging)
+    fewest = min(judging.training)
+    choice = choose_solver(request.solver, fewest, dataset.n_features, request.largest, needed=request.scatters)
+    work = scoring_work(dataset, judging, request.resources, solved=not choice.in_passes)
+    return replace(found, fits=judging.all_fits, work=work)
 
 
 def _in_memory(dataset: Dataset, spans: list[Span], request: Request, judging: Judging) -> Plan:
@@ -89,18 +65,59 @@ def _in_memory(dataset: Dataset, spans: list[Span], request: Request, judging: J
     fitting = int(fit.memory / SLACK) - fit.base
     choice = choose_solver(request.solver, fewest, d, request.largest, needed=request.scatters)
     if fewest < d and not choice.in_passes:  # even where all rows are as many as columns
-        fitting = max(fitting, reading_wide(dataset, spans))
+        fitting = max(fitting, wide_bytes(dataset, spans, request, at_most=True))
+    kept = fitting if choice.in_passes else _kept(dataset, request, fewest)
     rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
-    a_split = fitting + rows + 8 * n * (judging.width + 2 * request.largest) + 8 * d * judging.width
-    if judging.margins and not dataset.sparse:  # in the original columns, or turned to where few rows are wide
-        a_split += rows + 8 * n * d * (3 if n < d else 1)
+    margins = _margins(dataset, request, judging, rows)
+    a_split = rows + 8 * n * (judging.width + 2 * request.largest) + 8 * d * judging.width
+    a_split += _fitted(judging, n) + DECIDING * judging.tested * judging.n_classes + max(fitting, kept + margins)
+    if judging.nested:  # folds of the reduced rows, and of the original ones for margins
+        a_split += 8 * n * 2 * request.largest + (rows + 8 * n * d if judging.margins else 0)
     held = 2 * rows + request.resources.process_threads * a_split
-    fits = judging.n_splits * len(judging.held_out)
-    passes = [plan_pass("rows", dataset, fits * fit.operations, request.resources)]
+    if judging.from_rows:  # LIBLINEAR, which one thread uses at a time
+        columns = dataset.nnz // n + 1 if dataset.sparse else min(n, d)
+        held += liblinear_bytes(n, max(request.largest, columns if margins else 0))
+    passes = [plan_pass("rows", dataset, judging.parts * fit.operations, request.resources)]
+    advice = " Without margins (evaluation.margins: false) an evaluation needs less." if margins > fitting else ""
     return plan_of_passes(
-        dataset, spans, passes, request.resources, held,
+        dataset, spans, passes, request.resources, held, advice=advice,
         solver="split by split", search=_searches(fit.search, request, judging, together=False),
     )  # fmt: skip
+
+
+def _kept(dataset: Dataset, request: Request, fewest: int) -> int:
+    """Return what statistics of the rows that train keep, while classifiers and margins are made of them."""
+    d, medians, wide = dataset.n_features, request.median_rows > 0, fewest < dataset.n_features
+    rank = wide_rank(dataset, request) if wide else d
+    scatters = scatter_bytes(request.n_classes, rank, at_most=wide)
+    basis = 8 * d * rank if wide else 0
+    times = 2 if request.standardize and not wide else 1
+    return times * scatters + basis + 8 * request.n_classes * d * medians + 8 * rank**2 * (request.search is not None)
+
+
+def _fitted(judging: Judging, n_rows: int) -> int:
+    """Return what fitted classifiers of all methods and sizes keep, and the moments of the largest of them."""
+    n_classes, largest = judging.n_classes, max(judging.sizes)
+    kept = sum(kept_bytes(spec, n_rows, size, n_classes) for spec in judging.classifiers for size in judging.sizes)
+    moments = 3 * 8 * n_classes * largest**2 if len(judging.from_rows) < len(judging.classifiers) else 0
+    return judging.n_methods * kept + moments
+
+
+def _margins(dataset: Dataset, request: Request, judging: Judging, rows: int) -> int:
+    """Return what a thread holds for margins of rows in memory: those that train, and a classifier of all columns."""
+    n, d, specs = dataset.n_rows, dataset.n_features, judging.measuring
+    if not specs or (dataset.sparse and not judging.from_rows):
+        return 0
+    coefficients = 4 * 8 * judging.n_classes * d
+    if dataset.sparse:
+        return 2 * rows + coefficients
+    measured = 16 * judging.tested * d + coefficients
+    if min(judging.training) < d:  # turned to their span
+        return rows + 4 * 8 * n * d + measured
+    if not is_from_moments(specs[0]):
+        return rows + 8 * n * d + measured
+    forming = 3 * 8 * d * d + MOMENT_ROWS * d * (dataset.dtype.itemsize + 16)
+    return rows + 8 * n * d * request.standardize + measured + max(forming, COLUMN_SCATTERS * 8 * d * d)
 
 
 def _merging(dataset: Dataset, spans: list[Span], request: Request, judging: Judging) -> Plan:
@@ -176,12 +193,15 @@ def _sampled(dataset: Dataset, judging: Judging) -> int:
     """Return the bytes of the rows whose margins are measured, and of those that classifiers are fitted to for it."""
     if not judging.margins:
         return 0
-    return min(SAMPLE_BYTES, 8 * dataset.n_rows * dataset.n_features) * (1 + judging.from_rows)
+    n, d, parts = dataset.n_rows, dataset.n_features, len(judging.held_out)
+    return 8 * d * sampled_rows(n, d, parts, judging.n_classes, fitted=bool(judging.from_rows))
 
 
 def _heads(dataset: Dataset, judging: Judging) -> int:
     """Return the bytes of reductions and classifiers of all parts."""
-    return len(judging.held_out) * dataset.n_features * (judging.decisions + judging.width) * 8
+    from_moments = replace(judging, classifiers=judging.judges.from_moments)
+    linear = dataset.n_features * (judging.decisions + judging.width) * 8
+    return len(judging.held_out) * (linear + _fitted(from_moments, 0))
 
 
 def _left(dataset: Dataset, judging: Judging) -> int:
@@ -198,12 +218,18 @@ def _scoring(dataset: Dataset, spans: list[Span], request: Request, judging: Jud
     columns = judging.decisions + judging.width
     block = BLOCK_ROWS * (d * (dataset.dtype.itemsize + 8 + resources.item) + 3 * 8 * columns)
     scoring = resources.process_threads * (unit + 32 * rows + block) + _heads(dataset, judging)
-    scoring += 3 * _sampled(dataset, judging)
+    scoring += (4 if judging.nested else 3) * _sampled(dataset, judging)
+    tested = min(judging.tested, MARGIN_ROWS) if judging.margins else 0
+    scoring += DECIDING * tested * judging.n_classes
     if not judging.from_rows:
         return scoring
     gathered = min(_reduced(dataset, judging), GATHERED_BYTES)
     share = min(8 * rows * judging.width * len(judging.held_out), gathered)
-    return max(scoring, resources.process_threads * (unit + 2 * share) + 4 * gathered)
+    judged = (5 if judging.nested else 4) * gathered + _fitted(
+        replace(judging, classifiers=judging.from_rows), dataset.n_rows
+    )
+    judged += liblinear_bytes(dataset.n_rows, request.largest) + DECIDING * judging.tested * judging.n_classes
+    return max(scoring, resources.process_threads * (unit + 2 * share) + judged)
 
 
 def _search(

@@ -23,7 +23,7 @@ from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_cost
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, reducing, summary_bytes
-from mmpca_dist.statistics.gather import is_wide, use_pooled
+from mmpca_dist.statistics.gather import is_wide, scatter_bytes, use_pooled
 from mmpca_dist.statistics.medians import KEPT_BYTES
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
@@ -114,7 +114,7 @@ def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
     """Return what a process holds while scatters are formed and solved, or few rows kept."""
     n, d, resources = dataset.n_rows, dataset.n_features, request.resources
     if is_wide(n, d):
-        return reading_wide(dataset, spans)
+        return wide_bytes(dataset, spans, request)
     pooled = use_pooled(request.n_classes, d)
     held = reducing(
         dataset,
@@ -127,6 +127,17 @@ def _forming(dataset: Dataset, spans: list[Span], request: Request) -> int:
     )
     solving = ((2 if pooled else request.n_classes) + 5) * d * d * 8
     return max(held, solving) if resources.in_process else held
+
+
+def wide_bytes(dataset: Dataset, spans: list[Span], request: Request, at_most: bool = False) -> int:
+    """Return what a process holds of few rows of many columns; ``at_most`` of any number of rows up to all."""
+    rank = wide_rank(dataset, request)
+    return reading_wide(dataset, spans, rank, scatter_bytes(request.n_classes, rank, at_most))
+
+
+def wide_rank(dataset: Dataset, request: Request) -> int:
+    """Return the dimensions of what few rows span, and medians beside them."""
+    return min(dataset.n_features, dataset.n_rows + (request.n_classes if request.median_rows else 0))
 
 
 def _at_once(dataset: Dataset, spans: list[Span], request: Request) -> tuple[list[PassPlan], int]:

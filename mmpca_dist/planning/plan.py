@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
@@ -14,8 +14,8 @@ from mmpca_dist.solvers.options import Choice
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
 
-WORKER_BASE = 260 << 20
-"""Resident memory of a Dask worker with this library imported."""
+WORKER_BASE = 340 << 20
+"""Resident memory of a Dask worker with this library imported: 327 MiB were measured."""
 
 PROCESS_BASE = 384 << 20
 """Resident memory of a process that has run flows, drawn pictures and imported the search.
@@ -34,6 +34,15 @@ class PassPlan:
 
     name: str
     bytes: int
+    operations: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    """What is done beside passes over the rows: operations, and roughly the seconds."""
+
+    name: str
     operations: float
     seconds: float
 
@@ -75,10 +84,11 @@ class Resources:
 class Plan:
     """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
 
+    ``work`` is what an evaluation does beside its passes; it is counted, and its seconds come from usual rates.
     ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
     medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the
     solver with the reason for it, ``advice`` how other chunks would help, and ``kept`` what groups of spans leave at
-    the output until their stage is done, for an attempt after this one.
+    the output until their stage is done, for an attempt after this one. ``note`` is what the user should know before.
     """
 
     passes: list[PassPlan]
@@ -95,6 +105,9 @@ class Plan:
     choice: Choice | None = None
     advice: str = ""
     kept: int = 0
+    fits: int = 0
+    work: list[WorkPlan] = field(default_factory=list)
+    note: str = ""
 
     @property
     def scratch(self) -> int:
@@ -108,7 +121,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        return sum(p.seconds for p in self.passes)
+        return sum(p.seconds for p in self.passes) + sum(w.seconds for w in self.work)
 
     @property
     def bytes(self) -> int:
@@ -116,7 +129,7 @@ class Plan:
 
     @property
     def operations(self) -> float:
-        return sum(p.operations for p in self.passes)
+        return sum(p.operations for p in self.passes) + sum(w.operations for w in self.work)
 
     @property
     def memory_limit(self) -> int:
@@ -137,16 +150,13 @@ class Plan:
         if self.more_passes:
             count += f" to {len(self.passes) + self.more_passes}"
             passes += "; medians again where brackets overflow or miss"
-        time = f"{_duration(self.seconds)} for the passes"
-        if self.search is not None:
-            searching = self.search.seconds(self.resources.busy_threads)
-            time += f", {self._bound + ' ' if searching >= 1 else ''}{_duration(searching)} for the search"
         rows = [
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
             ("operations", f"{self.operations:.2g}"),
             ("pairs to compare", "" if self.search is None else f"{self._bound} {self.search.pairs:.2g}"),
+            ("classifiers fitted", f"up to {self.fits:,} times to rows" if self.fits else ""),
             ("eigenproblem", self.solver if self.choice is None else f"{self.solver} ({self.choice.reason})"),
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
@@ -155,7 +165,8 @@ class Plan:
                 "output",
                 format_bytes(self.output) + ("" if self.free is None else f" of {format_bytes(self.free)} free"),
             ),
-            ("expected time", time),
+            ("expected time", self._time()),
+            ("note", self.note),
         ]
         return [row for row in rows if row[1]]
 
@@ -163,6 +174,17 @@ class Plan:
     def _bound(self) -> str:
         """What the numbers of the search are: a bound where every row is searched for exactly, else a guess."""
         return "up to" if self.search is None or self.search.proved else "perhaps"
+
+    def _time(self) -> str:
+        """Return how long it takes, in words; roughly, where it is not for passes alone."""
+        found = f"{duration(sum(one.seconds for one in self.passes))} for the passes"
+        if self.search is not None:
+            searching = self.search.seconds(self.resources.busy_threads)
+            found += f", {self._bound + ' ' if searching >= 1 else ''}{duration(searching)} for the search"
+        if not self.work:
+            return found
+        found += "".join(f", {duration(one.seconds)} to {one.name}" for one in self.work)
+        return f"roughly, by operations at usual rates: {found}"
 
     def _scratch(self) -> str:
         found = []
@@ -209,9 +231,15 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time in words."""
     if seconds < 1:
         return "under a second"
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def time_left(seconds: float) -> str:
+    """Return how long something takes still, in words."""
+    return f"{'about ' if seconds >= 1 else ''}{duration(seconds)} left"

@@ -91,7 +91,7 @@ def plan_pass(
     """
     n_rows = dataset.n_rows if n_rows is None else n_rows
     size = dataset.share_bytes(n_rows)
-    rate = _product_rate(resources.precision) if dense else CSR_RATE
+    rate = product_rate(resources.precision) if dense else CSR_RATE
     seconds = size / READ_RATES[dataset.kind] + operations / rate
     if dataset.sparse and dense:
         seconds += n_rows * dataset.row_bytes / DENSE_RATE
@@ -100,7 +100,7 @@ def plan_pass(
 
 
 @functools.cache
-def _product_rate(precision: str) -> float:
+def product_rate(precision: str) -> float:
     """Measure, in a few milliseconds, multiply-adds a second of a symmetric product on one thread."""
     rows = np.ones((BLOCK_ROWS, 256), np.float32 if precision == "single" else np.float64)
     with single_blas_thread():

@@ -13,7 +13,7 @@ from mmpca_dist.predictors.classifiers import (
 from mmpca_dist.predictors.fitting import FittedRows, convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.penalties import choose_C, fits_of
 from mmpca_dist.predictors.reduced import ReducedMoments
 from mmpca_dist.predictors.rules import Rule
 
@@ -32,6 +32,7 @@ __all__ = [
     "fisher_linear",
     "fit_from_moments",
     "fit_rows",
+    "fits_of",
     "is_from_moments",
     "linear_discriminant",
     "linear_parts",

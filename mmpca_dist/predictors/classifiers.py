@@ -32,8 +32,10 @@ CLASSIFIERS = {
     "lda": "Gaussian classes with one covariance (linear discriminant analysis); options tol",
     "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     "naive-bayes": "Gaussian classes with independent columns; options var_smoothing and ddof",
-    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C (1 by default) and bias",
-    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C (1 by default) and bias",
+    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C (auto, nested, or a number; 1 by "
+    "default) and bias",
+    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C (auto, nested, or a number; 1 by default) and "
+    "bias",
     "incremental": "dask-ml's Incremental: one pass of partial_fit over rows that do not fit in memory",
     "dask-logistic": "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
 }
@@ -58,12 +60,13 @@ class ClassifierSection(BaseModel):
         description="One of those that `mmpca classifiers` lists, or the import name of a class of classifiers after "
         "scikit-learn's conventions",
     )
-    C: float | Literal["auto"] | None = Field(
+    C: float | Literal["auto", "nested"] | None = Field(
         None,
         examples=["auto"],
-        description="Penalty on errors; auto chooses it by cross-validation on all rows, those held out included, "
-        "so that errors are a little too low; by default it is 1 for svm and the like, and for classes by import name "
-        "their own default",
+        description="Penalty on errors; auto chooses it once by cross-validation on all rows, those held out included, "
+        "so that errors may be too low; nested chooses it from the rows that train alone, for each method, size and "
+        "split, with up to 31 fits in place of one; by default it is 1 for svm and the like, and for classes by import "
+        "name their own default",
     )
     bias: bool = Field(
         False,
@@ -128,14 +131,14 @@ ClassifierSetting = Annotated[ClassifierSection, _OrName()]
 
 
 def _penalty(name: str, C: Any) -> Any:
-    if C is None or C == "auto":
+    if C is None or C in ("auto", "nested"):
         return C
     try:
         value = float(C)  # YAML reads 1e-3 as text
     except (TypeError, ValueError):
         value = math.nan
     if isinstance(C, bool) or not 0 < value < math.inf:
-        raise InputError(f"C of {name} must be a positive number or auto (found {C!r}).")
+        raise InputError(f"C of {name} must be a positive number, auto or nested (found {C!r}).")
     return value
 
 
@@ -157,6 +160,8 @@ def check_classifier(spec: ClassifierSection) -> None:
         raise InputError(f"bias is a setting of {', '.join(WITH_BIAS)}, and {name} has none.")
     if spec.C is not None and name not in WITH_C and (name in CLASSIFIERS or "C" not in _parameters(name)):
         raise InputError(f"C is a setting of {', '.join(WITH_C)} and of classes that take it; {name} has none.")
+    if spec.C == "nested" and name in OUT_OF_CORE:
+        raise InputError(f"C: nested fits {name} to rows in memory, and it learns block by block: give C as a number.")
     _check_options(spec)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask.array as da
@@ -36,12 +36,15 @@ class FittedRows:
         Its classes are the positions in ``classes``.
     unconverged : int
         How many of its optimisation problems stopped at their largest number of iterations.
+    C : float or None
+        The penalty, where one was given or chosen.
     """
 
     label: str
     classes: NDArray
     model: Any
     unconverged: int = 0
+    C: float | None = None
 
     def predict(self, Z: Any) -> NDArray:
         """Return the class of each of the reduced rows ``Z``, shape (n, K), dense or CSR.
@@ -72,7 +75,7 @@ def fit_rows(
     y : array-like of shape (n,)
         Integers or strings.
     C : float, optional
-        In place of ``C: auto``.
+        In place of ``C: auto`` and ``C: nested``.
     on_pass : callable, optional
         Called as ``incremental`` and ``dask-logistic`` begin a pass over the rows.
 
@@ -96,7 +99,7 @@ def fit_rows(
         raise InputError(f"{spec.label} needs rows in memory; {' and '.join(OUT_OF_CORE)} take Dask arrays.")
     if not isinstance(Z, da.Array) and not issparse(Z):
         Z = np.asarray(Z)
-    labels = normalize_labels(np.asarray(y), "the labels")
+    labels = normalize_labels(y, "the labels")
     if len(labels) != Z.shape[0]:
         raise InputError(f"There are {Z.shape[0]} rows and {len(labels)} labels.")
     classes, codes = np.unique(labels, return_inverse=True)
@@ -105,25 +108,25 @@ def fit_rows(
     penalty = _penalty(spec, C)
     with _refusals(spec.label), liblinear.quiet_fits(), single_blas_thread():
         if spec.name in ("svm", "logistic"):
-            return _fit_liblinear(spec, Z, codes, classes, penalty or DEFAULT_C)
+            return replace(_fit_liblinear(spec, Z, codes, classes, penalty or DEFAULT_C), C=penalty)
         if spec.name == "dask-logistic":
             parts = out_of_core.fit_logistic(
                 Z, codes, len(classes), penalty or DEFAULT_C, spec.bias, spec.options, on_pass
             )  # fmt: skip
-            return FittedRows(spec.label, classes, _rule(*parts))
+            return FittedRows(spec.label, classes, _rule(*parts), C=penalty)
         if spec.name == "incremental":
             model = out_of_core.fit_incremental(Z, codes, len(classes), spec.options, on_pass)
             return FittedRows(spec.label, classes, model)
         model = make_classifier(spec.name, {**spec.options, **({} if penalty is None else {"C": penalty})})
         with liblinear.fitting_alone:
             model.fit(Z, codes)
-        return FittedRows(spec.label, classes, model, liblinear.unconverged(model))
+        return FittedRows(spec.label, classes, model, liblinear.unconverged(model), penalty)
 
 
 def _penalty(spec: ClassifierSection, C: float | None) -> float | None:
     if C is not None:
         return C
-    if spec.C == "auto":
+    if isinstance(spec.C, str):
         raise InputError(f"C of {spec.label} is to be chosen: give what choose_C found.")
     return spec.C
 

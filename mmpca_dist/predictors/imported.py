@@ -1,25 +1,27 @@
-"""Classifiers by import name: classes of scikit-learn, and of installed packages that build on it."""
+"""Classifiers by import name: classes of scikit-learn, and of packages that the machine allows."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
-from importlib import metadata
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mmpca_dist.errors import InputError, did_you_mean
 
-SCIKIT_LEARN = re.compile(r"scikit[-_.]learn\b", re.I)
+ALLOWED = "MMPCA_CLASSIFIERS"
+PUBLIC = re.compile(r"(?!.*\.(tests|conftest|externals)(\.|$))[A-Za-z]\w*(\.[A-Za-z]\w*)*")
+"""Modules that are meant to be imported: private ones and tests may do something as they are."""
 
 
 def classifier_class(name: str) -> type:
     """Return the class of an import name such as ``sklearn.neighbors.KNeighborsClassifier``.
 
-    A configuration may come from a stranger. Nothing is imported for it but scikit-learn and installed packages that
-    name scikit-learn among their requirements, and nothing is called but a classifier's class.
+    A configuration may come from a stranger. Nothing is imported for it but scikit-learn's public modules and those of
+    packages that the environment variable ``MMPCA_CLASSIFIERS`` names, and nothing is called but a classifier's class.
 
     Raises
     ------
@@ -28,11 +30,14 @@ def classifier_class(name: str) -> type:
     """
     module, _, attribute = name.rpartition(".")
     package = module.partition(".")[0]
-    if not _builds_on_sklearn(package):
+    allowed = {"sklearn", *os.environ.get(ALLOWED, "").replace(" ", "").split(",")}
+    if not package or package not in allowed:
         raise InputError(
-            f"The classifier {name!r} is of {package!r}, which is no installed package that builds on scikit-learn; "
-            "no other is imported for a name in a configuration. Install it, or correct the name."
+            f"The classifier {name!r} is of {package!r}, and a configuration may name classes of scikit-learn only. If "
+            f"others are to be allowed, set {ALLOWED}={package} in the environment."
         )
+    if not PUBLIC.fullmatch(module):
+        raise InputError(f"The classifier {name!r} is of no public module. Name it as its documentation imports it.")
     try:
         holder = importlib.import_module(module)
     except ImportError as error:
@@ -81,19 +86,6 @@ def check_known(options: dict[str, Any], known: list[str], name: str) -> None:
     if unknown is not None:
         hint = did_you_mean(str(unknown), known) or f" There are {', '.join(known) or 'none'}."
         raise InputError(f"{name} has no option {unknown!r}.{hint}")
-
-
-def _builds_on_sklearn(package: str) -> bool:
-    if package == "sklearn":
-        return True
-    for distribution in metadata.packages_distributions().get(package, [package]):
-        try:
-            required = metadata.requires(distribution) or []
-        except (metadata.PackageNotFoundError, ValueError):
-            continue
-        if any(SCIKIT_LEARN.match(one) for one in required):
-            return True
-    return False
 
 
 def _classifiers_in(module: Any) -> list[str]:

@@ -92,7 +92,8 @@ class ReducedMoments:
         if len(filled) < 2:
             raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
         means = moments.means[filled] if mean is None else moments.means[filled] - mean
-        known = [moments.scatter(np.ones(len(moments.counts)))] if moments.pooled else moments.scatters[filled]
+        ones = np.ones(len(moments.counts))
+        known = [moments.scatter(ones)] if moments.pooled else [moments.scatters[c] for c in filled]
         with single_blas_thread():
             scatters = np.stack([_projected(scatter, A) for scatter in known])
             floors = ROUNDING[precision] * np.stack([np.diagonal(scatter) for scatter in known]) @ A**2
@@ -104,6 +105,20 @@ class ReducedMoments:
                 None if moments.pooled else scatters,
                 floors,
             )
+
+    @classmethod
+    def of_columns(cls, moments: ClassMoments, mean: NDArray | None = None, *, precision: str = "single") -> Self:
+        """Return the moments of the columns as they are, with only the sum of the scatters of all classes.
+
+        The parameters are those of ``of``, and so is what comes of the sum with an identity as the projection.
+        """
+        filled = moments.counts > 0
+        within = moments.scatter(np.ones(len(moments.counts)))
+        within = within + within.T
+        within /= 2
+        means = moments.means[filled] if mean is None else moments.means[filled] - mean
+        floors = ROUNDING[precision] * np.diagonal(within)[None]
+        return cls(moments.classes[filled], moments.counts[filled], means, within, None, floors)
 
     @classmethod
     def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-import dask
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, make_spans
-from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.datasets.tables import Table, as_table, check_header, check_rows, labels_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.reducers.gathering import Needs, statistics_for
+from mmpca_dist.reducers.projecting import LazyTransform, ProjectsInMemory
 from mmpca_dist.reducers.solving import IMPRECISE, Solution
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows, whole_rows
+from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.reduction import Scheduler, Threads
@@ -46,7 +45,7 @@ class _Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class MomentReducer(LazyTransform, ProjectsInMemory):
     """Base of the reducers that class moments (and medians) determine.
 
     A subclass stores its parameters, says in ``_needs_medians`` whether it wants medians, and solves.
@@ -67,8 +66,6 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     as a whole (formed); and whether it looks at single columns. See ``solvers.options.choose_solver``."""
     _by_classes = False
     """Whether there are at most as many components as classes less one."""
-    _gain = 1.0
-    """What projections onto the components are multiplied by."""
     _stored: tuple[str, ...] = ()
     """Attributes, arrays, that models keep beside those of all reducers."""
     _scratch: str | None = None
@@ -78,15 +75,18 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
         raise TypeError(f"{type(self).__name__} must define _solve")
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to labelled rows.
 
         Parameters
         ----------
         X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
-            Blocks of a Dask array may be CSR matrices.
+            Blocks of a Dask array may be CSR matrices. Or an xarray ``DataArray`` of two dimensions (rows first), an
+            xarray ``Dataset`` of columns along one dimension, an ``AnnData`` object, whose ``X`` is taken, or a
+            ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece.
         y : array-like or Dask array of shape (n_samples,)
-            Labels of at least two classes: integers or strings.
+            Labels of at least two classes: integers or strings. Of an ``AnnData`` object also the name of a column of
+            ``obs``. Left out, those of a ``Dataset``.
 
         Returns
         -------
@@ -104,15 +104,13 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         self._check_parameters()
         self._kept = None
-        if dask.is_dask_collection(X):
-            return self._fit_rows(*dask_rows(self._check_dask(X, reset=True), y))
-        return self._fit_rows(self._check_rows(X, y, reset=True), Threads())
+        return self._fit_rows(*self._rows(X, y, reset=True))
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         return self.fit_statistics(self._statistics(dataset, scheduler))
 
     @_Mergeable
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
 
         Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
@@ -120,7 +118,7 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X, y : as in ``fit``, in memory
+        X, y : as in ``fit``
         classes : array-like, optional
             All classes that will ever come; otherwise they grow as they come.
 
@@ -135,8 +133,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         self._check_parameters()
         stored = self._extendable()
-        dataset = self._check_rows(X, y, reset=stored is None, least=1)
-        fresh = moments_of(dataset, precision=self.precision, classes=classes)
+        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
+        fresh = moments_of(dataset, precision=self.precision, classes=classes, scheduler=scheduler)
         moments = self._kept = fresh if stored is None else merge_classes(stored, fresh)
         if np.count_nonzero(moments.counts) < 2:
             self.classes_ = moments.classes
@@ -219,50 +217,17 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         for name in BY_COMPONENT:
             setattr(self, name, getattr(self, name)[:n_components])
 
-    def transform(self, X: Any) -> Any:
-        """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
-
-        With ``standardize=True`` rows are standardised first, which centres them.
-
-        Parameters
-        ----------
-        X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            Lazy for Dask input; float32 for float32 rows, else float64.
-        """
-        check_is_fitted(self, "components_")
-        if dask.is_dask_collection(X):
-            X = self._check_dask(X, reset=False)
-            X = whole_rows(X)
-            dtype = _output_type(X.dtype)
-            chunks = (X.chunks[0], (len(self.components_),))
-            meta = np.empty((0, len(self.components_)), dtype)
-            return X.map_blocks(self._project, dtype=dtype, chunks=chunks, meta=meta)
-        return self._project(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
-
-    def _project(self, X: Any) -> NDArray:
-        dtype = _output_type(X.dtype)
-        matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
-        return projected(X, matrix, mean, dtype)
-
-    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
-        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
-        loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
-        return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
-
     def inverse_transform(self, Z: Any) -> Any:
         """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
 
         Parameters
         ----------
-        Z : array of shape (n_samples, n_components)
+        Z : array, or Dask array or data frame, of shape (n_samples, n_components)
 
         Returns
         -------
         array of shape (n_samples, n_features)
+            Lazy for Dask input.
         """
         check_is_fitted(self, "components_")
         loadings, mean = self.projection()
@@ -270,7 +235,8 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         back = np.linalg.pinv(self.components_).T / self._gain
         if self.scale_ is not None:
             back = back * self.scale_
-        Z = Z if dask.is_dask_collection(Z) else np.asarray(Z)
+        Z = as_table(Z)
+        Z = Z.rows if isinstance(Z, Table) else np.asarray(Z)
         return (Z - offset) @ back + self.mean_
 
     @property
@@ -318,27 +284,19 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
 
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        y, X = labels_of(y, X), as_table(X)
+        if isinstance(X, Table) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(X.rows, y)
+        return self._check_rows(X, y, reset, least), Threads()
+
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        X, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=least)
+        y = y if y is None else label_array(y, "y")
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least)
         check_classification_targets(y)
         return rows_in_memory(X, normalize_labels(y, "y"), "X")
-
-    def _check_dask(self, X: Any, reset: bool) -> Any:
-        if hasattr(X, "to_dask_array"):
-            names = np.asarray([str(name) for name in X.columns], dtype=object)
-            if reset:
-                self.feature_names_in_ = names
-            X = X.to_dask_array()
-        if X.ndim != 2:
-            raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
-        if reset:
-            self.n_features_in_ = X.shape[1]
-        elif X.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -346,28 +304,3 @@ class MomentReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def projected(X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
-    """Return (X - mean) A as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
-
-    CSR rows stay so: the product is taken in double, so that the mean can be subtracted after it.
-    """
-    if not issparse(X):
-        return centred(X, mean, dtype) @ matrix
-    wide = np.asarray(matrix, np.float64)
-    found = np.asarray(X @ wide)
-    if mean is not None:
-        found -= mean @ wide
-    return found.astype(dtype, copy=False)
-
-
-def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
-    """Return rows less the mean as ``dtype``; subtracted in double before, not from two large products after."""
-    if mean is None:
-        return np.asarray(X, dtype=dtype)
-    return np.subtract(X, mean, out=np.empty(X.shape, dtype), casting="same_kind")
-
-
-def _output_type(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32 if dtype == np.float32 else np.float64)

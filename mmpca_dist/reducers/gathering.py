@@ -97,7 +97,9 @@ def with_nearest_pairs(
 
         choice = choose_solver(solver, dataset.n_rows, dataset.n_features, needs.n_components, needed=needs.scatters)
         options = replace(solver, kind=choice.kind)
-        summarize = partial(pairs_in_passes, solver=options, n_components=needs.n_components or 1)
+        summarize = partial(
+            pairs_in_passes, solver=options, n_components=needs.n_components or 1, seed=statistics.approximation.seed
+        )
     with open_scratch(in_memory, scratch) as tables:
         return with_pairs(
             statistics, dataset, census, make_spans(dataset), needs.pairs, tables, scheduler=scheduler,

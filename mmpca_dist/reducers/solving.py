@@ -91,7 +91,7 @@ def solve_pairs(statistics: Statistics, n_components: int | None) -> Solution:
     # More than wanted: the gaps behind the last tell how certain the subspace is.
     proved = {}
     if pairs.basis is None:
-        found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.epsilon)
+        found = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.unit)
     else:
         statistics, scatter = _of_pairs(statistics, pairs)
         found = ritz_pairs(statistics, scatter, wanted + FOLLOWING)
@@ -115,7 +115,9 @@ def _of_pairs(statistics: Statistics, pairs: PairScatter) -> tuple[Statistics, M
         np.ones((1, len(given.counts))),
     )
     scatter = MarginScatter(np.ones(len(given.counts)), np.empty((0, r)), np.empty(0), pairs.weight, r)
-    return replace(statistics, moments=moments, basis=pairs.basis, approximation=pairs.approximation), scatter
+    nowhere = np.zeros(statistics.n_features)  # differences of rows have the mean of none
+    found = replace(statistics, moments=moments, mean=nowhere, basis=pairs.basis, approximation=pairs.approximation)
+    return found, scatter
 
 
 def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:
@@ -141,10 +143,13 @@ def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str 
     moments = statistics.moments
     present = at_least_two(moments.counts)
     A = moments.deviations * moments.counts[:, None]
-    A = _kernel_root(kernel, moments.classes) @ A
+    root = _kernel_root(kernel, moments.classes)
+    A = root @ A
     most = min(len(present) - 1, moments.n_features)
     wanted = most if n_components is None else min(n_components, most)
-    pairs = leading_low_rank(A, wanted, statistics.epsilon)
+    off = statistics.means_error * float(np.linalg.norm(root * moments.counts))
+    size = float(np.linalg.norm(A))
+    pairs = leading_low_rank(A, wanted, max(statistics.unit, off / size) if size > 0 else statistics.unit)
     limit = f"the number of classes less one, {len(present) - 1}"
     return replace(_solution(statistics, pairs, limit), certificate=_by_means(statistics))
 
@@ -164,7 +169,11 @@ def solve_targets(cross: CrossMoments, n_components: int | None, *, standardize:
     A = (cross.scatter / scale[:, None]).T
     # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
     spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
-    floor, size = 10 * np.finfo(np.float64).eps * spread, float(np.linalg.norm(A))
+    # Means are known to eps of themselves.
+    far = np.linalg.norm(cross.mean / scale) * np.sqrt(np.sum(cross.target_squares))
+    target_far = np.linalg.norm(cross.target_mean) * np.sqrt(np.sum(cross.squares / scale**2))
+    eps, size = float(np.finfo(np.float64).eps), float(np.linalg.norm(A))
+    floor = max(10 * eps * spread, eps * np.sqrt(cross.n_rows) * (far + target_far))
     if not size > floor:
         raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
     q = len(A)
@@ -216,12 +225,14 @@ def solve_lol(statistics: Statistics, n_components: int | None) -> Solution:
     )  # fmt: skip
     wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
     pairs = ritz_pairs(statistics, scatter, wanted)
-    between, _ = _orthonormalized(differences, wanted, statistics.epsilon)
+    between, kept = _orthonormalized(differences, wanted, statistics.epsilon)
     basis, taken = _orthonormalized(np.concatenate([between, pairs.vectors.T]), wanted, statistics.epsilon)
     with np.errstate(divide="ignore"):
         variances = np.einsum("ij,ij->i", basis @ scatter.dense(moments), basis)
         errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
-    errors[: len(between)] = 0  # directions between means are known far better than small variances
+    # Directions between means are known far better than small variances, unless the means are far from zero.
+    off = statistics.means_error / np.linalg.norm(differences[kept], axis=1)
+    errors[: len(between)] = np.where(off > statistics.unit, off, 0.0)
     most = min(statistics.n_features, scatter.max_rank)
     limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
     found = Eigenpairs(basis.T, variances, np.full(len(basis), np.nan), errors, pairs.total)

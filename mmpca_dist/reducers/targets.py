@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 from scipy.sparse import issparse
-from sklearn.utils.validation import validate_data
 
 from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.tables import check_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.base import MomentReducer
 from mmpca_dist.reducers.solving import Solution
 from mmpca_dist.statistics.cross import CrossMoments, SparseTargetRows, TargetRows, cross_moments
-from mmpca_dist.statistics.reduction import Scheduler, Threads
+from mmpca_dist.statistics.reduction import Scheduler
 
 TARGETS = ("classes", "continuous")
 
@@ -29,18 +29,23 @@ class TargetReducer(MomentReducer):
     def _solve_targets(self, cross: CrossMoments) -> Solution:
         raise TypeError(f"{type(self).__name__} must define _solve_targets")
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         if not self._continuous:
             return super().partial_fit(X, y, classes)
         self._check_parameters()
         if classes is not None:
             raise InputError("There are no classes where the target is continuous.")
         stored = self._extendable()
-        fresh = self._cross(self._check_rows(X, y, reset=stored is None, least=1), Threads())
+        fresh = self._cross(*self._rows(X, y, reset=stored is None, least=1))
         cross = self._kept = fresh if stored is None else stored.merge(fresh)
         return self._fit_cross(cross, at_most=True) if cross.target_squares.any() else self
 
     partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        if self._continuous and y is None and isinstance(X, Dataset):
+            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
+        return super()._rows(X, y, reset, least)
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         if not self._continuous:
@@ -82,10 +87,7 @@ class TargetReducer(MomentReducer):
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         if not self._continuous:
             return super()._check_rows(X, y, reset, least)
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=least,
-            multi_output=True, y_numeric=True,
-        )  # fmt: skip
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
         return SparseTargetRows(X, y, "X") if issparse(X) else TargetRows(X, y, "X")
 
     def __sklearn_tags__(self) -> Any:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import zarr
+import zarr.codecs
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.zarr_stores import values_of
+from mmpca_dist.datasets.damage import read_chunks, reading_own
+from mmpca_dist.runs.integrity import AGAIN, Objects, open_arrays
 from mmpca_dist.solvers.options import SOLVERS
-from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.approximation import FORMER_SEED, Approximation
 from mmpca_dist.statistics.columns import ColumnSums
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
@@ -39,11 +41,16 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
             target[...] = array
 
 
-def load_arrays(uri: str, names: Sequence[str] | None = None) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote, or some of it."""
-    with storage.explained(uri):
-        arrays = storage.open_group(uri).arrays()
-        return {name: values_of(array) for name, array in arrays if names is None or name in names}
+def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote, or some of it; ``objects`` are what was recorded of the group.
+
+    Raises
+    ------
+    DamageError
+        Names the object that is missing or damaged.
+    """
+    arrays = open_arrays(uri, objects, names)
+    return {name: read_chunks(storage.join(uri, name), array, AGAIN) for name, array in arrays.items()}
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:
@@ -75,7 +82,8 @@ def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
     if approximation is None:
         return {}
     error = np.nan if approximation.error is None else approximation.error
-    numbers = [SOLVERS.index(approximation.solver), approximation.passes, approximation.trace, error]
+    known = (approximation.passes, approximation.trace, error, approximation.seed)
+    numbers = [SOLVERS.index(approximation.solver), *known]
     history = [(told["values"], told["residuals"]) for told in approximation.history]
     width = max((len(values) for values, _ in history), default=0)
     padded = np.full((len(history), 2, width), np.nan)
@@ -92,24 +100,33 @@ def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
 def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | None:
     if "known" not in found:
         return None
-    solver, passes, trace, error = found["known"].tolist()
+    solver, passes, trace, error, *seed = found["known"].tolist()
     history = [
         {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
         for values, residuals in found.get("history", ())
     ]
     return Approximation(
         SOLVERS[int(solver)], int(passes), trace, found.get("outside"), found["probed"],
-        None if np.isnan(error) else error, history,
+        None if np.isnan(error) else error, history, int(seed[0]) if seed else FORMER_SEED,
     )  # fmt: skip
 
 
-def load_statistics(uri: str, classes: NDArray, *, precision: str, standardize: bool) -> Statistics:
-    """Read what ``save_statistics`` wrote, standardised where asked for."""
-    found = load_arrays(uri)
-    if "basis" not in found:
+def load_statistics(
+    uri: str, classes: NDArray, *, precision: str, standardize: bool, objects: Objects | None = None
+) -> Statistics:
+    """Read what ``save_statistics`` wrote, standardised where asked for.
+
+    Raises
+    ------
+    DamageError
+        As ``load_arrays`` does.
+    """
+    found = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):
+        if "basis" in found:
+            return _in_basis(found, classes, precision)
         moments = _moments(found, classes)
-        return tall_statistics(moments, found.get("medians"), precision=precision, standardize=standardize)
-    return _in_basis(found, classes, precision)
+    return tall_statistics(moments, found.get("medians"), precision=precision, standardize=standardize)
 
 
 def _moments(found: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
@@ -143,13 +160,20 @@ def save_pairs(uri: str, pairs: PairScatter) -> None:
     save_arrays(uri, {**arrays, **missed, **_known(pairs.approximation), "numbers": numbers, "basis": pairs.basis})
 
 
-def load_pairs(uri: str, certificate: dict[str, Any]) -> PairScatter:
-    """Read what ``save_pairs`` wrote."""
-    found = load_arrays(uri)
-    weight, queries, fraction = found["numbers"].tolist()
-    return PairScatter(
-        found["scatter"], weight, found["sample"], int(queries), fraction,
-        found["edges"], found["counts"].astype(np.int64), certificate,
-        (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
-        found.get("basis"), _approximation(found),
-    )  # fmt: skip
+def load_pairs(uri: str, certificate: dict[str, Any], objects: Objects | None = None) -> PairScatter:
+    """Read what ``save_pairs`` wrote.
+
+    Raises
+    ------
+    DamageError
+        As ``load_arrays`` does.
+    """
+    found = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):
+        weight, queries, fraction = found["numbers"].tolist()
+        return PairScatter(
+            found["scatter"], weight, found["sample"], int(queries), fraction,
+            found["edges"], found["counts"].astype(np.int64), certificate,
+            (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
+            found.get("basis"), _approximation(found),
+        )  # fmt: skip

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets.parquet_folders import has_log, holds_parquet
+from mmpca_dist.datasets.watching import identities
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.runs.directory import RunDirectory
 
@@ -18,7 +20,10 @@ GROUP_FILES = ("zarr.json", ".zgroup")
 
 @dataclass(frozen=True)
 class Arrival:
-    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times."""
+    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times.
+
+    Times of inodes are left out, as they change where an inbox is copied or restored.
+    """
 
     name: str
     uri: str
@@ -43,9 +48,12 @@ def arrivals(uri: str) -> list[Arrival]:
         return [_arrival(uri)]
     with storage.explained(uri):
         names = sorted(str(found).rstrip("/").rsplit("/", 1)[-1] for found in fs.ls(path, detail=False))
-    if any(name in names for name in GROUP_FILES):
+    if any(name in names for name in GROUP_FILES) or has_log(uri, names):
         return [_arrival(uri)]
-    return [_arrival(storage.join(uri, name)) for name in names if name.endswith(SUFFIXES) and not name.startswith(".")]
+    within = [name for name in names if name.endswith(SUFFIXES) and not name.startswith(".")]
+    if not within and holds_parquet(uri, names):
+        return [_arrival(uri)]
+    return [_arrival(storage.join(uri, name)) for name in within]
 
 
 def _arrival(uri: str) -> Arrival:
@@ -53,11 +61,6 @@ def _arrival(uri: str) -> Arrival:
     # The address of a single file is no part of its fingerprint, so that an inbox may be moved.
     objects = [(path.rsplit(name, 1)[-1], size, stamp) for path, size, stamp in storage.list_objects(uri)]
     return Arrival(name, uri, storage.digest(objects))
-
-
-def unchanged(arrival: Arrival) -> bool:
-    """Tell whether a data set is still what it was."""
-    return arrivals(arrival.uri) == [arrival]
 
 
 def taken_by(run: RunDirectory, reduce: dict[str, Any], rows: int) -> list[dict[str, Any]]:
@@ -77,7 +80,7 @@ def _first(run: RunDirectory, rows: int) -> dict[str, Any]:
             drop=section.drop,
             missing_chunks=section.missing_chunks,
         )
-        if dataset.fingerprint() == run.header()["fingerprint"]:
+        if run.header()["fingerprint"] in identities(dataset):
             (found,) = arrivals(section.uri)
             return {**entry, **asdict(found), "rows": rows}
     except (MmpcaError, ValueError):  # it need not be there any more, nor be a single data set in the eyes of an inbox

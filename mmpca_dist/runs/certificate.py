@@ -20,7 +20,8 @@ def search_line(results: Results) -> str | None:
     if "search" not in results:
         return None
     found = results["search"]["certificate"]
-    proved = "all proved exact" if found["recall"] is None else f"recall {_recall(found['recall'])}"
+    recall = "" if found["recall"] is None else f"recall {_recall(found['recall'])}, "
+    proved = f"{recall}{_share(found['proved_exact'])} of them proved exact"
     line = f"search: {_queries(results)} rows, {proved}; {found['refined_per_query']:,.0f} candidates refined a query"
     return line + _uncertainty(results)
 
@@ -59,7 +60,7 @@ def search_rows(results: Results) -> list[tuple[str, str, str]]:
             _share(found["proved_exact"]),
             "share of them for which everything that was left out is proved to be farther away",
         ),
-        _recall_row(found["recall"]),
+        _recall_row(found),
         (
             "candidates compared",
             f"{found['compared_per_query']:,.0f} a row, of {n_rows:,}",
@@ -99,7 +100,10 @@ def search_rows(results: Results) -> list[tuple[str, str, str]]:
     return rows + _sampling_rows(results)
 
 
-def _recall_row(recall: dict[str, Any] | None) -> tuple[str, str, str]:
+def _recall_row(found: dict[str, Any]) -> tuple[str, str, str]:
+    recall = found["recall"]
+    if recall is None and found["proved_exact"] < 1:
+        return "recall", "not measured", "share of rows found that are as near as the nearest"
     if recall is None:
         return "recall", "100%", "share of rows found that are as near as the nearest: it follows from the proof"
     meaning = (

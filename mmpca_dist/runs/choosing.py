@@ -28,7 +28,7 @@ def _choose(job: Job) -> dict[str, Any]:
     with forgetting(job), measured(job.scheduler) as peak:
         found = score_splits(judged, "choose")
     records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
-    cells = ErrorTable.of(records).cells()
+    cells = ErrorTable.of(records, judged.dataset.n_rows).cells()
     how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
     methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.methods}
     return {
@@ -37,6 +37,7 @@ def _choose(job: Job) -> dict[str, Any]:
         "rule": RULE,
         "classifier": spec.label,
         "folds": found["n_splits"],
+        "overlap": cells[0].summary.overlap,
         "methods": methods,
         "how": how,
         "found": [choice["words"] for choice in methods.values()],
@@ -59,7 +60,7 @@ def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
         "candidates": [cell.n_components for cell in cells],
         "used": [cell.used for cell in cells],
         "means": [cell.summary.mean for cell in cells],
-        "standard_errors": [cell.summary.standard_error for cell in cells],
+        "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
         "candidate": taken.n_components,
         "chosen": taken.used,
         "words": f"{taken.method}: {counted(taken.used, 'component')} ({how})",
@@ -69,8 +70,10 @@ def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
 def tried(method: str, record: dict[str, Any]) -> list[Cell]:
     """Return the errors of the numbers that were tried of a method, from the record of the stage."""
     found, folds, cells = record["methods"][method], record["folds"], []
+    overlap = record.get("overlap", 0.0)  # earlier versions went by standard errors without correction
     for i, size in enumerate(found["candidates"]):
-        summary = Summary(found["means"][i], found["standard_errors"][i] * math.sqrt(folds), folds)
+        deviation = found["standard_errors"][i] / math.sqrt(1 / folds + overlap)
+        summary = Summary(found["means"][i], deviation, folds, overlap)
         cells.append(Cell(method, size, record["classifier"], summary, used=found["used"][i]))
     return cells
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
+from mmpca_dist.planning.plan import WORKER_BASE
+from mmpca_dist.runs.allowed import refuse_strange_cluster
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads, telling_of_lost_connections
 
 TOLD_AFTER_SECONDS = 5
 """So long workers are waited for without a word."""
+PAUSED = 0.8
+"""Share of its memory limit from which on Dask gives a worker no work: its default."""
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """What workers of this computer run first: Ctrl-C reaches them too, but it is the parent that ends them."""
 
@@ -42,11 +47,19 @@ def refuse_misfit(compute: ComputeConfig) -> None:
     ------
     ConfigError
     """
+    refuse_strange_cluster(compute)
     is_address = "://" in compute.cluster
     if compute.options and (is_address or compute.cluster in ("threads", "local")):
         raise ConfigError(
             f"compute.options are for a class of clusters, and compute.cluster is {compute.cluster!r}. Leave them out, "
             "or name the class."
+        )
+    least = math.ceil(WORKER_BASE / PAUSED / 2**20)
+    if compute.cluster == "local" and compute.memory_bytes < least << 20:
+        raise ConfigError(
+            f"compute.memory_limit is {compute.memory_limit}, and a worker holds {WORKER_BASE >> 20} MiB before any "
+            f"data; Dask gives no work to one that uses {PAUSED:.0%} of its limit. Give {least}MiB at least, or use "
+            "compute.cluster: threads."
         )
     tls = [compute.tls_ca_file, compute.tls_cert, compute.tls_key]
     if any(tls) and not (all(tls) and is_address):
@@ -65,6 +78,7 @@ def open_cluster(compute: ComputeConfig) -> Iterator[Any]:
     InputError
         Where there is no such class of clusters, or it does not start with these options.
     """
+    refuse_strange_cluster(compute)  # also of a run that somebody else has left
     if compute.cluster == "threads" or "://" in compute.cluster:
         yield None if compute.cluster == "threads" else compute.cluster
         return

@@ -10,10 +10,13 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.datasets.credentials import refuse_secrets
+from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from mmpca_dist.evaluation.choosing import CANDIDATES, candidates, fewest_training
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.reducers.regressing import DEFAULT_ALPHA
+from mmpca_dist.runs import bundled_configs
+from mmpca_dist.runs.bounded import read_yaml, refuse_unbounded
 from mmpca_dist.runs.fields import keys_of, sections_of, settings_of
 from mmpca_dist.runs.sections import (
     SPLITS_OF,
@@ -42,18 +45,6 @@ def _no_truth(value: Any) -> Any:
 
 Size = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list)]
-
-
-class _EachKeyOnce(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML takes the last without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        again = next((key for key, _ in node.value if keys.count(key.value) > 1), None)
-        if again is not None:
-            line = again.start_mark.line + 1
-            raise yaml.YAMLError(f"the key {again.value!r}, of line {line}, is there {keys.count(again.value)} times")
-        return super().construct_mapping(node, deep)
 
 
 class RunConfig(Section):
@@ -97,7 +88,9 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     compute: ComputeConfig = ComputeConfig()
     output: str = setting(
-        example="runs/mine", description="Folder of the run: a path or fsspec URL; same settings go on where it stopped"
+        example="runs/mine",
+        description="Folder of the run: a path or fsspec URL; same settings go on where it stopped. Evaluations "
+        "go to the folder evaluation below it",
     )
 
     @field_validator("methods")
@@ -186,6 +179,8 @@ class RunConfig(Section):
 
 
 SECTIONS = sections_of(RunConfig)
+MOST_PROBLEMS = 20
+"""So many keys a message names."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -196,11 +191,12 @@ def load_config(
     places: dict[str, str] | None = None,
     defaults: dict[str, Any] | None = None,
 ) -> RunConfig:
-    """Read a YAML file.
+    """Read a YAML file, or a configuration that comes with the package.
 
     Parameters
     ----------
     path : str or path
+        Path of a file; or, where no file is there, the name of a bundled configuration, such as ``quickstart``.
     changes : dict, optional
         Values by dotted keys, which replace those of the file.
     places : dict, optional
@@ -214,13 +210,15 @@ def load_config(
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
     try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), _EachKeyOnce)  # noqa: S506  (a SafeLoader)
+        file = Path(path) if Path(path).exists() else bundled_configs.path_of(os.fspath(path)) or Path(path)
+        content = read_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
+        hint = did_you_mean(os.fspath(path), bundled_configs.run_names())
         raise ConfigError(
-            f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in."
+            f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split())}.") from error
+    except (ConfigError, ValueError, OSError) as error:
+        raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
     changes = changes or {}
@@ -275,6 +273,7 @@ def stored_config(content: dict[str, Any], where: str, places: dict[str, str] | 
 
 def parse_model(model: type[Model], content: Any, where: str, places: dict[str, str] | None = None) -> Model:
     """Validate the settings of any model, with messages as of ``parse_config``."""
+    refuse_unbounded(content, where)
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -282,14 +281,14 @@ def parse_model(model: type[Model], content: Any, where: str, places: dict[str, 
 
 
 def _sentences(model: type[BaseModel], error: ValidationError, where: str, places: dict[str, str]) -> str:
-    """Return what is wrong, by the places where it was said; of each key the first problem only."""
-    by_key: dict[str, str] = {}
-    for one in error.errors():
-        by_key.setdefault(".".join(_path(model, one)), _sentence(model, one))
+    """Return what is wrong, by the places where it was said; of each key the first problem, and of many keys some."""
+    by_key = {".".join(_path(model, one)): one for one in reversed(error.errors())}
     by_place: dict[str, list[str]] = {}
-    for key, sentence in by_key.items():
-        by_place.setdefault(_place(key, where, places), []).append(sentence)
-    return " ".join(f"{place}: {' '.join(sentences)}" for place, sentences in by_place.items())
+    for key, one in list(reversed(by_key.items()))[:MOST_PROBLEMS]:
+        by_place.setdefault(_place(key, where, places), []).append(_sentence(model, one))
+    found = " ".join(f"{place}: {' '.join(sentences)}" for place, sentences in by_place.items())
+    more = len(by_key) - MOST_PROBLEMS
+    return f"{found} There are {more} more such problems." if more > 0 else found
 
 
 def _place(key: str, where: str, places: dict[str, str]) -> str:
@@ -367,4 +366,8 @@ def as_yaml(value: Any) -> str:
 
 def _shown(value: Any, most: int = 60) -> str:
     text = repr(value)
+    try:
+        refuse_secrets(text)
+    except InputError:
+        return "an address with credentials"
     return text if len(text) <= most else f"{text[:most]}..."

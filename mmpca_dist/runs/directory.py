@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 from mmpca_dist.datasets import creating, storage
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.datasets.checksums import to_json
+from mmpca_dist.datasets.damage import reading_own
+from mmpca_dist.datasets.lease import PREFIX
+from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.runs.config import SECTIONS, Purpose, RunConfig, stored_config
-from mmpca_dist.runs.lease import PREFIX
+from mmpca_dist.runs.integrity import AGAIN
 
 FORMAT = 1
+EVALUATION = "evaluation"
+"""Evaluations of a configuration have this folder below its output, beside what the run itself writes."""
+ERRORS = "errors"
+"""Folder within a run for the tracebacks of unforeseen errors."""
 CONTENTS = (
     "run.json",
     "records",
@@ -25,6 +34,7 @@ CONTENTS = (
     "report",
     "scratch",
     "events.jsonl",
+    ERRORS,
 )
 PACKAGES = (
     "mmpca-dist",
@@ -49,9 +59,11 @@ class RunDirectory:
     """A run at a path or URL.
 
     ``run.json`` says what the run is; ``records/STAGE.json`` that a stage is done, written after its results.
+    ``within`` is the output of the configuration, where this is a folder below it.
     """
 
     uri: str
+    within: str | None = None
 
     def path(self, *parts: str) -> str:
         return storage.join(self.uri, *parts)
@@ -60,13 +72,22 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
-    def check(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run", parts: str | None = None) -> str:
+    def check(
+        self,
+        config: RunConfig,
+        fingerprint: str,
+        purpose: Purpose = "run",
+        parts: str | None = None,
+        earlier: Sequence[str] = (),
+    ) -> str:
         """Return the run's key, where the folder is free or holds the same run; nothing is written.
 
         Parameters
         ----------
         parts : str, optional
             Digest of the parts of the rows, where a column names them.
+        earlier : sequence of str
+            What earlier versions took for the fingerprint of the same input.
 
         Raises
         ------
@@ -74,19 +95,26 @@ class RunDirectory:
             Where the folder holds another run, or other files.
         """
         further = [*([] if purpose == "run" else [purpose]), *([] if parts is None else [parts])]
-        key = storage.digest(config.settings(purpose), fingerprint, FORMAT, *further)
+        keys = [storage.digest(config.settings(purpose), one, FORMAT, *further) for one in (fingerprint, *earlier)]
         if not self.exists:
             self._refuse_foreign_content()
-            return key
+            return keys[0]
         stored = self.header()
-        if stored["key"] != key:
+        if stored["key"] not in keys:
             difference = _difference(stored, config, fingerprint, purpose)
             raise OutputError(
-                f"{self.uri} already holds a different run: {difference}. Choose another output, or delete that folder."
+                f"{self.uri} already holds a different run: {difference}. Choose another output (--output DIR)."
             )
-        return key
+        return str(stored["key"])
 
-    def begin(self, config: RunConfig, fingerprint: str, purpose: Purpose = "run", parts: str | None = None) -> str:
+    def begin(
+        self,
+        config: RunConfig,
+        fingerprint: str,
+        purpose: Purpose = "run",
+        parts: str | None = None,
+        earlier: Sequence[str] = (),
+    ) -> str:
         """Claim the folder for this run and return the run's key; take up the same run again.
 
         Raises
@@ -94,7 +122,7 @@ class RunDirectory:
         OutputError
             As ``check`` does.
         """
-        key = self.check(config, fingerprint, purpose, parts)
+        key = self.check(config, fingerprint, purpose, parts, earlier)
         if not self.exists:
             header = {
                 "format": FORMAT,
@@ -104,7 +132,7 @@ class RunDirectory:
                 "fingerprint": fingerprint,
                 "versions": versions(),
             }
-            creating.create_bytes(self.path("run.json"), storage.as_json(header))
+            creating.create_bytes(self.path("run.json"), to_json(header))
             storage.remove_children(self.uri, self._partials())
         return key
 
@@ -115,7 +143,11 @@ class RunDirectory:
     def begin_scratch(self, key: str) -> None:
         """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
         place, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
-        if not storage.exists(place) or storage.read_json(place) != token:
+        try:
+            same = storage.exists(place) and storage.read_json(place) == token
+        except DamageError:
+            same = False
+        if not same:
             storage.remove(self.path("scratch"))
             storage.write_json(place, token)
 
@@ -129,7 +161,7 @@ class RunDirectory:
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
             found = fs.ls(path, detail=False)
         names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
-        name = next((name for name in names if not is_claim(name)), None)
+        name = next((name for name in names if not is_claim(name) and name != EVALUATION), None)
         if name is not None:
             raise OutputError(
                 f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
@@ -138,6 +170,21 @@ class RunDirectory:
     def discard(self) -> None:
         """Remove what a run has written, and the folder where nothing else is in it."""
         storage.remove_children(self.uri, [*CONTENTS, *self._partials()])
+
+    @contextmanager
+    def tidied(self) -> Iterator[None]:
+        """Remove the folder around this one afterwards, where nothing is in it."""
+        try:
+            yield
+        finally:
+            if self.within is not None:
+                with suppress(MmpcaError):  # somebody else may be writing there by now
+                    storage.remove_children(self.within, [])
+
+    def remove_partials(self) -> int:
+        """Remove what killed processes had half-written, and return the bytes freed; an evaluation has a lease of its
+        own, and its files are left alone."""
+        return storage.remove_partials(self.uri, but=EVALUATION)
 
     @property
     def has_checkpoints(self) -> bool:
@@ -156,11 +203,19 @@ class RunDirectory:
         Raises
         ------
         InputError
-            Where there is no run.
+            Where there is no run, or another program's.
+        DamageError
+            Where it is damaged.
         """
         if not self.exists:
             raise InputError(f"There is no run in {self.uri}: it holds no run.json.")
-        return storage.read_json(self.path("run.json"))
+        place = self.path("run.json")
+        with reading_own(place):
+            header = storage.read_json(place)
+        lacking = next((name for name in ("key", "config", "fingerprint") if name not in header), None)
+        if lacking is not None:
+            raise InputError(f"{place} lacks {lacking!r}: it is not of this version, or another program's.")
+        return header
 
     @property
     def purpose(self) -> Purpose:
@@ -173,15 +228,39 @@ class RunDirectory:
         return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: str) -> dict[str, Any] | None:
-        """Return what a finished stage left, or None."""
-        path = self.path("records", f"{stage}.json")
-        return storage.read_json(path) if storage.exists(path) else None
+        """Return what a finished stage left, or None.
+
+        Raises
+        ------
+        DamageError
+            Where its record is damaged.
+        """
+        place = self.record_path(stage)
+        if not storage.exists(place):
+            return None
+        with reading_own(place, AGAIN):
+            return storage.read_json(place, AGAIN)
+
+    def record_path(self, stage: str) -> str:
+        """Return the address of the record of a stage."""
+        return self.path("records", f"{stage}.json")
 
     def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
-        place, record = self.path("records", f"{stage}.json"), storage.as_json({"key": key, **manifest})
+        place, record = self.record_path(stage), to_json({"key": key, **manifest})
         if not creating.create_bytes(place, record):
             storage.write_bytes(place, record)
+
+
+def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
+    """Return the folder of a run, or of the evaluation of the same configuration.
+
+    An evaluation is at the output itself where one is there already, as earlier versions have left it.
+    """
+    run = RunDirectory(config.output)
+    if purpose == "run" or (run.exists and run.purpose == "evaluation"):
+        return run
+    return RunDirectory(run.path(EVALUATION), within=run.uri)
 
 
 def is_claim(name: str) -> bool:

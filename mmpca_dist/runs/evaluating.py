@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, Span, storage
-from mmpca_dist.errors import InputError
+from mmpca_dist.datasets.damage import reading_own
+from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.merged import evaluate_parts
@@ -27,14 +30,18 @@ from mmpca_dist.predictors import check_classes, choose_C
 from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.dealing import splits_of
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import folder_of
 from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.integrity import AGAIN
 from mmpca_dist.runs.job import Job, Stage, open_job, open_run_dataset, run_stage
+from mmpca_dist.runs.notes import note_ahead
 from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.stages import request_of
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.gather import use_pooled
 from mmpca_dist.statistics.reduction import Cluster, Threads, keeping_apart, reduce_spans
+
+log = logging.getLogger(__name__)
 
 DIRECT_BYTES = 512 << 20
 """Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend
@@ -88,7 +95,8 @@ def plan_of_evaluation(job: Job) -> Plan:
     config, splits = job.config, splits_of(job)
     merged = merges(job.dataset, splits, config)
     judging = judging_of(config, splits.counts, splits.held_out, splits.n_splits, merged=merged)
-    return plan_evaluation(job.dataset, job.spans, request_of(job), judging)
+    plan = plan_evaluation(job.dataset, job.spans, request_of(job), judging)
+    return replace(plan, note=note_ahead(config, job.dataset))
 
 
 def judging_of(
@@ -102,25 +110,23 @@ def judging_of(
         For classifiers that are not for so many classes.
     """
     check_classes(config.evaluation.classifiers, len(counts))
-    judges, n_methods = Judges(config.evaluation.classifiers), len(config.methods)
-    scores = 1 if len(counts) == 2 else len(counts)
     return Judging(
         counts,
         held_out,
         n_splits,
         merged,
-        width=n_methods * config.largest,
-        decisions=n_methods * len(config.sizes) * len(judges.from_moments) * scores,
-        from_rows=bool(judges.from_rows),
+        n_methods=len(config.methods),
+        sizes=config.sizes,
+        classifiers=config.evaluation.classifiers,
         margins=config.evaluation.margins,
     )
 
 
 def preview_evaluation(config: RunConfig) -> Plan:
-    """Return the plan of an evaluation that is not begun: metadata and labels are read, nothing is written."""
-    dataset = open_run_dataset(config, "evaluation")
+    """Return the plan of an evaluation that is not begun: it reads metadata and labels, and writes nothing."""
+    dataset = open_run_dataset(config, "evaluation", fetch=False)
     scheduler = Threads(config.compute.n_threads)
-    run = RunDirectory(config.output)
+    run = folder_of(config, "evaluation")
     return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))
 
 
@@ -174,7 +180,7 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
         Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
     """
     splits = splits_of(job)
-    judges = Judges(job.config.evaluation.classifiers, penalties or {})
+    judges = Judges(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
     done = records.numbers()
@@ -208,14 +214,48 @@ class SplitRecords:
         """Return the splits that are done."""
         names = [name for name in storage.names_in(self.place) if name.endswith(".json")]
         found = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
-        return {number for number in found if storage.read_json(self.path(number))["key"] == self.key}
+        return {number for number in found if self._is_done(number)}
+
+    def _is_done(self, number: int) -> bool:
+        place = self.path(number)
+        try:
+            with reading_own(place, ""):
+                return storage.read_json(place, "").get("key") == self.key
+        except DamageError as error:
+            log.warning("%s The split is evaluated again.", error)
+            storage.remove(place)
+            return False
 
     def write(self, record: dict[str, Any]) -> None:
         storage.write_json(self.path(record["split"]), {"key": self.key, **record})
 
     def read(self, total: int) -> list[dict[str, Any]]:
-        """Return the records of all splits, in order."""
-        return [storage.read_json(self.path(number)) for number in range(total)]
+        """Return the records of all splits, in order.
+
+        Raises
+        ------
+        DamageError
+        """
+        found = []
+        for number in range(total):
+            with reading_own(self.path(number), AGAIN):
+                found.append(storage.read_json(self.path(number), AGAIN))
+        return found
+
+
+class _Forecast:
+    """Tells, once, how long the remaining splits will take, by the time of as many as are evaluated at once."""
+
+    def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
+        self._job, self._stage, self._total, self._least = job, stage, total, at_once
+        self._begin, self._told = time.perf_counter(), False
+
+    def tell(self, done: int) -> None:
+        if self._told or not self._least <= done < self._total:
+            return
+        self._told = True
+        seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
+        self._job.callback.on_expected(self._stage, seconds)
 
 
 def _score_merged(
@@ -225,10 +265,13 @@ def _score_merged(
     scratch, progress = job.run.path("scratch", passes.stage), job.progress(passes.stage)
     source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, progress, passes)
     parts = len(splits.held_out)
-    for split in sorted({number // parts for number in missing}):
+    wanted = sorted({number // parts for number in missing})
+    forecast = _Forecast(job, passes.stage, len(wanted), 1)
+    for done, split in enumerate(wanted, 1):
         with keeping_apart(job.scheduler, f"{split:05d}"):
             for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
                 records.write({**record, **passes.take()})
+        forecast.tell(done)
 
 
 def _score_direct(
@@ -237,7 +280,14 @@ def _score_direct(
     """Evaluate a split a task, each with all rows in memory."""
     task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=job.progress(stage), kept=False)
+    progress = job.progress(stage)
+    forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
+
+    def tell(done: int, total: int) -> None:
+        progress(done, total)
+        forecast.tell(done)
+
+    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=tell, kept=False)
 
 
 def _count(left: int, right: int) -> int:
@@ -310,7 +360,10 @@ def _report(job: Job) -> dict[str, Any]:
     from mmpca_dist.runs.tabulating import write_comparison
 
     records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
-    return write_comparison(job, records)
+    found = write_comparison(job, records)
+    for note in found["notes"]:
+        job.callback.on_note(note)
+    return found
 
 
 PLAN = Stage("plan", "Plan", _plan)

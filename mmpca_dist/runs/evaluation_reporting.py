@@ -37,7 +37,7 @@ def write_evaluation_report(place: str, evaluation: Evaluation) -> dict[str, Any
     """
     parts = sections(evaluation)
     figures = [figure for part in parts for figure in part.figures]
-    outputs = ["report/index.html"]
+    outputs = ["report/index.html", *(f"report/{figure.name}.png" for figure in figures)]
     storage.write_bytes(storage.join(place, outputs[0]), render_evaluation(evaluation, parts).encode())
     for figure in figures:
         storage.write_bytes(storage.join(place, "report", f"{figure.name}.png"), figure.png)
@@ -95,8 +95,14 @@ def evaluation_tables(evaluation: Evaluation) -> dict[str, tuple[str, list[dict[
             standing_rows(evaluation),
         )
     }
+    tested = (
+        f"corrected t-test against the reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of "
+        "these splits"
+    )
     for number, grid in enumerate(error_grids(evaluation)):
-        about = f"Mean and standard deviation of test errors (%), * the lowest of a column{_of(grid.title)}"
+        about = (
+            f"Mean and standard deviation of test errors (%), * the lowest of a column; p: {tested}{_of(grid.title)}"
+        )
         tables[f"errors-{number + 1}"] = about, grid.records()
     for number, grid in enumerate(margin_grids(evaluation)):
         about = f"Smallest margin and Wasserstein-1 distance from the original columns{_of(grid.title)}"

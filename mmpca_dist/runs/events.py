@@ -21,8 +21,14 @@ class Callback:
     def on_pass(self, stage: str, name: str) -> None:
         """Hear that a pass over the rows begins within a stage."""
 
+    def on_compile(self, stage: str) -> None:
+        """Hear that a stage compiles its inner loops, which happens once per machine."""
+
     def on_progress(self, stage: str, done: int, total: int) -> None:
         """Hear how many spans of the present pass are done."""
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        """Called with the seconds that a stage is expected to take still, once its first splits are done."""
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         """Hear that a stage is done, or that its results were already there."""
@@ -53,9 +59,17 @@ class Callbacks(Callback):
         for callback in self._callbacks:
             callback.on_pass(stage, name)
 
+    def on_compile(self, stage: str) -> None:
+        for callback in self._callbacks:
+            callback.on_compile(stage)
+
     def on_progress(self, stage: str, done: int, total: int) -> None:
         for callback in self._callbacks:
             callback.on_progress(stage, done, total)
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        for callback in self._callbacks:
+            callback.on_expected(stage, seconds)
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         for callback in self._callbacks:

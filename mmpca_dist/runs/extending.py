@@ -9,18 +9,19 @@ import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets import Dataset, Span, storage
-from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_statistics
-from mmpca_dist.runs.arriving import Arrival, unchanged
+from mmpca_dist.runs.arrays import load_arrays, save_statistics
+from mmpca_dist.runs.arriving import Arrival
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.finished import classes_of, finished
+from mmpca_dist.runs.finished import STATISTICS, classes_of, finished, statistics_of
+from mmpca_dist.runs.integrity import Objects, objects_in, open_arrays
 from mmpca_dist.runs.job import Job, measured
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.working import Statistics, tall_statistics
+from mmpca_dist.statistics.working import tall_statistics
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,6 @@ def reduce_part(
             weights=weights,
             progress=job.progress("reduce"),
         )
-    if not unchanged(arrival):
-        raise AccessError(f"{arrival.uri} changed while it was read. Put data sets there when they are complete.")
     stored = _moments(before)
     with single_blas_thread():
         moments = merge_classes(stored, fresh, arrival.uri)
@@ -64,22 +63,21 @@ def reduce_part(
     }
 
 
-def _statistics(run: RunDirectory) -> Statistics:
-    classes = classes_of(finished(run, "count"))
-    precision = run.config.precision
-    return load_statistics(run.path("statistics.zarr"), classes, precision=precision, standardize=False)
-
-
 def _moments(run: RunDirectory) -> ClassMoments:
-    raw = _statistics(run).raw
+    raw = statistics_of(run).raw
     assert raw is not None  # noqa: S101  (``extendable`` has refused other runs)
     return raw
 
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps the scatters of its classes pooled; its scatters are not read."""
-    weights = load_arrays(run.path("statistics.zarr"), ["weights"])["weights"]
+    weights = load_arrays(*_stored(run), ["weights"])["weights"]
     return not np.array_equal(weights, np.eye(weights.shape[1]))
+
+
+def _stored(run: RunDirectory) -> tuple[str, Objects | None]:
+    """Return where the statistics of a run are, and what was recorded of them."""
+    return run.path(STATISTICS), objects_in(finished(run, "reduce"), STATISTICS)
 
 
 def extendable(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
@@ -91,9 +89,9 @@ def extendable(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str
         Where the run keeps no class moments, or none of its methods follows from them.
     """
     config = run.config
-    if "basis" in storage.open_group(run.path("statistics.zarr")):
+    if "basis" in open_arrays(*_stored(run)):
         raise InputError(
-            f"The statistics of the run in {run.uri} cannot be extended: {_statistics(run).fixed}. Run it anew over "
+            f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "
             "all rows."
         )
     pooled = is_pooled(run)

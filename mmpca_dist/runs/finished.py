@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, open_rows, storage
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import DamageError, InputError, some_names
+from mmpca_dist.runs.arrays import load_statistics
 from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.integrity import check_outputs, objects_in
+from mmpca_dist.statistics.working import Statistics
 
+STATISTICS = "statistics.zarr"
 PUBLISHED = "refresh"
 """The record by which a refreshed run says in which of its folders the newest models are."""
 
@@ -40,9 +46,42 @@ def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
+def is_whole(run: RunDirectory, stages: Iterable[str]) -> bool:
+    """Tell whether what some stages left is there, and as it was written."""
+    try:
+        for stage in stages:
+            record = run.record(stage)
+            if record is None:
+                return False
+            check_outputs(run.uri, record)
+    except DamageError:
+        return False
+    return True
+
+
 def classes_of(count: dict[str, Any]) -> NDArray:
     """Return the classes of a run, from its record of the count."""
     return np.asarray(count["classes"], dtype=count["class_type"])
+
+
+def statistics_of(run: RunDirectory) -> Statistics:
+    """Return the statistics that a run keeps of its rows, in their own units.
+
+    Raises
+    ------
+    InputError
+        Where there is no run, or it has none yet.
+    DamageError
+        Where they are damaged.
+    """
+    reduced = finished(run, "reduce")
+    return load_statistics(
+        run.path(STATISTICS),
+        classes_of(finished(run, "count")),
+        precision=run.config.precision,
+        standardize=False,
+        objects=objects_in(reduced, STATISTICS),
+    )
 
 
 def open_rows_for(
@@ -71,9 +110,21 @@ def open_rows_for(
     if dataset.n_features != count["n_features"]:
         raise InputError(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{count['n_features']}."
+            f"{count['n_features']}.{_others(dataset.feature_names, count['feature_names'])}"
         )
     return dataset
+
+
+def _others(found: list[str] | None, fitted: list[str] | None) -> str:
+    """Return a sentence that names the features that are too many, or lacking, where there are names."""
+    if found is None or fitted is None:
+        return ""
+    more, lacking = ([name for name in one if name not in other] for one, other in ((found, fitted), (fitted, found)))
+    lack = f" It lacks {some_names(lacking)}." if lacking else ""
+    if not more:
+        return lack
+    options = " ".join(f"--drop {shlex.quote(name)}" for name in more)
+    return f"{lack} It has {some_names(more)} beside them: leave them out as it is ingested, with {options}."
 
 
 def note_of_missing_labels(dataset: Dataset) -> str | None:

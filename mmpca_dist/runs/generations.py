@@ -72,7 +72,7 @@ class Generations:
         if self.top.exists and self.top.header()["fingerprint"] != origin:
             raise OutputError(
                 f"{self.uri} already holds another run, or one refreshed from {run} before that was changed. Choose "
-                "another output, or delete that folder."
+                "another output."
             )
 
     def begin_next(self, config: RunConfig, fingerprint: str) -> tuple[RunDirectory, str]:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
-from mmpca_dist.datasets import Dataset, Span, make_spans, open_dataset, storage
-from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
+from mmpca_dist.datasets import Dataset, Span, limits, make_spans, open_dataset, storage
+from mmpca_dist.datasets.addresses import refuse_inside
+from mmpca_dist.datasets.lease import Lease, held
+from mmpca_dist.datasets.scanning import checked
+from mmpca_dist.datasets.watching import Watch, identities
+from mmpca_dist.errors import AccessError, ConfigError, DamageError, InputError, MmpcaError
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.neighbors import compiling
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import Purpose, RunConfig
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import RunDirectory, folder_of
 from mmpca_dist.runs.events import Callback, Callbacks
+from mmpca_dist.runs.integrity import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.runs.journal import Journal
-from mmpca_dist.runs.lease import Lease, held
-from mmpca_dist.runs.locating import located
-from mmpca_dist.runs.parts import digest_of_parts
+from mmpca_dist.runs.locating import located, variables_named
+from mmpca_dist.runs.parts import addresses_of_parts, digest_of_parts
 from mmpca_dist.statistics import checkpoint
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
-from mmpca_dist.statistics.reduction import Scheduler, Threads
+from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads
 
 
 def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str) -> list[int]:
@@ -61,6 +66,9 @@ class Job:
     splits: Splits | None = None
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     chooses: bool = False
+    watch: Watch | None = None
+    """The input as it was before anything of it was read."""
+    watched: Sequence[str] = ()
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
@@ -127,11 +135,17 @@ class Stage:
     function: Callable[[Job], dict[str, Any]]
 
 
-def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
+def open_run_dataset(config: RunConfig, purpose: Purpose = "run", fetch: bool = True) -> Dataset:
     """Open the data set of a run, and check what can be checked without reading rows.
 
-    The column of an evaluation's parts is no feature of it.
+    The column of an evaluation's parts is no feature of it. Without ``fetch`` a file that is yet to be downloaded is
+    refused.
     """
+    with variables_named(config.dataset):
+        return _opened(config, purpose, fetch)
+
+
+def _opened(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
     section, column = config.dataset, config.evaluation.column
     beside = {}
     if purpose == "evaluation" and column is not None and not column.endswith(".npy"):
@@ -140,14 +154,20 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run") -> Dataset:
         _refuse_nothing_published(config)
     refuse_misfit(config.compute)
     refuse_private(config.compute, [section.uri, section.label, config.output])
-    dataset = open_dataset(
-        located(section),
-        features=section.features,
-        label=section.label,
-        drop=section.drop,
-        beside=beside,
-        missing_chunks=section.missing_chunks,
-    )
+    compute, uri = config.compute, located(section, fetch)
+
+    def opened(more: Sequence[str]) -> Dataset:
+        return open_dataset(
+            uri,
+            features=section.features,
+            label=section.label,
+            drop=[*section.drop, *more],
+            beside=beside,
+            missing_chunks=section.missing_chunks,
+        )
+
+    with limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
+        dataset = checked(uri, opened, section.drop)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
@@ -190,7 +210,17 @@ def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
     InputError, OutputError
     """
     dataset = open_run_dataset(config, purpose)
-    RunDirectory(config.output).check(config, dataset.fingerprint(), purpose, digest_of_parts(config, dataset, purpose))
+    fingerprint, *earlier = identities(dataset)
+    parts = digest_of_parts(config, dataset, purpose)
+    _folder_for(config, dataset, purpose).check(config, fingerprint, purpose, parts, earlier)
+
+
+def _folder_for(config: RunConfig, dataset: Dataset, purpose: Purpose) -> RunDirectory:
+    """Return the folder of a run; refuse a new one inside another run or a data set."""
+    run = folder_of(config, purpose)
+    if not run.exists:
+        refuse_inside(config.output, (dataset.uri,))
+    return run
 
 
 @contextmanager
@@ -203,14 +233,16 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
         Before any work, for data, a cluster or an output that cannot be used.
     """
     dataset = open_run_dataset(config, purpose)
-    run, fingerprint = RunDirectory(config.output), dataset.fingerprint()
+    watched = [*dataset.addresses, *addresses_of_parts(config, dataset, purpose)]
+    run, watch = _folder_for(config, dataset, purpose), Watch.of(watched)
+    fingerprint, *earlier = identities(dataset)
     parts = digest_of_parts(config, dataset, purpose)
-    run.check(config, fingerprint, purpose, parts)
-    with held(run.uri, callback.on_note) as lease:
+    run.check(config, fingerprint, purpose, parts, earlier)
+    with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
-        key = run.begin(config, fingerprint, purpose, parts)
+        key = run.begin(config, fingerprint, purpose, parts, earlier)
         if begun_before:
-            storage.remove_partials(run.uri)  # of a process that was killed as it wrote
+            run.remove_partials()  # of a process that was killed as it wrote
         try:
             journal = Journal(run.uri, key)
             told = Callbacks([callback, journal])
@@ -222,7 +254,9 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
                 if isinstance(scheduler, Threads):
                     scheduler.held = _held_besides(dataset)
                 tell_dashboard(scheduler, told)
-                yield Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
+                job = Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
+                job.watch, job.watched = watch, watched
+                yield job
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))
         except MmpcaError as error:
@@ -249,28 +283,89 @@ def _held_besides(dataset: Dataset) -> int:
 
 def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     """Run a stage, or take up its results where its record says that it is done."""
-    record = job.run.record(stage.name)
-    reused = (
-        record is not None
-        and record["key"] == job.key
-        and stage.name != "plan"
-        and all(storage.exists(job.run.path(output)) for output in record.get("outputs", []))
-    )
     job.callback.on_stage_start(stage.name)
-    if record is None or not reused:
+    record = _whole_record(job, stage)
+    reused = record is not None
+    if record is None:
         begin = time.perf_counter()
-        with job.checkpoint(stage.name):
-            manifest = stage.function(job)
-        manifest["seconds"] = time.perf_counter() - begin
+        try:
+            record = _manifest(job, stage)
+        except MmpcaError:
+            with suppress(AccessError):
+                _refuse_changed_input(job)  # which is why
+            raise
+        _refuse_changed_input(job)
+        record["seconds"] = time.perf_counter() - begin
+        record["objects"] = recorded(job.run.uri, record.get("outputs", []), record.get("objects"))
         if job.lease is not None:
             job.lease.check()
-        job.run.finish(stage.name, job.key, manifest)
+        job.run.finish(stage.name, job.key, record)
         if job.resumable:
             storage.remove(job.run.path("scratch", stage.name))
-        record = manifest
     job.results[stage.name] = record
     job.callback.on_stage_end(stage.name, record, reused)
     return record
+
+
+def _refuse_changed_input(job: Job) -> None:
+    """Refuse what was found in rows that have changed meanwhile, and remove what is kept of it for another attempt.
+
+    Raises
+    ------
+    InputError
+        With what has changed.
+    """
+    if job.watch is None:
+        return
+    try:
+        job.watch.refuse_change(job.watched)
+    except InputError as error:
+        if not isinstance(error, AccessError) and not (job.lease and job.lease.is_lost):
+            storage.remove(job.run.path("scratch"))
+            storage.remove(job.run.path("splits"))
+        raise
+
+
+def _whole_record(job: Job, stage: Stage) -> dict[str, Any] | None:
+    """Return the record of a stage that is done; None where it is to be done, or its results are damaged.
+
+    The record of damaged results goes with them: whatever lies at their addresses is replaced. Records of splits stay,
+    as each is looked at when the stage is done again.
+    """
+    record: dict[str, Any] | None = None
+    try:
+        record = job.run.record(stage.name)
+        if record is None or record["key"] != job.key or stage.name == "plan":
+            return None
+        check_outputs(job.run.uri, record)
+        return record
+    except DamageError as error:
+        job.callback.on_note(f"{str(error).removesuffix(AGAIN)}The stage {stage.name!r} is done again.")
+        storage.remove(job.run.record_path(stage.name))
+        for output in (record or {}).get("outputs", []):
+            if output.endswith(GROUP) or not output.endswith(".json"):
+                storage.remove(job.run.path(output.removesuffix(GROUP)))
+        return None
+
+
+def _telling_of_compiling(job: Job, stage: Stage) -> AbstractContextManager[None]:
+    client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+    return compiling.watching(lambda: job.callback.on_compile(stage.name), client)
+
+
+def _manifest(job: Job, stage: Stage) -> dict[str, Any]:
+    """Do a stage; where what an earlier attempt has kept of it is damaged, do it from its beginning."""
+    scratch = job.run.path("scratch", stage.name)
+    try:
+        with _telling_of_compiling(job, stage), job.checkpoint(stage.name):
+            return stage.function(job)
+    except DamageError as error:
+        if not job.resumable or not storage.names_in(scratch):
+            raise
+        job.callback.on_note(f"{error} What is kept of the stage {stage.name!r} is not used; it begins anew.")
+    storage.remove(scratch)
+    with job.checkpoint(stage.name):
+        return stage.function(job)
 
 
 @contextmanager

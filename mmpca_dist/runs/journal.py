@@ -35,7 +35,7 @@ class Journal(Callback):
         self._lines: list[str] = []
         self._told = 0.0
         if not self._local and storage.exists(self._place):
-            self._lines = storage.read_bytes(self._place).decode().splitlines()
+            self._lines = storage.read_bytes(self._place).decode(errors="replace").splitlines()
 
     def on_cluster(self, dashboard: str) -> None:
         self.note("cluster", dashboard=dashboard)
@@ -50,11 +50,17 @@ class Journal(Callback):
     def on_pass(self, stage: str, name: str) -> None:
         self.note("pass", stage=stage, name=name)
 
+    def on_compile(self, stage: str) -> None:
+        self.note("compile", stage=stage)
+
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if done == total or now - self._told >= PROGRESS_SECONDS:
             self._told = now
             self.note("progress", stage=stage, done=done, total=total)
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        self.note("expected", stage=stage, seconds=round(seconds, 1))
 
     def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
         measured = {

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from dask.utils import format_bytes
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.errors import InputError, MmpcaError, OutputError
+from mmpca_dist.datasets.lease import Owner, held, holder
+from mmpca_dist.datasets.replacing import Destination, is_work
+from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import EVALUATION, RunDirectory
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.finished import PUBLISHED
 from mmpca_dist.runs.generations import TAKEN, Generations
-from mmpca_dist.runs.lease import Owner, held, holder
 from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
 """Folders so far below the one that is asked for are looked into."""
-NOT_OURS = "left alone, as its run.json is not of this version, or another program's"
+NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", storage.PARTIAL)
+"""What is called so is not looked into for runs."""
+NOT_OURS = "its run.json is not of this version, or another program's"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class RunState:
         Who works on it.
     scratch : int
         Bytes kept of unfinished stages.
+    problem : str
+        Why it is unreadable.
     """
 
     uri: str
@@ -48,6 +53,7 @@ class RunState:
     next: str | None
     owner: Owner | None
     scratch: int
+    problem: str = ""
 
     @property
     def words(self) -> str:
@@ -56,7 +62,7 @@ class RunState:
             return f"running {self.next or 'the end'} ({self.owner})"
         if self.state == "stopped":
             return f"stopped at {self.next}; the same command goes on"
-        return self.state
+        return f"{self.state}: {self.problem}" if self.problem else self.state
 
 
 def find_runs(uri: str) -> Iterator[RunState]:
@@ -76,11 +82,27 @@ def _below(uri: str, depth: int) -> Iterator[RunState]:
     names = storage.names_in(uri)
     if "run.json" in names:
         yield state_of(RunDirectory(uri))
+        if EVALUATION in names:
+            yield from _below(storage.join(uri, EVALUATION), DEEPEST)
         return
     if depth < DEEPEST:
         for name in names:
-            if not name.endswith((".zarr", ".parquet", ".json", ".npy", ".npz", ".csv")):
+            if not name.endswith(NO_FOLDERS):
                 yield from _below(storage.join(uri, name), depth + 1)
+
+
+def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
+    """Yield the destinations in a folder, and in those below it, where an ingest works or has died."""
+    names = storage.names_in(uri)
+    if "run.json" in names:
+        return
+    for name in names:
+        place = storage.join(uri, name)
+        if name.endswith(storage.PARTIAL):
+            if is_work(storage.names_in(place)):
+                yield Destination(place.removesuffix(storage.PARTIAL))
+        elif depth < DEEPEST and not name.endswith(NO_FOLDERS):
+            yield from _ingests_below(place, depth + 1)
 
 
 def state_of(run: RunDirectory) -> RunState:
@@ -88,8 +110,9 @@ def state_of(run: RunDirectory) -> RunState:
     owner, scratch = holder(run.uri), _scratch_bytes(run)
     try:
         config, refreshed = run.config, run.record(PUBLISHED) is not None or run.record(TAKEN) is not None
-    except (MmpcaError, LookupError, TypeError, ValueError):  # not ours, or not of this version
-        return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch)
+    except (MmpcaError, LookupError, TypeError, ValueError) as error:  # damaged, not ours, or not of this version
+        problem = str(error) if isinstance(error, AccessError) else NOT_OURS
+        return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch, problem)
     if refreshed:
         return _refreshed(run, config, owner)
     records = set(storage.names_in(run.path("records")))
@@ -126,7 +149,7 @@ class Cleaned:
     Attributes
     ----------
     n_bytes : int
-        What was removed: scratch, and files that were half-written.
+        What was removed: scratch, and what was half-written.
     left : str
         What stays, and why.
     """
@@ -141,24 +164,48 @@ class Cleaned:
 
 
 def clean(uri: str) -> list[Cleaned]:
-    """Remove the scratch of all runs in a folder that nobody works on, and say of each what was removed and what left.
+    """Remove the scratch of all runs in a folder that nobody works on, and what killed ingests have left there.
 
-    What they have finished stays; a run that was stopped begins its unfinished stage anew.
+    What runs have finished stays; one that was stopped begins its unfinished stage anew. A group that an ingest was
+    replacing is put back.
+
+    Returns
+    -------
+    list of Cleaned
+        What was removed of each run and ingest, and what was left.
 
     Raises
     ------
     InputError
-        Where there is no run.
+        Where there is neither.
     OutputError
         Where all there is belongs to runs that are being worked on.
     """
     found = list(find_runs(uri))
+    ingests = [tidy_ingest(destination) for destination in _ingests_below(storage.normalize(uri))]
     runs = [run for run in found if run.state != "unreadable"]
-    if not runs:
-        raise InputError(f"There is no run in {uri}, nor in the folders below it.")
-    if all(run.owner is not None for run in runs):
+    if not runs and not ingests:
+        raise InputError(f"There is no run in {uri}, nor in the folders below it, and nothing that an ingest has left.")
+    if not ingests and all(run.owner is not None for run in runs):
         raise OutputError(f"{runs[0].uri} is in use by {runs[0].owner}. Wait for it to end.")
-    return [clear_idle(run.uri) if run in runs else Cleaned(run.uri, 0, NOT_OURS) for run in found]
+    cleaned = [
+        clear_idle(run.uri) if run in runs else Cleaned(run.uri, 0, f"left alone: {run.problem}") for run in found
+    ]
+    return cleaned + ingests
+
+
+def tidy_ingest(destination: Destination) -> Cleaned:
+    """Put right what a killed ingest has left, unless one works there."""
+    try:
+        before = _ingest_bytes(destination)
+        destination.recover()
+    except OutputError as error:
+        return Cleaned(destination.uri, 0, f"left alone: {error}")
+    return Cleaned(destination.uri, before - _ingest_bytes(destination), "what a killed ingest had left is put right")
+
+
+def _ingest_bytes(destination: Destination) -> int:
+    return sum(size for place in (destination.uri, destination.work) for _, size, _ in storage.list_objects(place))
 
 
 def clear_idle(uri: str) -> Cleaned:
@@ -176,4 +223,4 @@ def clear_scratch(run: RunDirectory) -> int:
     n_bytes = _scratch_bytes(run)
     for place in _scratch_places(run):
         storage.remove(place)
-    return n_bytes + storage.remove_partials(run.uri)
+    return n_bytes + run.remove_partials()

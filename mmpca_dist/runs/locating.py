@@ -6,9 +6,10 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
 import numpy as np
@@ -17,17 +18,21 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import patience, storage
-from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.runs.sections import DatasetConfig
 
 VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 """An environment variable at the beginning of a folder."""
+KNOWN_VARIABLE = re.compile(r"MMPCA_\w+|HOME")
+"""A configuration may come from a stranger, and other variables hold what is none of its business."""
+FETCHED = (".npz", ".npy", ".parquet", ".pq")
+"""Only files that nothing runs or reads as settings are fetched, for the folder is the configuration's choice."""
 OPENML = re.compile(r"openml:(?P<number>[0-9]+)(?P<scaled>\?scale=libsvm)?")
 PIECE_BYTES = 1 << 20
 
 
-def located(section: DatasetConfig) -> str:
-    """Return the address of a data set; one that is absent and can be downloaded is fetched first.
+def located(section: DatasetConfig, fetch: bool = True) -> str:
+    """Return the address of a data set; with ``fetch``, one that is absent and can be downloaded is fetched first.
 
     Raises
     ------
@@ -38,17 +43,34 @@ def located(section: DatasetConfig) -> str:
     """
     if section.data_dir is None or ":" in section.uri or Path(section.uri).is_absolute():  # an address, or a name
         return section.uri
-    folder = _expanded(section.data_dir)
-    place = storage.join(folder, section.uri)
+    _refuse_outside(section.uri)
+    place = storage.join(_expanded(section.data_dir), section.uri)
     if storage.exists(place):
         return place
+    absent = f"There is no {section.uri} in {section.data_dir}, the folder of dataset.data_dir."
     if section.download is None:
-        raise InputError(
-            f"There is no {section.uri} in {folder}, the folder of dataset.data_dir. Put it there, or name another "
-            "folder (--set dataset.data_dir=DIR)."
-        )
+        raise InputError(f"{absent} Put it there, or name another folder (--set dataset.data_dir=DIR).")
+    if not fetch:
+        raise InputError(f"{absent} A run fetches it from {section.download}; a plan does not. Put it there first.")
     _fetch(section.download, place)
     return place
+
+
+@contextmanager
+def variables_named(section: DatasetConfig) -> Iterator[None]:
+    """Let errors name the variable of ``data_dir``, and never show its value."""
+    try:
+        yield
+    except MmpcaError as error:
+        folder = section.data_dir or ""
+        if not VARIABLE.match(folder) or (value := _expanded(folder)) == "/" or value not in str(error):
+            raise
+        raise type(error)(str(error).replace(value, folder)) from None
+
+
+def _refuse_outside(uri: str) -> None:
+    if ".." in re.split(r"[/\\]", unquote(uri)):
+        raise InputError(f"dataset.uri is {uri}, which leaves the folder of dataset.data_dir. Name a file within it.")
 
 
 def _expanded(folder: str) -> str:
@@ -56,6 +78,11 @@ def _expanded(folder: str) -> str:
     if found is None:
         return storage.normalize(folder)
     name = found["braced"] or found["plain"]
+    if not KNOWN_VARIABLE.fullmatch(name):
+        raise InputError(
+            f"dataset.data_dir is {folder}, and of environment variables only HOME and those that begin with MMPCA_ "
+            "stand for folders. Rename it, or give the folder itself (--set dataset.data_dir=DIR)."
+        )
     if not os.environ.get(name):
         raise InputError(
             f"dataset.data_dir is {folder}, and the environment variable {name} is not set. Set it to the folder of "
@@ -65,6 +92,11 @@ def _expanded(folder: str) -> str:
 
 
 def _fetch(source: str, place: str) -> None:
+    if not place.endswith(FETCHED):
+        raise InputError(
+            f"dataset.uri is {place.rpartition('/')[2]}, and what is fetched from {source} must be called "
+            f"{' or '.join('*' + kind for kind in FETCHED)}. Rename it."
+        )
     if found := OPENML.fullmatch(source):
         _fetch_openml(int(found["number"]), place, scaled=found["scaled"] is not None)
     else:
@@ -107,7 +139,7 @@ def _fetch_openml(number: int, place: str, scaled: bool) -> None:
 
     try:
         with warnings.catch_warnings(action="ignore"):  # of further attempts: the last one's error says enough
-            found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
+            found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff", cache=False)
     except Exception as error:  # whatever the network, or OpenML, has against it
         raise _unfetched(place, f"OpenML's data set {number}", error, "www.openml.org") from error
     columns = []

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from mmpca_dist.datasets.damage import reading_own
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.reducers.base import BY_COMPONENT, MomentReducer
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays
+from mmpca_dist.runs.arrays import load_arrays, save_arrays
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.finished import classes_of, finished, open_run
+from mmpca_dist.runs.finished import classes_of, finished, open_run, statistics_of
+from mmpca_dist.runs.integrity import AGAIN, objects_in
 from mmpca_dist.statistics.moments import ClassMoments
 
 LEADING = 3
@@ -56,9 +58,12 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     ------
     InputError
         Where the run, the method or so many components are not there.
+    DamageError
+        Where the model is damaged.
     """
     run = open_run(output)
-    models = finished(run, "solve")["models"]
+    solved = finished(run, "solve")
+    models = solved["models"]
     if method not in models:
         raise InputError(
             f"The run in {run.uri} has no method {method!r}; it has {', '.join(models)}.{did_you_mean(method, models)}"
@@ -68,15 +73,16 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         raise InputError(
             f"n_components={n_components}: {method} in {run.uri} has {stored} components ({models[method]['limit']})."
         )
-    arrays = load_arrays(run.path("model", f"{method}.zarr"))
+    place = f"model/{method}.zarr"
+    arrays = load_arrays(run.path(place), objects_in(solved, place))
     count = finished(run, "count")
     reducer = METHODS[method].reducer(n_components or stored, run.config)
-    for name in (*BY_COMPONENT, *reducer._stored):
-        setattr(reducer, name, arrays[name])
+    with reading_own(run.path(place), AGAIN):
+        for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
+            setattr(reducer, name, arrays[name])
+    reducer.scale_ = arrays.get("scale_")
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)
-    reducer.mean_ = arrays["mean_"]
-    reducer.scale_ = arrays.get("scale_")
     reducer.classes_ = classes_of(count)
     total = models[method]["total"]
     reducer.total_, reducer.limit_ = np.nan if total is None else total, models[method]["limit"]
@@ -106,6 +112,8 @@ def load_moments(output: str) -> ClassMoments:
     ------
     InputError
         Where there is no run, or it keeps none: for fewer rows than columns, or class scatters beyond 256 MiB.
+    DamageError
+        Where they are damaged.
 
     Examples
     --------
@@ -121,13 +129,7 @@ def load_moments(output: str) -> ClassMoments:
     (2, 4)
     """
     run = open_run(output)
-    finished(run, "reduce")
-    statistics = load_statistics(
-        run.path("statistics.zarr"),
-        classes_of(finished(run, "count")),
-        precision=run.config.precision,
-        standardize=False,
-    )
+    statistics = statistics_of(run)
     if statistics.raw is None or statistics.fixed is not None:
         raise InputError(
             f"The run in {run.uri} keeps no class moments that more rows could extend: {statistics.fixed}. "

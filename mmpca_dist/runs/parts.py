@@ -56,6 +56,14 @@ def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
     return open_column(dataset, column, setting="evaluation.column")
 
 
+def addresses_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> list[str]:
+    """Return where the parts of the rows are; nowhere where no column names them."""
+    column = config.evaluation.column
+    if purpose == "run" or config.evaluation.splits != "given" or column is None:
+        return []
+    return [storage.normalize(column)] if column.endswith(".npy") else open_parts(config, dataset).addresses
+
+
 def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> str | None:
     """Return a digest of the parts of the rows, from a pass over their column alone; None where none is named.
 

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, spans_of
+from mmpca_dist.datasets.checksums import checksum
 from mmpca_dist.errors import InputError
 from mmpca_dist.planning.projecting import output_chunk_rows
-from mmpca_dist.reducers.base import projected
+from mmpca_dist.reducers.projecting import projected
 from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
+from mmpca_dist.statistics.storing import storable
 from mmpca_dist.statistics.summary import Locate
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
@@ -58,8 +60,8 @@ def project_rows(
     *,
     scheduler: Scheduler,
     progress: Progress | None = None,
-) -> int:
-    """Project all rows with every method in one pass, and return the bytes written.
+) -> Written:
+    """Project all rows with every method in one pass, and return what was written.
 
     Until the end there is no Zarr group at its address, and the folder of Parquet files holds one that is none, so
     that nobody takes a part of the rows for all.
@@ -119,10 +121,22 @@ def _create_labels(uri: str, n_rows: int, chunk_rows: int, label_type: np.dtype)
         shape=(n_rows,),
         chunks=(chunk_rows,),
         dtype=str if text else label_type,
-        # Strings of any length are bytes only after they are encoded: Zarr's own default does that.
-        compressors="auto" if text else CHECKED["compressors"],
+        # Strings of any length are bytes only after they are encoded, and may be compressed then.
+        compressors=[zarr.codecs.ZstdCodec(checksum=True)] if text else CHECKED["compressors"],
         config=CHECKED["config"],
     )
+
+
+@storable
+@dataclass(frozen=True)
+class Written:
+    """What tasks have written: bytes of rows, and address, size and checksum of every Parquet file."""
+
+    n_bytes: int
+    files: tuple[tuple[str, tuple[int, str]], ...] = ()
+
+    def __add__(self, other: Written) -> Written:
+        return Written(self.n_bytes + other.n_bytes, self.files + other.files)
 
 
 @functools.lru_cache(maxsize=128)
@@ -137,8 +151,8 @@ class _ProjectSpan:
     chunk_rows: int
     token: str
 
-    def __call__(self, span: Span) -> int:
-        written = 0
+    def __call__(self, span: Span) -> Written:
+        written = Written(0)
         dtype = self.projectors[0].matrix.dtype
         matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
         matrix = matrix.astype(np.float64) if self.dataset.sparse else matrix
@@ -158,7 +172,8 @@ class _ProjectSpan:
                 written += self._write(projector, rows, labels, start, stop)
         return written
 
-    def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int, stop: int) -> int:
+    def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int, stop: int) -> Written:
+        files: tuple[tuple[str, tuple[int, str]], ...] = ()
         with storage.explained(projector.zarr or projector.parquet or "", "write"):
             if projector.zarr is not None:
                 _open(projector.zarr, "X", self.token)[start:stop] = rows
@@ -173,8 +188,10 @@ class _ProjectSpan:
                 file = storage.join(projector.parquet, f"part-{start // self.chunk_rows:06d}.parquet")
                 sink = pa.BufferOutputStream()
                 pq.write_table(table, sink, compression="none", use_dictionary=False, write_page_checksum=True)
-                storage.write_bytes(file, sink.getvalue().to_pybytes())
-        return rows.nbytes * ((projector.zarr is not None) + (projector.parquet is not None))
+                data = sink.getvalue().to_pybytes()
+                storage.write_bytes(file, data)
+                files = ((file, (len(data), checksum(data))),)
+        return Written(rows.nbytes * ((projector.zarr is not None) + (projector.parquet is not None)), files)
 
     def _refuse(self, X: Any, start: int, stop: int) -> None:
         overflow = f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."

@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, make_spans, storage
+from mmpca_dist.datasets.addresses import canonical, refuse_inside
 from mmpca_dist.datasets.labels import unite
+from mmpca_dist.datasets.lease import Lease, held
+from mmpca_dist.datasets.watching import Watch
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.planning import plan_moments
 from mmpca_dist.runs.arriving import Arrival, arrivals, not_taken, taken_by
@@ -21,10 +24,9 @@ from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.extending import Part, content_of, count_with, extendable, is_pooled, kept_choice, reduce_part
-from mmpca_dist.runs.finished import classes_of, finished, note_of_missing_labels, open_rows_for, open_run
+from mmpca_dist.runs.finished import classes_of, finished, is_whole, note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.generations import Generations
 from mmpca_dist.runs.job import Job, Stage, run_stage, sizes_of
-from mmpca_dist.runs.lease import Lease, held
 from mmpca_dist.runs.sections import Section, setting
 from mmpca_dist.runs.stages import REPORT, SOLVE, resources_of
 from mmpca_dist.statistics.census import check_missing_labels, count_labels
@@ -97,7 +99,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
     1500
     """
     begin, callback = time.perf_counter(), Callbacks(callbacks or [])
-    _refuse_the_run_itself(config)
+    _refuse_output(config)
     with held(storage.normalize(config.output), callback.on_note) as lease:
         work = _Refresh(config, callback, lease)
         fresh = not_taken(arrivals(config.new), work.taken)
@@ -126,20 +128,22 @@ def check_refresh(config: RefreshConfig) -> None:
     ------
     InputError, OutputError
     """
-    _refuse_the_run_itself(config)
+    _refuse_output(config)
     base = open_run(config.run)
     finished(base, "solve")
     extendable(base, storage.normalize(config.output))
     arrivals(config.new)
 
 
-def _refuse_the_run_itself(config: RefreshConfig) -> None:
+def _refuse_output(config: RefreshConfig) -> None:
     output = storage.normalize(config.output)
-    if storage.normalize(config.run) == output:
+    if canonical(config.run) == canonical(output):
         raise OutputError(
             f"{output} is the run itself. Give what is refreshed a folder of its own; the same command then goes on "
             "from there."
         )
+    if not RunDirectory(output).exists:
+        refuse_inside(output)
 
 
 class _Refresh:
@@ -170,6 +174,7 @@ class _Refresh:
         """Reduce data sets, one after the other, and merge each with what is there."""
         compute = self.config.compute
         refuse_private(compute, [*(arrival.uri for arrival in fresh), self.given.label, self.output.uri])
+        watches = [Watch.of([arrival.uri]) for arrival in fresh]
         datasets = [self._open(arrival) for arrival in fresh]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
@@ -179,8 +184,8 @@ class _Refresh:
             self._plan(parts)
             key = self.output.begin(self.config, self.origin, self.base.uri)
             with self._discarded_where_refused():
-                for arrival, part in zip(fresh, parts, strict=True):
-                    self._take(arrival, part, key, scheduler)
+                for arrival, part, watch in zip(fresh, parts, watches, strict=True):
+                    self._take(arrival, part, watch, key, scheduler)
 
     def _open(self, arrival: Arrival) -> Dataset:
         section, given = self.base.config.dataset, self.given
@@ -235,7 +240,7 @@ class _Refresh:
         chosen = {"choose": finished(self.current, "choose")} if self.config.chooses else {}
         return sizes_of(self.config, chosen, method)
 
-    def _take(self, arrival: Arrival, part: Part, key: str, scheduler: Scheduler) -> None:
+    def _take(self, arrival: Arrival, part: Part, watch: Watch, key: str, scheduler: Scheduler) -> None:
         self.lease.check()
         before, number = self.current, self.output.taken + 1
         read_as = {"features": self.given.features, "label": self.given.label}
@@ -245,6 +250,7 @@ class _Refresh:
         if self.config.chooses:
             run.finish("choose", run_key, kept_choice(before, self.config.methods))
         job = Job(self.config, part.dataset, run, run_key, scheduler, self.callback, self.lease, part.census)
+        job.watch, job.watched = watch, [arrival.uri]
         run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(reduce_part, before, arrival, part, taken)))
         self.lease.check()
         storage.remove(run.path("scratch"))
@@ -263,11 +269,14 @@ class _Refresh:
             raise
 
     def solve(self) -> bool:
-        """Solve the methods from the newest statistics and let readers have them, where that is yet to be done."""
+        """Solve the methods from the newest statistics and let readers have them, where that is yet to be done.
+
+        Models and reports that are damaged are made again.
+        """
         number = self.output.taken
-        if number == self.output.published:
-            return False
         run = self.output.folder(number)
+        if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
+            return False
         key = run.header()["key"]
         job = Job(self.config, _Described(self.count, self.taken), run, key, Threads(1), self.callback, self.lease)
         stages = ("count", *(["choose"] if self.config.chooses else []), "reduce")
@@ -276,7 +285,8 @@ class _Refresh:
             run_stage(job, stage)
         self.lease.check()
         storage.remove(run.path("scratch"))
-        self.output.publish(number, self.output.top.header()["key"])
+        if number != self.output.published:
+            self.output.publish(number, self.output.top.header()["key"])
         return True
 
     @property

@@ -10,24 +10,25 @@ from dask.utils import format_bytes, format_time
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import Dataset, open_dataset, storage
+from mmpca_dist.datasets.damage import reading_own
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.reducers.solving import IMPRECISE
 from mmpca_dist.runs.arrays import load_pairs
-from mmpca_dist.runs.certificate import search_notes, search_rows
+from mmpca_dist.runs.certificate import search_rows
 from mmpca_dist.runs.choosing import tried
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.finished import classes_of
+from mmpca_dist.runs.integrity import AGAIN, objects_in
 from mmpca_dist.runs.job import asked, sizes_of
 from mmpca_dist.runs.models import load_model
+from mmpca_dist.runs.notes import method_notes, shared_notes
 from mmpca_dist.runs.rebuilding import reconstructions
 from mmpca_dist.runs.report import Choice, Margins, MethodResult, Reconstructions, ReportContents, figures, render
-from mmpca_dist.runs.solving import counted, proved_of, solver_notes, solver_rows
+from mmpca_dist.runs.solving import proved_of, solver_rows
 
 SAMPLE_ROWS = 2000
 SAMPLE_CHUNKS = 8
-MOST_LISTED = 6
 
 
 def write_report(
@@ -51,7 +52,7 @@ def write_report(
             for p in pictures
         ],
         "notes": contents.notes,
-        "outputs": ["report/index.html"],
+        "outputs": ["report/index.html", *(f"report/{p.name}.png" for p in pictures)],
     }
 
 
@@ -63,7 +64,6 @@ def report_contents(
     classes = classes_of(count)
     projected, codes, note = _sample(run, config, classes, dataset.n_rows)
     methods = [_method_result(run, config, name, results) for name in config.methods]
-    notes = _notes(results["solve"].get("precision", config.precision), methods)
     return ReportContents(
         dataset={
             "uri": dataset.uri,
@@ -83,7 +83,7 @@ def report_contents(
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
         config_yaml=yaml.safe_dump(asked(config, "choose" in results), sort_keys=False),
         versions=run.header()["versions"],
-        notes=notes + search_notes(results) + solver_notes(results, config.solver.tolerance),
+        notes=_notes(config, run, results),
         margins=_margins(run, config, methods, results) if "search" in results else None,
         search=search_rows(results),
         solving=solver_rows(results),
@@ -123,7 +123,8 @@ def _margins(
     run: RunDirectory, config: RunConfig, methods: list[MethodResult], results: dict[str, dict[str, Any]]
 ) -> Margins:
     """Return the distances of pairs, and the lengths of their differences that the methods' components see."""
-    pairs = load_pairs(run.path("pairs.zarr"), results["search"]["certificate"])
+    found = results["search"]
+    pairs = load_pairs(run.path("pairs.zarr"), found["certificate"], objects_in(found, "pairs.zarr"))
     after = {}
     for method in methods:
         components = np.asarray(method.components, np.float64)
@@ -157,33 +158,15 @@ def _method_result(run: RunDirectory, config: RunConfig, name: str, results: dic
     )
 
 
-def _notes(precision: str, methods: list[MethodResult]) -> list[str]:
-    notes = [
-        f"{m.title} has {counted(len(m.eigenvalues), 'component')} where {m.requested[-1]} were asked for: its limit "
-        f"is {m.limit}."
-        for m in methods
-        if len(m.eigenvalues) < m.requested[-1]
-    ]
-    for method in methods:
-        alike = np.flatnonzero(method.arbitrary) + 1
-        if len(alike):
-            notes.append(
-                f"Eigenvalues of {method.title} are not told apart at component {_listed(alike)}: directions within "
-                "the space of such neighbours are arbitrary."
-            )
-        marked = int(np.sum(method.relative_errors > IMPRECISE))
-        if marked:
-            notes.append(
-                f"{counted(marked, 'component')} of {method.title} within a hundredfold of the rounding floor of "
-                f"{precision} precision: not reliable."
-            )
-    return notes
-
-
-def _listed(numbers: NDArray[np.intp]) -> str:
-    """Return "3, 4, 5 and 9 more"."""
-    shown = ", ".join(str(number) for number in numbers[:MOST_LISTED])
-    return shown + (f" and {len(numbers) - MOST_LISTED} more" if len(numbers) > MOST_LISTED else "")
+def _notes(config: RunConfig, run: RunDirectory, results: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the notes that were told as methods were solved; models of an earlier version have none yet."""
+    told = results["solve"].get("notes")
+    if told is not None:
+        return list(told)
+    precision, notes = results["solve"].get("precision", config.precision), []
+    for name in config.methods:
+        notes += method_notes(name, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)
+    return notes + shared_notes(config, results)
 
 
 def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -218,6 +201,13 @@ def _sample(
     stores = [name for name in config.projected if "zarr" in config.project.format]
     if not stores:
         return {}, np.empty(0, int), "no projected rows are stored as Zarr"
+    with reading_own(run.path("projected"), AGAIN):
+        return _read_sample(run, stores, classes, n_rows)
+
+
+def _read_sample(
+    run: RunDirectory, stores: list[str], classes: NDArray, n_rows: int
+) -> tuple[dict[str, NDArray], NDArray, str]:
     datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in stores}
     first = datasets[stores[0]]
     edges = first.chunk_edges

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
@@ -44,7 +45,9 @@ def as_list(value: Any) -> Any:
 class Section(BaseModel):
     """A part of the configuration; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, field_title_generator=lambda name, _: name)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, field_title_generator=lambda name, _: name
+    )
 
 
 def setting(default: Any = ..., *, values: str | None = None, example: Any = None, **more: Any) -> Any:
@@ -74,7 +77,8 @@ class DatasetConfig(Section):
     data_dir: str | None = setting(
         None,
         example="$MMPCA_DATA",
-        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for an environment variable",
+        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for the environment variable "
+        "HOME or one that begins with MMPCA_",
     )
     download: str | None = setting(
         None,
@@ -296,8 +300,8 @@ class EvaluationConfig(Section):
             raise ValueError(
                 "splits: given takes a column that names the part of each row, and a column takes splits: given."
             )
-        labels = [one.label for one in self.classifiers]
-        again = next((label for label in labels if labels.count(label) > 1), None)
+        times = Counter(one.label for one in self.classifiers)
+        again = next((label for label in times if times[label] > 1), None)
         if again is not None:
             raise ValueError(f"two classifiers are called {again!r}; give one of them another label.")
         return self
@@ -311,13 +315,14 @@ class ComputeConfig(Section):
         values="threads, local, the address of a Dask scheduler, or a class of Dask clusters",
         example="tcp://host:8786",
         description="threads of this process, local worker processes, workers of a Dask scheduler, or a cluster that "
-        "is started for the run, such as dask_jobqueue.SLURMCluster",
+        "is started for the run, such as dask_jobqueue.SLURMCluster (see docs/operations.md for which)",
     )
     options: dict[str, Any] = setting(
         {},
         values="keys and values",
         example={"queue": "long", "cores": 4, "memory": "16GB"},
-        description="For a class of clusters: what it is called with. No secrets: these come from the environment",
+        description="For a class of clusters: what it is called with. No secrets: these come from the environment. No "
+        "code: images, commands and the like belong into Dask's own configuration",
     )
     wait: float = setting(
         60, gt=0, values="a number of seconds", example=600, description="How long workers are waited for"
@@ -370,7 +375,7 @@ class ComputeConfig(Section):
     def _readable_size(cls, value: Any) -> Any:
         try:
             size = dask.utils.parse_bytes(value)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise PydanticCustomError("size", "not a size") from error
         if isinstance(value, bool) or size <= 0:
             raise PydanticCustomError("size", "not a size")

@@ -14,18 +14,18 @@ from mmpca_dist.neighbors.scratch import open_scratch
 from mmpca_dist.planning import Plan, Request, Resources, plan_run, search_in_memory
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
-from mmpca_dist.runs.certificate import search_notes
 from mmpca_dist.runs.choosing import CHOOSE, choosing_of
 from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.finished import classes_of
+from mmpca_dist.runs.finished import STATISTICS, classes_of
+from mmpca_dist.runs.integrity import objects_in
 from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.models import load_model, save_model
+from mmpca_dist.runs.notes import heaviest, method_notes, note_ahead, shared_notes
 from mmpca_dist.runs.passes import PassCounter
 from mmpca_dist.runs.projection import Projector, project_rows
-from mmpca_dist.runs.solving import solver_notes
 from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
 from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.gather import gather_statistics, is_wide
@@ -64,7 +64,7 @@ def _reduce(job: Job) -> dict[str, Any]:
             progress=job.progress("reduce"),
             on_pass=passes,
         )
-    save_statistics(job.run.path("statistics.zarr"), statistics)
+    save_statistics(job.run.path(STATISTICS), statistics)
     found = {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak()}
     return {**found, "outputs": ["statistics.zarr/zarr.json"]}
 
@@ -86,7 +86,7 @@ def _search(job: Job) -> dict[str, Any]:
         from mmpca_dist.solvers.pair_passes import pairs_in_passes
 
         solver = replace(config.solver.options(), kind=stored.approximation.solver)
-        summarize = partial(pairs_in_passes, solver=solver, n_components=job.largest)
+        summarize = partial(pairs_in_passes, solver=solver, n_components=job.largest, seed=stored.approximation.seed)
     tables = open_scratch(in_memory, job.run.path("scratch", "search", "tables"), resumable=job.resumable)
     with measured(job.scheduler) as peak, tables as scratch:
         statistics = with_pairs(
@@ -116,37 +116,37 @@ def _search(job: Job) -> dict[str, Any]:
 
 def _stored_statistics(job: Job) -> Statistics:
     return load_statistics(
-        job.run.path("statistics.zarr"),
+        job.run.path(STATISTICS),
         classes_of(job.results["count"]),
         precision=job.config.precision,
         standardize=job.config.standardize,
+        objects=objects_in(job.results["reduce"], STATISTICS),
     )
 
 
 def _solve(job: Job) -> dict[str, Any]:
     config, statistics = job.config, _stored_statistics(job)
     if "search" in job.results:
-        pairs = load_pairs(job.run.path("pairs.zarr"), job.results["search"]["certificate"])
+        found = job.results["search"]
+        pairs = load_pairs(job.run.path("pairs.zarr"), found["certificate"], objects_in(found, "pairs.zarr"))
         statistics = replace(statistics, pairs=pairs)
-    models = {}
+    models, notes = {}, []
     for number, method in enumerate(config.methods):
         wanted = job.sizes(method)[-1]
         reducer = METHODS[method].reducer(wanted, config).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
-        found = models[method]["n_components"]
-        if found < wanted:
-            job.callback.on_note(
-                f"{method}: {found} of the {wanted} components asked for; its limit is {reducer.limit_}."
-            )
+        notes += method_notes(method, reducer, wanted, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    results = {**job.results, "solve": {"models": models}}
-    for note in search_notes(results) + solver_notes(results, config.solver.tolerance):
-        job.callback.on_note(note)
-    return {
+    record: dict[str, Any] = {
         "models": models,
         "precision": statistics.precision,
+        "heavy_columns": heaviest(config, statistics),
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
+    notes += shared_notes(config, {**job.results, "solve": record})
+    for note in notes:
+        job.callback.on_note(note)
+    return {**record, "notes": notes}
 
 
 def _project(job: Job) -> dict[str, Any]:
@@ -157,7 +157,14 @@ def _project(job: Job) -> dict[str, Any]:
         written = project_rows(job.dataset, projectors, scheduler=job.scheduler, progress=job.progress("project"))
     places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
     outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
-    return {"bytes": job.dataset.n_bytes, "written": written, "memory": peak(), "outputs": outputs}
+    objects = {name.removeprefix(f"{job.run.uri}/"): known for name, known in written.files}
+    return {
+        "bytes": job.dataset.n_bytes,
+        "written": written.n_bytes,
+        "memory": peak(),
+        "outputs": outputs,
+        "objects": objects,
+    }
 
 
 def _report(job: Job) -> dict[str, Any]:
@@ -193,7 +200,8 @@ def scatters_of(config: RunConfig) -> frozenset[str]:
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
-    return plan_run(job.dataset, job.spans, request_of(job), choosing_of(job))
+    plan = plan_run(job.dataset, job.spans, request_of(job), choosing_of(job))
+    return replace(plan, note=note_ahead(job.config, job.dataset))
 
 
 def request_of(job: Job) -> Request:
@@ -242,8 +250,8 @@ def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], fo
 
 
 def preview(config: RunConfig) -> Plan:
-    """Return the plan of a run that is not begun: metadata and labels are read, nothing is written."""
-    dataset = open_run_dataset(config)
+    """Return the plan of a run that is not begun: metadata and labels are read, nothing is fetched or written."""
+    dataset = open_run_dataset(config, fetch=False)
     scheduler = Threads(config.compute.n_threads)
     return plan_of(Job.of(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
 

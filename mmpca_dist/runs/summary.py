@@ -41,12 +41,40 @@ def report_of(output: str) -> str | None:
     return record["html"] if record else None
 
 
-LEGEND = (
-    "share: of the scatter that the method is about (lol: scatter within classes; pls, ridge: variance of the class "
-    "indicators, explained; fisher-score: sum of scores; random-projection: variance), held by the components "
-    "together. residual: the largest |S v - l v|, divided by the leading eigenvalue l (none where components are no "
-    "eigenvectors; fisher: in units of the scatter within classes, at most). lasso: penalties in place of eigenvalues."
-)
+def notes(output: str) -> list[str]:
+    """Return what a reader of the results must know, as the run's report has it."""
+    record = open_run(output).record("report")
+    return record.get("notes", []) if record else []
+
+
+SHARES = {
+    "lol": "scatter within classes",
+    "pls": "variance of the class indicators, explained",
+    "ridge": "variance of the class indicators, explained",
+    "fisher-score": "sum of scores",
+    "random-projection": "variance",
+}
+"""What shares are of, where not of the scatter that a method is about."""
+
+
+def legend(rows: list[dict[str, Any]]) -> str:
+    """Return what the columns of a table of components mean, for the methods that are in it."""
+    methods = [row["method"] for row in rows]
+    shares: dict[str, list[str]] = {}
+    for method in methods:
+        if method in SHARES:
+            shares.setdefault(SHARES[method], []).append(method)
+    others = "; ".join(f"{', '.join(names)}: {what}" for what, names in shares.items())
+    apart = [
+        *(["none where components are no eigenvectors"] if any(row["residual"] == "-" for row in rows) else []),
+        *(["fisher: in units of the scatter within classes, at most"] if "fisher" in methods else []),
+    ]
+    return (
+        "share: of the scatter that the method is about" + (f" ({others})" if others else "")
+        + ", held by the components together. residual: the largest |S v - l v|, divided by the leading eigenvalue l"
+        + (f" ({'; '.join(apart)})." if apart else ".")
+        + (" lasso: penalties in place of eigenvalues." if "lasso" in methods else "")
+    )  # fmt: skip
 
 
 def components(output: str) -> list[dict[str, Any]]:

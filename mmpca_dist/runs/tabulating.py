@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 import yaml
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.damage import reading_own
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.dealing import describe, notes_on
 from mmpca_dist.runs.directory import RunDirectory, versions
 from mmpca_dist.runs.finished import finished
+from mmpca_dist.runs.integrity import AGAIN, read_recorded
 from mmpca_dist.runs.job import Job, asked
 
 
@@ -45,7 +47,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         n_components=config.sizes,
         classifiers=_titles(config, results["tune"]["penalties"]),
         reference=config.reference,
-        table=ErrorTable.of(records),
+        table=ErrorTable.of(records, count["n_rows"]),
         margin_rows=_margin_rows(records),
         standardized=config.standardize,
         margins=[{**line, "split": record["split"]} for record in records for line in record["margins"]],
@@ -78,7 +80,8 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
     titles = {}
     for spec in config.evaluation.classifiers:
         penalty = penalties.get(spec.label, spec.C)
-        titles[spec.label] = spec.label + (f", C = {penalty:g}" if isinstance(penalty, float) else "")
+        given = f", C = {penalty:g}" if isinstance(penalty, float) else ", C nested" if penalty == "nested" else ""
+        titles[spec.label] = spec.label + given
     return titles
 
 
@@ -109,17 +112,22 @@ def _size(cell: dict[str, Any]) -> str:
 
 
 def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
-    finished(run, "compare")
+    compared, path = finished(run, "compare"), "tables/cells.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
-    source = pa.BufferReader(storage.read_bytes(run.path("tables", "cells.parquet")))
-    with pq.ParquetFile(source) as file:
+    source = pa.BufferReader(read_recorded(run.uri, compared, path))
+    with reading_own(run.path(path), AGAIN), pq.ParquetFile(source) as file:
         return file.read(use_threads=False).to_pylist()
 
 
 def headline_of(output: str) -> str:
     """Return the verdict of a finished evaluation, in words."""
     return str(finished(RunDirectory(storage.normalize(output)), "compare")["verdict"])
+
+
+def notes_of(output: str) -> list[str]:
+    """Return what a reader of a finished evaluation must know, as its report has it."""
+    return list(finished(RunDirectory(storage.normalize(output)), "compare").get("notes", []))
 
 
 def report_of(output: str) -> str:

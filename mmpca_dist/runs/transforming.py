@@ -11,7 +11,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from mmpca_dist.datasets import Dataset, make_spans, storage
-from mmpca_dist.errors import InputError, MmpcaError, OutputError, did_you_mean
+from mmpca_dist.datasets.addresses import refuse_inside
+from mmpca_dist.datasets.damage import reading_own
+from mmpca_dist.datasets.lease import Lease, held
+from mmpca_dist.datasets.watching import Watch, identities
+from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.planning import plan_projection
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
@@ -19,7 +23,7 @@ from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import RunDirectory, is_claim
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.finished import note_of_missing_labels, open_rows_for, open_run
-from mmpca_dist.runs.lease import Lease, held
+from mmpca_dist.runs.integrity import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
@@ -86,10 +90,13 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     callback = callback or Callback()
     task = _Task.of(config)
     fitted, dataset, destination, projectors = task.fitted, task.dataset, task.destination, task.projectors
-    if task.done is not None:
+    damage = task.damage
+    if task.done is not None and damage is None:
         callback.on_stage_start("project")
         callback.on_stage_end("project", task.done, True)
         return task.done
+    if damage is not None:
+        callback.on_note(f"{damage.removesuffix(AGAIN)}The rows are projected again.")
     note = note_of_missing_labels(dataset)
     if note is not None:
         callback.on_note(note)
@@ -104,7 +111,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     plan.refuse_if_too_large()
     callback.on_stage_start("project")
     begin = time.perf_counter()
-    with _claimed(destination, callback) as lease:
+    with _claimed(destination, callback, task.done) as lease:
 
         def progress(done: int, total: int) -> None:
             lease.check()
@@ -116,6 +123,8 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         ):
             tell_dashboard(scheduler, callback)
             written = project_rows(dataset, projectors, scheduler=scheduler, progress=progress)
+        task.watch.refuse_change(dataset.addresses)
+        files = {name.removeprefix(f"{destination}/"): known for name, known in written.files}
         manifest = {
             "key": task.key,
             "dataset": dataset.uri,
@@ -123,7 +132,8 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
             "methods": task.methods,
             "destination": destination,
             "outputs": task.outputs,
-            "written": written,
+            "written": written.n_bytes,
+            "objects": recorded(destination, task.names, files),
             "seconds": time.perf_counter() - begin,
             "labels": dataset.has_labels,
         }
@@ -150,6 +160,7 @@ class _Task:
     fitted: RunConfig
     methods: list[str]
     dataset: Dataset
+    watch: Watch
     destination: str
     projectors: list[Projector]
     key: str
@@ -170,17 +181,36 @@ class _Task:
         dataset = _open(config, run, fitted)
         projectors = make_projectors(run, fitted, methods, destination)
         outputs = _places(projectors)
-        key = storage.digest(run.header()["key"], dataset.fingerprint(), config.features, config.label, outputs)
+        run_key, watch = run.header()["key"], Watch.of(dataset.addresses)
+        keys = [storage.digest(run_key, one, config.features, config.label, outputs) for one in identities(dataset)]
         done = _record(destination)
-        if done is None or done["key"] != key or not all(map(storage.exists, outputs)):
+        if done is None or done["key"] not in keys:
             _refuse_what_is_there(destination)
+            refuse_inside(destination, (dataset.uri,))
             done = None
-        return cls(fitted, methods, dataset, destination, projectors, key, done)
+        return cls(fitted, methods, dataset, watch, destination, projectors, keys[0], done)
 
     @property
     def outputs(self) -> list[str]:
         """Addresses of what is written."""
         return _places(self.projectors)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of what is written, as records have them."""
+        names = [place.removeprefix(f"{self.destination}/") for place in self.outputs]
+        return [f"{name}{GROUP}" if name.endswith(".zarr") else name for name in names]
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with a destination that is complete, or None."""
+        if self.done is None:
+            return None
+        try:
+            check_outputs(self.destination, {"outputs": self.names, "objects": self.done.get("objects")})
+        except DamageError as error:
+            return str(error)
+        return None
 
 
 def _places(projectors: list[Projector]) -> list[str]:
@@ -190,12 +220,12 @@ def _places(projectors: list[Projector]) -> list[str]:
 def discard_unfinished(destination: str) -> list[str]:
     """Remove what a transform has left that died, and return the names; nothing of one that lives, or is finished."""
     place = storage.normalize(destination)
-    if _record(place) is not None or not any(map(is_claim, storage.names_in(place))):
-        return []
     try:
+        if _record(place) is not None or not any(map(is_claim, storage.names_in(place))):
+            return []
         with held(place):
             return _clear(place)
-    except OutputError:
+    except (DamageError, OutputError):
         return []
 
 
@@ -214,8 +244,9 @@ def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Data
 
 def _record(destination: str) -> dict[str, Any] | None:
     """Return what a finished transform has left."""
-    place = storage.join(destination, RECORD)
-    return storage.read_json(place) if storage.exists(place) else None
+    place, remedy = storage.join(destination, RECORD), "Restore it from a copy, or choose another destination."
+    with reading_own(place, remedy):
+        return storage.read_json(place, remedy) if storage.exists(place) else None
 
 
 def _refuse_what_is_there(destination: str) -> None:
@@ -224,12 +255,12 @@ def _refuse_what_is_there(destination: str) -> None:
     if done is not None:
         raise OutputError(
             f"{destination} exists already: it holds {done['rows']} rows of {done['dataset']}, projected otherwise or "
-            "before something changed. Choose another destination, or delete it."
+            "before something changed. Choose another destination."
         )
     mine = OUTPUTS if any(map(is_claim, names)) else frozenset()
     name = next((name for name in names if not is_claim(name) and name not in mine), None)
     if name is not None:
-        raise OutputError(f"{destination} exists already, with {name!r}. Choose another destination, or delete it.")
+        raise OutputError(f"{destination} exists already, with {name!r}. Choose another destination.")
 
 
 def _clear(destination: str) -> list[str]:
@@ -239,9 +270,15 @@ def _clear(destination: str) -> list[str]:
 
 
 @contextmanager
-def _claimed(destination: str, callback: Callback) -> Iterator[Lease]:
-    """Hold the lease of a destination; what was begun is removed where anything fails, be it an interrupt."""
+def _claimed(destination: str, callback: Callback, damaged: dict[str, Any] | None) -> Iterator[Lease]:
+    """Hold the lease of a destination; what was begun is removed where anything fails, be it an interrupt.
+
+    ``damaged`` is the record of what is to be replaced.
+    """
     with held(destination, callback.on_note) as lease:
+        if damaged is not None and _record(destination) == damaged:
+            storage.remove(storage.join(destination, RECORD))
+            _clear(destination)
         _refuse_what_is_there(destination)  # by now
         left = _clear(destination)
         if left:

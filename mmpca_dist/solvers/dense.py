@@ -23,7 +23,9 @@ class Eigenpairs:
     residuals : array of shape (K,)
         ||S v - l v||: each value has an eigenvalue of S within its residual.
     relative_errors : array of shape (K,)
-        Rounding error of the pass over the eigenvalue: eps * trace / l. At 1 nothing of a component is known.
+        Scale of rounding errors over the eigenvalue: eps * trace / l, or more where class means are far from zero (see
+        `Statistics.epsilon`). It is no bound: 26 times as much was seen in single precision. At 1 nothing of a
+        component is known.
     total : float
         Sum of all eigenvalues.
     """
@@ -44,6 +46,8 @@ def leading_eigenpairs(
     S: NDArray[np.float64], n_components: int, epsilon: float, total: float | None = None
 ) -> Eigenpairs:
     """Return the leading eigenpairs of a symmetric positive semidefinite matrix that stand above the rounding floor.
+
+    The floor is ``epsilon`` times the trace: a scale of rounding errors, no bound on them.
 
     Parameters
     ----------

@@ -80,7 +80,10 @@ def discriminants(
     if not within.trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
     problem = _Problem(factor, shrinkage, shrinkage * within.trace / statistics.n_features)
-    pairs = problem.solve(within.inside, n_components, statistics.epsilon)
+    # Of the factor, too, of which little may be left beside the rounding of means.
+    off, size = statistics.means_error, float(np.linalg.norm(factor))
+    epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
+    pairs = problem.solve(within.inside, n_components, epsilon)
     known = statistics.approximation
     if known is None:
         return pairs, None
@@ -93,7 +96,7 @@ def discriminants(
             else:
                 bounds = _sketched(statistics, within, problem, pairs)
                 proved["failure"] = PROBE_BASE ** -known.probed.shape[1]
-            proved.update(_compared(bounds, statistics.epsilon + 8 * EPS))
+            proved.update(_compared(bounds, epsilon + 8 * EPS))
     found = {"solver": known.solver, "passes": known.passes, "count": len(pairs.values)}
     return replace(pairs, residuals=residuals), {**found, **proved}
 

@@ -9,7 +9,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.solvers.dense import Eigenpairs
 from mmpca_dist.solvers.krylov import GrowingBasis, Projected, nystroem
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.ritz import norm_bound
+from mmpca_dist.solvers.ritz import is_contradicted, norm_bound
 from mmpca_dist.statistics.approximation import Approximation, probes
 
 
@@ -20,14 +20,16 @@ class BlockIteration:
     ----------
     solver : SolverOptions
         Of kind ``krylov``, ``subspace`` or ``nystroem``.
+    seed : int
+        Of the probes.
     done : bool
         Whether no more passes are wanted.
     """
 
-    def __init__(self, solver: SolverOptions) -> None:
-        self.solver, self.done = solver, False
+    def __init__(self, solver: SolverOptions, seed: int) -> None:
+        self.solver, self.seed, self.done = solver, seed, False
         self._history: list[dict[str, list[float]]] = []
-        self._probed = np.empty((0, 0))
+        self._probed, self._epsilon = np.empty((0, 0)), 0.0
         self._growing: GrowingBasis | None = None
         self._projected: Projected | None = None
 
@@ -39,7 +41,7 @@ class BlockIteration:
 
         ``epsilon`` is the relative rounding error of the image.
         """
-        self._probed = probed
+        self._probed, self._epsilon = probed, epsilon
         if self.solver.kind == "nystroem":
             self._projected, self.done = nystroem(start, image, others, epsilon), True
             return
@@ -63,13 +65,15 @@ class BlockIteration:
         """Return the scatter in the basis so far, and what is known of the rest after so many passes."""
         with single_blas_thread():
             projected = self.growing.projected() if self._projected is None else self._projected
-            error = self._error(projected) if projected.outside is None else None
+            error = self._error(projected, trace) if projected.outside is None else None
         return projected, Approximation(
-            self.solver.kind, passes, trace, projected.outside, self._probed, error, self._history
+            self.solver.kind, passes, trace, projected.outside, self._probed, error, self._history, self.seed
         )
 
-    def _error(self, projected: Projected) -> float:
-        """Return a bound on the norm of the scatter less what a sketch makes of it."""
-        probing = probes(len(projected.basis))
+    def _error(self, projected: Projected, trace: float) -> float:
+        """Return a bound on the norm of the scatter less what a sketch makes of it, which is positive semidefinite."""
+        probing = probes(len(projected.basis), self.seed)
         approximate = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
-        return norm_bound(np.linalg.norm(self._probed - approximate, axis=0))
+        bound = norm_bound(np.linalg.norm(self._probed - approximate, axis=0))
+        lacking = trace - float(np.trace(projected.inside))
+        return lacking if is_contradicted(bound, lacking, len(probing), self._epsilon * trace) else bound

@@ -26,22 +26,23 @@ def pairs_in_passes(
     precision: str,
     solver: SolverOptions,
     n_components: int,
+    seed: int,
     basis: NDArray | None = None,
     progress: Progress | None = None,
 ) -> PairScatter:
     """Return the scatter of pairs of nearest rows in a basis that holds its leading part, in double precision.
 
     A first pass over the pairs draws the sample that the others, up to ``solver.passes``, begin with. ``basis``, that
-    of other scatters, is not used: the leading vectors of this one need not lie there.
+    of other scatters, is not used: the leading vectors of this one need not lie there. ``seed`` is that of the probes.
     """
     d = neighbors.layout.cells.frame.centre.size
-    first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probes(d), progress=progress)
+    first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probes(d, seed), progress=progress)
     start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), np.dtype(np.float64), False)
 
     def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         return apply_pairs(neighbors, np.ascontiguousarray(vectors), mutual=mutual, progress=progress)
 
-    iteration = BlockIteration(solver)
+    iteration = BlockIteration(solver, seed)
     iteration.begin(start, applied(start), first.scatter, start[:, :0], float(np.finfo(np.float64).eps))
     del start  # it lives on in the basis
     passes = 2

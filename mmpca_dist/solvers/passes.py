@@ -16,7 +16,7 @@ from mmpca_dist.solvers.iteration import BlockIteration
 from mmpca_dist.solvers.krylov import orthonormal, unit_columns
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import ritz_pairs
-from mmpca_dist.statistics.approximation import Approximation, probes
+from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.columns import ColumnSums
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
@@ -86,15 +86,16 @@ def statistics_in_passes(
         squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
         operator.scale = standard_deviations(squares / counts.sum(), mean)
     start = leading_start(sample, operator.scale, size, kept_type(precision))
+    seed = probe_seed(dataset, counts, sample)
     del sample, codes  # dense rows of many columns
     groups = []
     same = len(set(counts.tolist())) == 1
     if "plain" in needed or ("weighted" in needed and same):
-        groups.append(_Group("pca", np.ones(len(counts)), solver))
+        groups.append(_Group("pca", np.ones(len(counts)), solver, seed))
     if "weighted" in needed and not same:
-        groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum(), solver))
+        groups.append(_Group("m-pca0", (counts.sum() - counts) / counts.sum(), solver, seed))
     with single_blas_thread():
-        passes = _Passes(operator, groups, medians, precision, solver, n_components, start)
+        passes = _Passes(operator, groups, medians, precision, solver, n_components, start, seed)
         del start
         found = passes.run()
     if "columns" not in needed:
@@ -162,8 +163,8 @@ def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
 class _Group(BlockIteration):
     """A weighted class scatter on its way to a basis; ``watched`` is the method whose components tell when it is."""
 
-    def __init__(self, watched: str, weights: NDArray[np.float64], solver: SolverOptions) -> None:
-        super().__init__(solver)
+    def __init__(self, watched: str, weights: NDArray[np.float64], solver: SolverOptions, seed: int) -> None:
+        super().__init__(solver, seed)
         self.watched, self.weights = watched, weights
 
 
@@ -172,11 +173,11 @@ class _Passes:
 
     def __init__(
         self, operator: ScatterOperator, groups: list[_Group], medians: NDArray[np.float64] | None, precision: str,
-        solver: SolverOptions, n_components: int, start: NDArray,
+        solver: SolverOptions, n_components: int, start: NDArray, seed: int,
     ) -> None:  # fmt: skip
         self._operator, self._groups, self._medians = operator, groups, medians
         self._precision, self._solver, self._wanted = precision, solver, n_components
-        self._start = start
+        self._start, self._seed = start, seed
 
     def run(self) -> Statistics:
         if not self._groups:
@@ -200,7 +201,7 @@ class _Passes:
     def _begin(self) -> NDArray[np.float64]:
         """Make the first pass, and return what lies between the classes, shape (d, m)."""
         start, self._start = self._start, self._start[:0]  # it lives on in the bases
-        both = np.concatenate([start, probes(len(start)).astype(start.dtype)], axis=1)
+        both = np.concatenate([start, probes(len(start), self._seed).astype(start.dtype)], axis=1)
         images = self._operator.apply([Block(group.weights, both) for group in self._groups])
         del both
         others, size = self._others(), start.shape[1]
@@ -246,7 +247,9 @@ class _Passes:
         others = self._others()
         basis = orthonormal(unit_columns(others), others[:, :0])
         r, n_classes = basis.shape[1], len(self._operator.census.counts)
-        approximation = Approximation(self._solver.kind, self._operator.passes, 0.0, None, np.empty((len(basis), 0)))
+        approximation = Approximation(
+            self._solver.kind, self._operator.passes, 0.0, None, np.empty((len(basis), 0)), seed=self._seed
+        )
         return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
 
     def _in_basis(

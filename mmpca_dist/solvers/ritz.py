@@ -96,14 +96,27 @@ def norm_bound(lengths: NDArray[np.float64]) -> float:
     return float(PROBE_BASE * np.sqrt(2 / np.pi) * lengths.max())
 
 
+TRACE_FLOORS = 64
+"""Rounding floors that a trace may be off: up to 26 were seen, in single precision."""
+
+
+def is_contradicted(bound: float, trace: float, directions: int, floor: float) -> bool:
+    """Tell whether the trace of a positive semidefinite E, of rank ``directions`` or less, exceeds what a bound allows.
+
+    No eigenvalue of E is larger than its norm, so trace(E) / directions is not either: a bound from probes that is
+    smaller has failed. ``floor`` is the scale of rounding.
+    """
+    return trace - TRACE_FLOORS * floor > max(directions, 1) * (bound + floor)
+
+
 def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
     """Return what is proved of Ritz pairs from passes, as JSON-like values; None for exact ones.
 
     Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With V the first m Ritz
-    vectors, the norm of E = (I - V V^T) S (I - V V^T) is at most `norm_bound` of Gaussian probes, and at most the trace
-    of E, which is known. The (m + 1)-th eigenvalue of S is no larger; Ritz values above it are the leading
-    eigenvalues up to the norm of the residuals of V; and so the gap behind the last component, and with it the angle to
-    the subspace of leading eigenvectors, is bounded.
+    vectors, the norm of E = (I - V V^T) S (I - V V^T) is at most the trace of E, which is known; and, unless that
+    trace contradicts it for some m (`is_contradicted`), at most `norm_bound` of Gaussian probes. The (m + 1)-th
+    eigenvalue of S is no larger; Ritz values above it are the leading eigenvalues up to the norm of the residuals of V;
+    and so the gap behind the last component, and with it the angle to the subspace of leading eigenvectors, is bounded.
 
     Returns
     -------
@@ -139,20 +152,17 @@ def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, f
     known, share, wanted = statistics.approximation, _share(statistics, scatter), len(pairs.values)
     assert known is not None and known.outside is not None  # noqa: S101  (only such statistics come here)
     values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
-    probing = probes(statistics.n_features, known.probed.shape[1])
-    inside = turn.T @ statistics.coordinates(probing)  # of the probes along the Ritz vectors
-    applied = _applied(statistics, scatter, share, probing)
-    along = statistics.coordinates(applied)
-    outside = np.sum((applied - statistics.loadings(along).T) ** 2, axis=0)
-    along = turn.T @ along
     moved = share * (known.outside @ turn)
     tried = _to_try(wanted, len(values))
+    traces = [max(float(pairs.total - values[:m].sum()), 0.0) for m in tried]
+    bounds = _probe_bounds(statistics, scatter, turn, moved, tried)
+    rank = min(statistics.n_features, statistics.moments.n_rows + len(scatter.offsets))
+    if any(is_contradicted(b, t, rank - m, floor) for b, t, m in zip(bounds, traces, tried, strict=True)):
+        bounds = traces
     best: dict[str, Any] = {"leading": 0, "beyond": float("inf"), "within": wanted}
     angles: list[float] = []
-    for m in tried:
-        rest = np.sqrt(outside + np.sum(along[m:] ** 2, axis=0))
-        rest += np.linalg.norm(moved[:, :m] @ inside[:m], axis=0)
-        beyond = min(norm_bound(rest), max(float(pairs.total - values[:m].sum()), 0.0)) + floor
+    for m, bound, trace in zip(tried, bounds, traces, strict=True):
+        beyond = min(bound, trace) + floor
         if beyond < best["beyond"]:
             best.update(beyond=beyond, within=m)
         best["leading"] = max(best["leading"], int(np.sum(values[: min(m, wanted)] > beyond)))
@@ -165,6 +175,30 @@ def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, f
     failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
     residuals = {"residual": float(pairs.residuals.max()), "relative": (pairs.residuals / pairs.values).tolist()}
     return {**best, "failure": failure, **residuals}
+
+
+def _probe_bounds(
+    statistics: Statistics, scatter: MarginScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
+    tried: list[int],
+) -> list[float]:  # fmt: skip
+    """Return bounds on the norm of S outside the first m Ritz vectors, which are ``turn`` (r, r), for every m tried.
+
+    ``moved`` (s, r) is what S moves them out of the basis.
+    """
+    known, share = statistics.approximation, _share(statistics, scatter)
+    assert known is not None  # noqa: S101  (only such statistics come here)
+    probing = probes(statistics.n_features, known.seed, known.probed.shape[1])
+    inside = turn.T @ statistics.coordinates(probing)  # of the probes along the Ritz vectors
+    applied = _applied(statistics, scatter, share, probing)
+    along = statistics.coordinates(applied)
+    outside = np.sum((applied - statistics.loadings(along).T) ** 2, axis=0)
+    along = turn.T @ along
+    found = []
+    for m in tried:
+        rest = np.sqrt(outside + np.sum(along[m:] ** 2, axis=0))
+        rest += np.linalg.norm(moved[:, :m] @ inside[:m], axis=0)
+        found.append(norm_bound(rest))
+    return found
 
 
 def _to_try(wanted: int, most: int) -> list[int]:

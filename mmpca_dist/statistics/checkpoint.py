@@ -12,7 +12,7 @@ from typing import Any
 
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.datasets.base import Finding
-from mmpca_dist.errors import AccessError
+from mmpca_dist.datasets.damage import reading_own
 from mmpca_dist.statistics.storing import decode, encode, is_contiguous, size_of
 
 GROUPS = 64
@@ -120,12 +120,8 @@ def read_back(place: str) -> Any:
 
     Raises
     ------
-    AccessError
+    DamageError
         Where it is damaged.
     """
-    try:
+    with reading_own(place, ""):
         return storage.undamaged(place, lambda: decode(storage.read_bytes(place)))
-    except ValueError as error:
-        raise AccessError(
-            f"Cannot go on from {place}: {error}. Remove what is kept of unfinished stages with 'mmpca clean'."
-        ) from error

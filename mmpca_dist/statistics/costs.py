@@ -16,9 +16,14 @@ def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
     return rows, dataset.reading_bytes(rows)
 
 
-def reading_wide(dataset: Dataset, spans: list[Span]) -> int:
-    """Return the bytes of rows in float64: as read, joined, centred, turned for the factorisation, and its basis."""
-    return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1]
+def reading_wide(dataset: Dataset, spans: list[Span], rank: int, scatters: int) -> int:
+    """Return the bytes of few rows and of what is solved in their span, of ``rank`` dimensions.
+
+    Rows in float64 as read, joined, centred, turned for the factorisation, and its basis; then ``scatters`` bytes of
+    scatters of the classes, or of sums of them, beside buffers and the eigenproblem.
+    """
+    solving = scatters + 8 * rank**2 * 8 + 3 * BLOCK_ROWS * rank * 8
+    return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1] + solving
 
 
 def summary_bytes(n_classes: int, n_features: int, pooled: bool) -> int:
@@ -44,7 +49,8 @@ def reducing(
     summary = summary_bytes(c, d, pooled)
     kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + item) + d * d * (item + 8 * (2 if pooled else 1))
     waiting = math.ceil(math.log2(len(spans) + 1)) + 2
-    reducing = threads * (unit + indices + kernel + summary) + waiting * summary
+    summaries = min(threads + waiting, len(spans) + 1)  # one a span, and one that two of them merge into
+    reducing = threads * (unit + indices + kernel) + summaries * summary
     if not medians:
         return reducing
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.arrays import ArrayDataset
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
 from mmpca_dist.datasets.csr import SparseArray
+from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.datasets.relabelled import Relabelled
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
 from mmpca_dist.statistics.reduction import Scheduler, read_units, reduce_spans
@@ -107,6 +109,23 @@ class TargetRows(_WithTargets, ArrayDataset):
 
 class SparseTargetRows(_WithTargets, SparseArray):
     """CSR rows and targets."""
+
+
+class GivenLabels(Relabelled):
+    """The rows of a data set with labels (n,), or targets (n, q), that are in memory."""
+
+    def __init__(self, rows: Dataset, y: Any) -> None:
+        super().__init__(rows)
+        self._y = label_array(y, "y")
+        if len(self._y) != rows.n_rows:
+            raise InputError(f"{rows.uri} has {rows.n_rows} rows and y {len(self._y)} labels; there must be one a row.")
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return normalize_labels(self._y[start:stop], "y")
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the targets of rows ``start`` to ``stop``."""
+        return as_targets(self._y[start:stop], "y")
 
 
 def as_targets(y: Any, where: str) -> NDArray[np.float64]:

@@ -11,21 +11,22 @@ import dask.array as da
 import numpy as np
 import psutil
 import zarr
-from dask.delayed import Delayed, delayed
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
 from mmpca_dist.datasets.csr import SparseArray, SparseRows, value_type
-from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.zarr_rows import ZarrReader
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.checkpoint import Checkpoint
-from mmpca_dist.statistics.cross import as_targets
-from mmpca_dist.statistics.reduction import Configured, SpanDone, merge_leaf, run_span
+from mmpca_dist.statistics.cross import GivenLabels, as_targets
+from mmpca_dist.statistics.reduction import Configured, Graph, Scheduler, SpanDone, Threads, merge_leaf, run_span
 
 NAME = "the Dask array"
+STORED = "mmpca-stored-rows"
 
 
 class DaskRows(Dataset):
@@ -133,8 +134,10 @@ class _StoredRows(_TaskRows):
 class BlockScheduler:
     """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
 
-    row_blocks: list[Delayed]
-    label_blocks: list[Delayed]
+    graph: Graph
+    """Of the blocks."""
+    row_blocks: list[TaskRef]
+    label_blocks: list[TaskRef]
     edges: NDArray[np.int64]
     """Rows where blocks begin, and where the last one ends."""
     sparse: bool = False
@@ -143,38 +146,45 @@ class BlockScheduler:
     peak_memory: int = 0
     checkpoint: Checkpoint | None = None
 
-    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable, key: str) -> Delayed:
-        """Return the result of a span: that of its units, merged from the left."""
+    def inputs(self, task: Any) -> Graph:
+        return self.graph if self.stored is None else {**self.graph, STORED: DataNode(STORED, self.stored)}
+
+    def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable, key: str) -> list[GraphNode]:
+        """Return the tasks of a span: one a unit, merged from the left."""
         if self.stored is not None:
             first, last = np.searchsorted(self.edges, [span.start, span.stop])
-            reader = delayed(self.stored, pure=False, traverse=False)
-            labels = self.label_blocks[first:last]
-            run = delayed(_run_on_stored, pure=False)
-            return run(shared, delayed(span, traverse=False), reader, labels, dask_key_name=key)
-        result: Any = None
+            labels = List(*self.label_blocks[first:last])
+            return [Task(key, _run_on_stored, shared, span, TaskRef(STORED), labels)]
         # A block of CSR rows is small, and may hold many units.
         pieces = [span.edges] if self.sparse else span.units
+        tasks: list[GraphNode] = []
+        result: TaskRef | None = None
         for number, edges in enumerate(pieces):
             first = int(np.searchsorted(self.edges, edges[0], side="right")) - 1
             last = int(np.searchsorted(self.edges, edges[-1]))
             rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
-            unit = delayed(_run_on_blocks, pure=False)(
+            unit = Task(
+                f"{key}-{number}" if len(pieces) > 1 else key,
+                _run_on_blocks,
                 shared,
-                delayed(Span(span.index, edges), traverse=False),
-                rows,
-                self.label_blocks[first:last],
+                Span(span.index, edges),
+                List(*rows),
+                List(*self.label_blocks[first:last]),
                 self.edges[first : last + 1],
-                dask_key_name=f"{key}-{number}",
             )
-            result = unit if result is None else delayed(merge_leaf, pure=False)(merge, result, unit)
-        return result
+            tasks.append(unit)
+            if result is not None:
+                merged = key if number == len(pieces) - 1 else f"{key}-to-{number}"
+                tasks.append(Task(merged, merge_leaf, merge, result, unit.ref()))
+            result = tasks[-1].ref()
+        return tasks
 
     @property
     def in_process(self) -> bool:
         return Configured().in_process
 
-    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        return Configured().compute(root, done, on_done)
+    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
+        return Configured().compute(graph, root, done, on_done)
 
 
 def _run_on_blocks(
@@ -202,6 +212,22 @@ def _joined(blocks: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
+    """Return a ``Dataset``, or a Dask array, with its labels as a data set, and who reads it.
+
+    Parameters
+    ----------
+    rows : Dataset or Dask array of shape (n, d)
+    y : array or Dask array of shape (n,) or (n, q)
+        Labels or targets; None for those of a ``Dataset``, which is read on the cluster of Dask's default client where
+        there is one.
+    """
+    if not isinstance(rows, Dataset):
+        return dask_rows(rows, y)
+    configured = Configured()
+    return rows if y is None else GivenLabels(rows, y), Threads() if configured.in_process else configured
+
+
 def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
 
@@ -212,8 +238,6 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     """
     if y is None:
         raise InputError("The labels y are None; they are needed.")
-    if hasattr(y, "to_dask_array"):
-        y = y.to_dask_array()
     stored = _stored_rows(X)
     X = whole_rows(X)
     if dask.is_dask_collection(y):
@@ -224,15 +248,28 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     if X.shape[0] != n_labels:
         raise InputError(f"X has {X.shape[0]} rows and y {n_labels} labels; there must be one label a row.")
     if not dask.is_dask_collection(y):
-        y = da.from_array(np.asarray(y), -1)
+        y = label_array(y, NAME)
+        y = da.from_array(y, (X.chunks[0], *y.shape[1:]))
     y = y.rechunk((X.chunks[0], *y.shape[1:]))
     dataset = DaskRows(X)
     if dataset.dtype.kind not in "fiub":
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
     filled = np.flatnonzero(X.chunks[0])
-    row_blocks = X.to_delayed().ravel()[filled].tolist()
-    label_blocks = y.to_delayed().ravel()[filled].tolist()
-    return dataset, BlockScheduler(row_blocks, label_blocks, _block_edges(X), dataset.sparse, stored)
+    graph = _graph_of(y) if stored is not None else _graph_of(X, y)
+    rows, labels = ([TaskRef(key) for key in _keys(array, filled)] for array in (X, y))
+    return dataset, BlockScheduler(graph, rows, labels, _block_edges(X), dataset.sparse, stored)
+
+
+def _graph_of(*arrays: da.Array) -> Graph:
+    """Return one graph of all blocks, with what is not needed left out: later passes need not look for it again."""
+    graph: dict[Any, Any] = {}
+    for array in dask.optimize(*arrays):
+        graph.update(array.__dask_graph__())
+    return dict(convert_legacy_graph(graph))
+
+
+def _keys(array: da.Array, blocks: NDArray[np.intp]) -> list[Any]:
+    return [(array.name, block, *(0,) * (array.ndim - 1)) for block in blocks.tolist()]
 
 
 def whole_rows(X: da.Array) -> da.Array:

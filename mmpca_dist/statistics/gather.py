@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import dask
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.arrays import rows_in_memory
 from mmpca_dist.datasets.base import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
+from mmpca_dist.datasets.tables import Table, as_table, labels_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import Census, count_labels
-from mmpca_dist.statistics.dask_rows import dask_rows
+from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
 from mmpca_dist.statistics.sample import OnPass
@@ -32,7 +32,7 @@ def moments_of(
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, scheduler)
     if classes is not None:
-        known = np.unique(normalize_labels(np.asarray(classes), "classes"))
+        known = np.unique(normalize_labels(classes, "classes"))
         encode(census.classes, known, dataset.uri)
         counts = np.zeros(len(known), np.int64)
         counts[np.searchsorted(known, census.classes)] = census.counts
@@ -76,12 +76,12 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     if precision not in ("single", "double"):
         raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     scheduler: Scheduler = Threads()
-    if isinstance(X, Dataset):
-        dataset = X
-    elif dask.is_dask_collection(X):
-        dataset, scheduler = dask_rows(X, y)
+    y, X = labels_of(y, X), as_table(X)
+    if isinstance(X, Table) and X.lazy:
+        dataset, scheduler = lazy_rows(X.rows, y)
     else:
-        dataset = rows_in_memory(X, np.asarray(y), "the array in memory")
+        X = X.rows if isinstance(X, Table) else X
+        dataset = rows_in_memory(X, label_array(y, "y"), "the array in memory")
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 
 
@@ -93,6 +93,14 @@ def is_wide(n_rows: int, n_features: int) -> bool:
 def use_pooled(n_classes: int, n_features: int) -> bool:
     """Tell whether the class scatters are so large that two weighted sums of them are kept instead."""
     return n_classes > 2 and n_classes * n_features**2 * 8 > POOLED_BYTES
+
+
+def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
+    """Return the bytes of class scatters, pooled where they are; ``at_most`` of up to as many columns."""
+    own, two = 8 * n_classes * n_features**2, 16 * n_features**2
+    if not use_pooled(n_classes, n_features):
+        return own
+    return max(two, POOLED_BYTES) if at_most else two
 
 
 def gather_statistics(
@@ -117,8 +125,10 @@ def gather_statistics(
             on_pass("rows", dataset.n_bytes)
         task = _CollectRows(dataset, census.classes)
         X, codes = reduce_spans(task, spans, _join, scheduler=scheduler, name="rows", progress=progress)
+        rank = min(dataset.n_features, dataset.n_rows + (0 if medians_of is None else len(medians_of)))
+        weights = pooled_weights(census.counts) if use_pooled(len(census.classes), rank) else None
         return wide_statistics(
-            X, codes, census.classes, medians_of=medians_of, standardize=standardize, columns=columns
+            X, codes, census.classes, medians_of=medians_of, standardize=standardize, columns=columns, weights=weights
         )
     moments, medians = take_moments(
         dataset, census, spans,

@@ -97,6 +97,14 @@ class ClassMoments:
         InputError
             Where the pooled scatters kept do not determine it.
         """
+        return np.tensordot(self._mix(class_weights), self.scatters, axes=1)
+
+    def trace(self, class_weights: NDArray) -> float:
+        """Return the trace of ``scatter(class_weights)``."""
+        return float(self._mix(class_weights) @ np.einsum("kii->k", self.scatters))
+
+    def _mix(self, class_weights: NDArray) -> NDArray[np.float64]:
+        """Return by what the scatters kept are multiplied to make a weighted sum of those of the classes."""
         target = np.asarray(class_weights, dtype=np.float64)
         mix, *_ = np.linalg.lstsq(self.weights.T, target, rcond=None)
         if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=0):
@@ -104,7 +112,7 @@ class ClassMoments:
                 "These moments pool the scatters of the classes for the class counts they were taken with; "
                 "after rows were added they no longer determine this method. Take the moments anew."
             )
-        return np.tensordot(mix, self.scatters, axes=1)
+        return np.asarray(mix)
 
     def merge(self, other: ClassMoments) -> ClassMoments:
         """Return the moments of both sets of rows together; exact.

@@ -16,8 +16,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import dask
 import psutil
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef  # the classes that Dask's specification names
 from dask.callbacks import Callback
-from dask.delayed import Delayed, delayed
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
@@ -29,6 +31,8 @@ from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint, keep, r
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with the number of spans done and the number of all spans."""
+Graph = dict[Any, GraphNode]
+"""Tasks by key, all of a pass in one dictionary: Dask plans many small graphs that are joined in quadratic time."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,24 @@ class Scheduler(Protocol):
     def in_process(self) -> bool:
         """Whether tasks share the memory of this process."""
 
-    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
-        """Return the result of ``task`` on a span, to be computed; ``shared`` is the task as one node of the graph."""
+    def inputs(self, task: Any) -> Graph:
+        """Return the graph of what the leaves of ``task`` take from elsewhere."""
 
-    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        """Compute ``root``, calling ``on_done`` with each of ``done`` as it is ready."""
+    def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable[[T, T], T], key: str) -> list[GraphNode]:
+        """Return the tasks that run ``task`` on a span, the last under ``key``; ``shared`` refers to the task."""
+
+    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
+        """Compute the key ``root``, calling ``on_done`` with each of ``done`` as it is ready."""
 
 
 class _ReadingScheduler:
     """Runs tasks that read their rows themselves."""
 
-    def leaf(self, task: Any, shared: Delayed, span: Span, merge: Callable[[T, T], T], key: str) -> Delayed:
-        return delayed(run_span, pure=False, traverse=False)(shared, span, dask_key_name=key)
+    def inputs(self, task: Any) -> Graph:
+        return {}
+
+    def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable[[T, T], T], key: str) -> list[GraphNode]:
+        return [Task(key, run_span, shared, span)]
 
 
 @dataclass
@@ -74,8 +84,8 @@ class Threads(_ReadingScheduler):
     held: int = 0
     in_process = True
 
-    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
-        keys = {item.key for item in done}
+    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
+        keys = set(done)
 
         def posttask(key: Any, result: Any, *_: Any) -> None:
             if key in keys:
@@ -84,7 +94,7 @@ class Threads(_ReadingScheduler):
         try:
             # A pool of its own is waited for, be it after an error or an interrupt: no task writes or reads later.
             with ThreadPoolExecutor(self.n_threads) as pool, Callback(posttask=posttask):
-                return dask.compute(root, *done, scheduler="threads", pool=pool, optimize_graph=False)[0]
+                return dask.threaded.get(graph, [root, *done], pool=pool)[0]
         finally:
             release()
 
@@ -102,9 +112,12 @@ class Configured(_ReadingScheduler):
         scheduler = dask.base.get_scheduler()
         return scheduler in (None, dask.threaded.get, dask.local.get_sync)
 
-    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
+        both = f"{root}-and-reports"
+        layer = {**graph, both: List(TaskRef(root), *map(TaskRef, done))}
         try:
-            result, *reports = dask.compute(root, *done)
+            whole = Delayed(both, HighLevelGraph.from_collections(both, layer))
+            result, *reports = whole.compute()
         finally:
             release()
         for report in reports:
@@ -123,14 +136,14 @@ class Cluster(_ReadingScheduler):
     retries: int = 2
     in_process = False
 
-    def compute(self, root: Delayed, done: list[Delayed], on_done: Callable[[SpanDone], None]) -> Any:
+    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
         from distributed import KilledWorker, as_completed
         from distributed.comm import CommClosedError
 
         futures = []
         try:
             with telling_of_lost_connections():
-                futures = self.client.compute([root, *done], optimize_graph=False, retries=self.retries)
+                futures = self.client.get(graph, [root, *done], sync=False, retries=self.retries)
                 # Without results: where the scheduler goes while they come, as_completed waits for them for ever.
                 for batch in as_completed(futures[1:], loop=self.client.loop).batches():
                     for status in self.client.gather(batch):
@@ -234,7 +247,7 @@ def reduce_spans(
         if progress is not None:
             progress(finished, len(spans))
 
-    result = scheduler.compute(root, tree.done, on_done)
+    result = scheduler.compute(tree.graph, root, tree.done, on_done)
     if isinstance(result, Finding):
         raise result.kind(result.message)
     return result
@@ -258,25 +271,26 @@ class _Tree(Generic[T]):
         self._task, self._spans, self._merge = task, spans, merge
         self._scheduler, self._name, self._checkpoint = scheduler, name, checkpoint
         self._token = uuid.uuid4().hex[:8]
-        self._shared = delayed(task, pure=False, traverse=False)  # once in the graph, however large it is
+        shared = DataNode(f"{name}_task-{self._token}", task)  # once in the graph, however large it is
+        self._shared = shared.ref()
+        self.graph: Graph = {**scheduler.inputs(task), shared.key: shared}
         self.top = (len(spans) - 1).bit_length()
-        self.done: list[Delayed] = []
-        """A report of every span that is computed."""
+        self.done: list[str] = []
+        """The report of every span that is computed."""
 
-    def node(self, depth: int, number: int) -> Delayed:
-        """Return the result of a stretch of spans, to be computed."""
+    def node(self, depth: int, number: int) -> str:
+        """Add what a stretch of spans takes to the graph, and return the key of its result."""
         checkpoint = self._checkpoint
         if checkpoint is None or not checkpoint.keeps(depth):
             return self._computed(depth, number)
         place = checkpoint.place(depth, number)
         if checkpoint.has(depth, number):
-            key = f"{self._name}_read-{self._token}-{depth}-{number}"
-            return delayed(read_back, pure=False)(place, dask_key_name=key)
+            return self._add(Task(f"{self._name}_read-{self._token}-{depth}-{number}", read_back, place))
         key = f"{self._name}_keep-{self._token}-{depth}-{number}"
-        found = self._computed(depth, number)
-        return delayed(keep, pure=False)(found, place, checkpoint.most(depth), dask_key_name=key)
+        found = TaskRef(self._computed(depth, number))
+        return self._add(Task(key, keep, found, place, checkpoint.most(depth)))
 
-    def _computed(self, depth: int, number: int) -> Delayed:
+    def _computed(self, depth: int, number: int) -> str:
         if depth == 0:
             return self._leaf(number)
         left = self.node(depth - 1, 2 * number)
@@ -284,14 +298,18 @@ class _Tree(Generic[T]):
             return left
         key = f"{self._name}_merge-{self._token}-{depth}-{number}"
         right = self.node(depth - 1, 2 * number + 1)
-        return delayed(merge_leaf, pure=False)(self._merge, left, right, dask_key_name=key)
+        return self._add(Task(key, merge_leaf, self._merge, TaskRef(left), TaskRef(right)))
 
-    def _leaf(self, number: int) -> Delayed:
+    def _leaf(self, number: int) -> str:
         key = f"{self._name}-{self._token}-{number}"
-        leaf = self._scheduler.leaf(self._task, self._shared, self._spans[number], self._merge, key)
-        report = f"{self._name}_done-{self._token}-{number}"
-        self.done.append(delayed(_report, pure=False)(leaf, dask_key_name=report))
-        return leaf
+        for task in self._scheduler.leaf(self._task, self._shared, self._spans[number], self._merge, key):
+            self._add(task)
+        self.done.append(self._add(Task(f"{self._name}_done-{self._token}-{number}", _report, TaskRef(key))))
+        return key
+
+    def _add(self, task: GraphNode) -> str:
+        self.graph[task.key] = task
+        return str(task.key)
 
 
 def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:

@@ -55,7 +55,7 @@ def decode(data: bytes | memoryview) -> Any:
     try:
         return _decoded(data)
     except Exception as error:  # whatever archives, arrays and JSON raise for damaged bytes
-        raise ValueError("it is damaged, or no result of a pass") from error
+        raise ValueError("damaged bytes, or no result of a pass") from error
 
 
 @read_again

@@ -7,6 +7,7 @@ problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is e
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.columns import ColumnSums, column_sums
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.pairs import PairScatter
+
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,39 @@ class Statistics:
         return len(self.mean)
 
     @property
-    def epsilon(self) -> float:
+    def unit(self) -> float:
         """Relative rounding error of a product of the pass."""
         return float(np.finfo(np.float32 if self.precision == "single" else np.float64).eps)
+
+    @property
+    def means_error(self) -> float:
+        """Scale of the rounding error of class means, a length in working units; zero for rows less their mean.
+
+        A mean is kept as a double: it is known to eps |mean|, however little the rows vary.
+        """
+        if self.raw is None and self.approximation is None:
+            return 0.0
+        return EPS * float(np.linalg.norm(self.mean if self.scale is None else self.mean / self.scale))
+
+    @functools.cached_property
+    def epsilon(self) -> float:
+        """Scale of rounding errors of scatters, relative to their trace.
+
+        That of the products; or of the differences of means, which are off by eps |mean| sqrt(trace), where the mean
+        is farther from zero. It is a scale, no bound: errors of several times as much are common.
+        """
+        variance = self._variance()
+        return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
+
+    def _variance(self) -> float:
+        """Return the variance of the rows, all working columns together."""
+        moments, known = self.moments, self.approximation
+        counts, n = moments.counts, moments.n_rows
+        if known is None:
+            within = moments.trace(np.ones(len(counts)))
+        else:
+            within = sum(known.trace / float(weights @ counts / n) for weights in moments.weights)
+        return (within + float(counts @ np.sum(moments.deviations**2, axis=1))) / n
 
     def column_deviations(self) -> NDArray[np.float64]:
         """Return class means less the mean of all rows by column, in their own units; zero up to rounding is zero."""
@@ -121,7 +154,7 @@ class Statistics:
         return columns if self.basis is None else products(self.basis, columns)
 
 
-ROUNDING = 10 * float(np.finfo(np.float64).eps)
+ROUNDING = 10 * EPS
 """Of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
 
 
@@ -175,6 +208,7 @@ def wide_statistics(
     medians_of: NDArray[np.bool_] | None = None,
     standardize: bool = False,
     columns: bool = False,
+    weights: NDArray[np.float64] | None = None,
 ) -> Statistics:
     """Return statistics of few rows of many columns, in double precision.
 
@@ -187,6 +221,8 @@ def wide_statistics(
         Sets of classes whose medians are wanted.
     columns : bool
         Whether means and sums of squares of every column are wanted.
+    weights : array of shape (k, C), optional
+        Keep k weighted sums of the class scatters in place of every one.
     """
     X = np.asarray(X, dtype=np.float64)
     mean = X.mean(axis=0)
@@ -201,7 +237,7 @@ def wide_statistics(
     with single_blas_thread():
         basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
         coordinates = np.ascontiguousarray(triangle.T)
-        moments = ClassMoments.empty(classes, basis.shape[1])
+        moments = ClassMoments.empty(classes, basis.shape[1], weights)
         adder = ChunkAdder(moments, np.dtype(np.float64), "double")
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
     medians = coordinates[len(X) :] if medians_of is not None else None

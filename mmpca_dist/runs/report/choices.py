@@ -26,12 +26,13 @@ def choices(contents: ReportContents) -> list[Figure]:
     made, panels = drawing.panel_grid(len(found), HEIGHT)
     for panel, choice in zip(panels, found, strict=True):
         _draw(panel, choice)
+    corrected = ", corrected for folds that share rows" if found[0].taken.summary.overlap else ""
     caption = (
         f"Mean error in {contents.folds} folds, each held out once while the others train, in percent, against the "
-        f"number of components; bars are one standard error to either side. Classifier: {contents.judge}. The band "
-        "reaches from the lowest mean to one standard error above it; the ring is the number that was chosen, the "
-        "smallest whose mean is within the band. Errors beyond twelve standard errors are cut off. Hollow: the method "
-        "gave fewer components than were tried. Vertical scales differ from panel to panel."
+        f"number of components; bars are one standard error to either side{corrected}. Classifier: {contents.judge}. "
+        "The band reaches from the lowest mean to one standard error above it; the ring is the number that was chosen, "
+        "the smallest whose mean is within the band. Errors beyond twelve standard errors are cut off. Hollow: the "
+        "method gave fewer components than were tried. Vertical scales differ from panel to panel."
     )
     return [Figure("choice", "How many components", caption, drawing.png(made))]
 
@@ -40,17 +41,16 @@ def _draw(panel: Axes, choice: Choice) -> None:
     sizes = [cell.n_components for cell in choice.cells]
     places = places_of(sizes)
     best, taken = lowest(choice.cells), choice.taken
-    panel.axhspan(
-        best.summary.mean, best.summary.mean + best.summary.standard_error, color=FAINT, alpha=0.22, linewidth=0
-    )
+    error = best.summary.corrected_standard_error
+    panel.axhspan(best.summary.mean, best.summary.mean + error, color=FAINT, alpha=0.22, linewidth=0)
     draw_line(panel, places, choice.cells, CURVE)
     panel.plot(
         [places[sizes.index(taken.n_components)]], [taken.summary.mean], marker="o", markersize=11, markeredgewidth=1.6,
         markerfacecolor="none", color=INK, linestyle="none",
     )  # fmt: skip
     size_axis(panel, sizes, places)
-    top = best.summary.mean + SHOWN * best.summary.standard_error
+    top = best.summary.mean + SHOWN * error
     if best.summary.mean < top < panel.get_ylim()[1]:
-        lower = [cell.summary.mean - cell.summary.standard_error for cell in choice.cells]
-        panel.set_ylim(min(lower) - best.summary.standard_error, top)
+        lower = [cell.summary.mean - cell.summary.corrected_standard_error for cell in choice.cells]
+        panel.set_ylim(min(lower) - error, top)
     drawing.dress(panel, f"{plain(choice.title)}: {taken.used}", "components", "error in folds (%)")

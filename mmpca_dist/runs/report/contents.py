@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.reducers.solving import IMPRECISE
+from mmpca_dist.runs.notes import arbitrary
 
 
 @dataclass(frozen=True)
@@ -71,21 +72,8 @@ class MethodResult:
 
     @property
     def arbitrary(self) -> NDArray[np.bool_]:
-        """Which components have an eigenvalue that is not told apart from its neighbour's, shape (K,).
-
-        Residuals tell where components are orthonormal; those of others may be loose bounds, and rounding alone counts.
-        """
-        values = np.asarray(self.eigenvalues, np.float64)
-        unequal = np.zeros(len(values), bool)
-        if not self.ordered or len(values) < 2:
-            return unequal
-        known = np.asarray(self.relative_errors) * values
-        if self.orthonormal:
-            known = np.fmax(np.nan_to_num(self.residuals), known)
-        close = values[:-1] - values[1:] <= known[:-1] + known[1:]
-        unequal[:-1] |= close
-        unequal[1:] |= close
-        return unequal
+        """Which components have an eigenvalue that is not told apart from its neighbour's, shape (K,)."""
+        return arbitrary(self.eigenvalues, self.residuals, self.relative_errors, self.ordered, self.orthonormal)
 
     def directions(self, first: int) -> NDArray:
         """Return the first components (as many as there are), scaled to length one, shape (<= first, d)."""

@@ -69,7 +69,7 @@ def _title(several: bool) -> str:
 def _caption(evaluation: Evaluation, several: bool) -> str:
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in evaluation.cells.values()):
-        caption += "Bars are one standard error of the mean to either side. "
+        caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
     if several:
         caption += f"The reference, {title_of(evaluation.reference)}, is black. "
         caption += "Points are moved apart sideways where they would cover each other. "
@@ -166,7 +166,7 @@ def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
 
 
 def _errors(cells: Sequence[Cell]) -> np.ndarray:
-    return np.nan_to_num([cell.summary.standard_error for cell in cells])
+    return np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
 
 
 def published_differences(evaluation: Evaluation) -> list[Figure]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmpca_dist.evaluation.comparing import SignTest, standard_errors_apart
-from mmpca_dist.evaluation.results import SIGNIFICANT, Evaluation, Verdict, verdict
+from mmpca_dist.evaluation.comparing import CorrectedTest, SignTest
+from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
@@ -93,15 +93,15 @@ def label(evaluation: Evaluation, classifier: str) -> str:
 
 
 def words(evaluation: Evaluation) -> list[str]:
-    """Return the verdict: sentences that tell which cell is best, by how much, and whether that is beyond chance."""
+    """Return the verdict: sentences that tell which cell is best, by how much, and whether that is significant."""
     found = verdict(evaluation)
     if found is None:
         return ["No errors were counted."]
     places = digits(evaluation)
     best = found.best.summary
     spread = (
-        f"standard deviation {best.deviation:.{places}f}, standard error {best.standard_error:.{places + 1}f}, "
-        f"{best.count} splits"
+        f"standard deviation {best.deviation:.{places}f}, corrected standard error "
+        f"{best.corrected_standard_error:.{places + 1}f}, {best.count} splits"
         if best.count > 1
         else "one split, so that no deviation is known"
     )
@@ -111,16 +111,17 @@ def words(evaluation: Evaluation) -> list[str]:
     ]
     if found.rival is not None:
         said.append(_against(evaluation, found, found.rival, places))
+        said += _tested(evaluation, found, found.rival)
     if found.smallest.used < found.best.used:
         said.append(
             f"By the one-standard-error rule fewer components do: {named(evaluation, found.smallest)} has a mean of "
-            f"{found.smallest.summary.mean:.{places}f}%, at most one standard error above the lowest."
+            f"{found.smallest.summary.mean:.{places}f}%, at most one corrected standard error above the lowest."
         )
     said.append(_beside_guessing(evaluation, best.mean, places))
     if best.count > 1 and len(evaluation.distinct) > 1:
         said.append(
-            f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking, and splits share their "
-            "rows: standard errors and p-values are smaller than new data would give them."
+            f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking: it tends to be too low. "
+            "Corrected standard errors and tests allow for splits that share rows (Nadeau & Bengio 2003)."
         )
     return said
 
@@ -146,16 +147,12 @@ def _against(evaluation: Evaluation, found: Verdict, rival: Cell, places: int) -
         opening = f"No method has a lower mean than the reference, {reference}; the nearest is"
     else:
         opening = "The reference at its best is"
-    apart = -standard_errors_apart(best.summary, rival.summary)
     told = "the same"
     if not math.isclose(difference, 0, abs_tol=1e-9):
         told = f"{_small(difference, places)} percentage points more"
-        told += f", {_small(apart, 1)} combined standard errors" if math.isfinite(apart) else ""
-    sentence = f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}."
-    if found.test is None:
-        return sentence
-    splits = len(evaluation.table.paired(best.key, rival.key)[0])
-    return sentence + " " + _tested(title_of(best.method), found.test, splits)
+        error = found.t_test.standard_error if found.t_test is not None else math.nan
+        told += f", {_small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
+    return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {told}."
 
 
 def _small(value: float, places: int) -> str:
@@ -164,11 +161,34 @@ def _small(value: float, places: int) -> str:
     return f"{value:.{places}f}" if round(value, places) >= finest else f"less than {finest:.{places}f}"
 
 
-def _tested(title: str, test: SignTest, splits: int) -> str:
-    beyond = "beyond" if test.p_value <= SIGNIFICANT else "not beyond"
+def _tested(evaluation: Evaluation, found: Verdict, rival: Cell) -> list[str]:
+    """Return what tests say of the best cell and its rival: of new rows first, then of these splits."""
+    title, splits = title_of(found.best.method), len(evaluation.table.paired(found.best.key, rival.key)[0])
+    if found.test is None or found.t_test is None:
+        return []
+    if splits == 1:
+        return [f"One split tells nothing about chance: {title} errs {'less' if found.test.wins else 'no less'} in it."]
+    return [f"{_corrected(found.t_test)} {_of_these_splits(title, found.test, splits)}"]
+
+
+def _corrected(test: CorrectedTest) -> str:
+    if test.p_value is None or test.adjusted is None:
+        return (
+            "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
+        )
+    significant = "significant" if test.is_significant else "not significant"
     return (
-        f"On the same {splits} splits {title} errs less in {test.wins}, more in {test.untied - test.wins} and as often "
-        f"in {splits - test.untied}: p = {probability(test.p_value)} by the sign test, {beyond} chance at the 5% level."
-        if splits > 1
-        else f"One split tells nothing about chance: {title} errs {'less' if test.wins else 'no less'} in it."
+        f"The difference is {significant} at the 5% level: p = {probability(test.p_value)} by the corrected resampled "
+        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {_tests(test.tests)}."
+    )
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+def _of_these_splits(title: str, test: SignTest, splits: int) -> str:
+    return (
+        f"Of these {splits} splits, {title} errs less in {test.wins}, more in {test.untied - test.wins} and as often "
+        f"in {splits - test.untied} (sign test of these splits: p = {probability(test.p_value)})."
     )

@@ -93,6 +93,7 @@ def render_evaluation(evaluation: Evaluation, parts: Sequence[Section]) -> str:
         classifiers=list(evaluation.classifiers.values()),
         reference=title_of(evaluation.reference),
         standings=standing_rows(evaluation),
+        tests=evaluation.n_tests,
         errors=error_grids(evaluation),
         sections=parts,
         costs=cost_rows(evaluation),

@@ -9,8 +9,8 @@ from typing import Any
 from dask.utils import format_bytes
 
 from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS
-from mmpca_dist.evaluation.published import NOT_KNOWN, SOURCE, Compared, agreement
-from mmpca_dist.evaluation.results import SIGNIFICANT, Evaluation, standings
+from mmpca_dist.evaluation.published import SOURCE, Compared, agreement
+from mmpca_dist.evaluation.results import Evaluation, standings
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.runs.report.evaluated import (
     ALL_COLUMNS,
@@ -31,11 +31,12 @@ PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table: its text, what stands small below, and whether it is marked."""
+    """A cell of a table: its text, what stands small below, and whether it and the first small line are marked."""
 
     text: str
     below: str = ""
     remark: str = ""
+    sign_test: str = ""
     best: bool = False
     significant: bool = False
 
@@ -61,7 +62,9 @@ class Grid:
         return [
             {"method": title}
             | {
-                name: " ".join(filter(None, [entry.text + ("*" if entry.best else ""), entry.below, entry.remark]))
+                name: " ".join(
+                    filter(None, [entry.text + ("*" if entry.best else ""), entry.below, entry.sign_test, entry.remark])
+                )
                 for name, entry in zip(names, entries, strict=True)
             }
             for title, _, entries in self.rows
@@ -102,11 +105,18 @@ def _error_entry(cell: Cell | None, lowest: float, places: int) -> Entry:
         return Entry(DASH)
     return Entry(
         spread(cell, places),
-        f"p = {probability(cell.test.p_value)}" if cell.test is not None else "",
+        _p_value(cell),
         f"with {cell.used}" if cell.used < cell.n_components else "",
+        f"sign {probability(cell.test.p_value)}" if cell.test is not None else "",
         best=math.isclose(cell.summary.mean, lowest, rel_tol=1e-12, abs_tol=1e-12),
-        significant=cell.test is not None and cell.test.p_value <= SIGNIFICANT,
+        significant=cell.differs,
     )
+
+
+def _p_value(cell: Cell) -> str:
+    if cell.t_test is None:
+        return ""
+    return f"p = {probability(cell.t_test.adjusted)}" if cell.t_test.adjusted is not None else "p unknown"
 
 
 def spread(cell: Cell, places: int) -> str:
@@ -126,8 +136,9 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
                 "lowest mean error": f"{spread(best, places)}%" if best else DASH,
                 "with": f"{components(best)}, {label(evaluation, best.classifier)}" if best else "no component",
                 "lower": f"{found.lower} of {found.compared}" if found.compared else DASH,
+                "significantly lower": str(found.lower_significant) if found.compared else DASH,
                 "higher": f"{found.higher} of {found.compared}" if found.compared else DASH,
-                "beyond chance": f"{found.significant} of {found.compared}" if found.compared else DASH,
+                "significantly higher": str(found.higher_significant) if found.compared else DASH,
             }
         )
     return rows
@@ -211,11 +222,11 @@ def published_words(evaluation: Evaluation) -> str:
     if not whole.compared:
         return said + "One split has no standard error, so that nothing can be said of the differences."
     missed = [row for row in evaluation.compared if row.within is False]
-    unknown = sum(not row.reason or row.reason.startswith(NOT_KNOWN) for row in missed)
+    unknown = sum(not row.explained for row in missed)
     undecided = f", and {whole.open} more may be, as published ones are rounded" if whole.open else ""
     return (
         f"{said}Of the {whole.compared} means of PCA and M-PCA, {whole.within} ({whole.share:.0%}) are within two "
         f"combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, {certain.within} "
-        f"are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them for no known "
-        "reason. Published figures are rounded to a tenth of a percent."
+        f"are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them for no "
+        "reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
     )

@@ -78,7 +78,7 @@ def _caption(evaluation: Evaluation, sizes: list[int]) -> str:
         f"Every point is a split: to the right the error of {reference}, upwards that of the method, both with "
         f"{listed} components{colours}{chosen}. Below the diagonal the method errs less. Larger points are several "
         "splits that coincide. The numbers are splits that the method wins and loses, ties, and the p-value of the "
-        "sign test for its erring less."
+        "sign test for its erring less, which is of these splits only: they share rows."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import re
 import socket
 import threading
 import time
@@ -21,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from mmpca_dist.datasets import creating, storage
+from mmpca_dist.datasets.checksums import to_json
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 
 BEAT_SECONDS = 10.0
@@ -28,6 +30,7 @@ BEAT_SECONDS = 10.0
 EXPIRY_SECONDS = 60.0
 """Without a renewal for so long a lease has ended, where nobody can tell whether its owner lives."""
 PREFIX = "lease-"
+LEASE = re.compile(PREFIX + r"[0-9]+\.json")
 
 log = logging.getLogger(__name__)
 _ours: set[str] = set()
@@ -252,7 +255,7 @@ def _seems_alive(owner: Owner) -> bool:
 
 
 def _names(uri: str) -> list[str]:
-    return [name for name in storage.names_in(uri) if name.startswith(PREFIX) and name.endswith(".json")]
+    return [name for name in storage.names_in(uri) if LEASE.fullmatch(name)]
 
 
 def _number(name: str) -> int:
@@ -281,8 +284,8 @@ def _newest(uri: str) -> tuple[int, Owner] | None:
 
 
 def _create(uri: str, number: int, owner: Owner) -> bool:
-    return creating.create_bytes(_place(uri, number), storage.as_json(asdict(owner)))
+    return creating.create_bytes(_place(uri, number), to_json(asdict(owner)))
 
 
 def _write(uri: str, number: int, owner: Owner) -> None:
-    storage.write_bytes(_place(uri, number), storage.as_json(asdict(owner)))
+    storage.write_bytes(_place(uri, number), to_json(asdict(owner)))

@@ -1,0 +1,97 @@
+"""Columns of a table that cannot be used as they are: all of them in one message, and what to type for each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmpca_dist.errors import ColumnError
+
+MOST_LISTED = 20
+"""So many columns are described; the options to leave out name all of them."""
+MOST_OPTIONS = 500
+
+
+@dataclass(frozen=True)
+class ColumnFault:
+    """Why a column is refused.
+
+    Attributes
+    ----------
+    name : str
+        Its name, or its number where it has none.
+    found : str
+        What is wrong with it, and where, such as "text, such as 'red' in row 0 (line 2)".
+    kind : {"text", "gap", "names"}
+        Text where numbers belong, missing or infinite values, or a column of names (the label, or one that is kept)
+        with a cell that is none.
+    """
+
+    name: str
+    found: str
+    kind: str = "text"
+
+
+def refusal(
+    uri: str, faults: Sequence[ColumnFault], *, options: bool = True, dropped: Sequence[str] = ()
+) -> ColumnError:
+    """Return the error that names all columns that cannot be used.
+
+    Parameters
+    ----------
+    options : bool
+        Whether columns are left out by ``--drop``, or by the setting ``dataset.drop`` of a configuration.
+    dropped : sequence of str
+        Columns that the configuration leaves out already.
+    """
+    if len(faults) == 1:
+        return ColumnError(_sentence(uri, faults[0], options, dropped), faults)
+    features = [fault for fault in faults if fault.kind != "names"]
+    texts = [fault for fault in features if fault.kind == "text"]
+    width = max(len(fault.name) for fault in faults[:MOST_LISTED])
+    lines = [f"{len(faults)} columns of {uri} cannot be used as they are:"]
+    lines += [f"  {fault.name:<{width}}  {fault.found}" for fault in faults[:MOST_LISTED]]
+    if len(faults) > MOST_LISTED:
+        lines.append(f"  ... and {len(faults) - MOST_LISTED} more")
+    if features:
+        lines.append(f"Leave out columns that are no features with: {_leaving_out(features, options, dropped)}")
+    if texts and options:
+        kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MOST_LISTED])
+        lines.append(f"Names that evaluations go by, such as a patient's, stay beside the rows with --keep: {kept}")
+    if texts:
+        lines.append("Text that is a feature must become numbers first, such as one column of 0 and 1 for each value.")
+    if any(fault.kind == "gap" for fault in features):
+        lines.append("To use a column with gaps, fill them, or leave out their rows, before.")
+    if any(fault.kind == "names" for fault in faults):
+        lines.append("Labels and columns to keep are integers or names in every row: correct them, or name another.")
+    return ColumnError("\n".join(lines), faults)
+
+
+def _sentence(uri: str, fault: ColumnFault, options: bool, dropped: Sequence[str]) -> str:
+    """Return what is wrong with a single column."""
+    begin = f"Column {fault.name!r} of {uri} cannot be used as it is: {fault.found}."
+    if fault.kind == "names":
+        return f"{begin} Labels and columns to keep are integers or names in every row: correct it, or name another."
+    leave = f"leave it out with {_leaving_out([fault], options, dropped)}"
+    if fault.kind == "gap":
+        return f"{begin} Fill or drop these rows, or {leave}."
+    keep = f", or keep it beside the rows with --keep {shlex.quote(fault.name)}" if options else ""
+    return f"{begin} Encode it as numbers, or {leave}{keep}."
+
+
+def _leaving_out(faults: Sequence[ColumnFault], options: bool, dropped: Sequence[str]) -> str:
+    """Return what to type, on one line, to leave columns out."""
+    names = [fault.name for fault in faults[:MOST_OPTIONS]]
+    if options:
+        return " ".join(f"--drop {shlex.quote(name)}" for name in names)
+    listed = ",".join(f'"{name}"' if _is_delicate(name) else name for name in [*dropped, *names])
+    return f"--set {shlex.quote(f'dataset.drop=[{listed}]')}"
+
+
+def _is_delicate(name: str) -> bool:
+    """Tell whether YAML reads a name in a list as anything but itself."""
+    return not name.replace("_", "a").isalnum() or not name[0].isalpha() or name.lower() in YAML_WORDS
+
+
+YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})

@@ -1,0 +1,68 @@
+"""Options of the commands of ``mmpca``, and what they make of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mmpca_dist.datasets.credentials import refuse_secrets
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.runs.bounded import read_yaml
+from mmpca_dist.runs.config import RunConfig, load_config
+
+
+def config_options(command: Callable) -> Callable:
+    """Give a command the argument and the options of all that take a configuration."""
+    command = click.option(
+        "--output", metavar="DIR", help="Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
+    )(command)
+    command = click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. "
+        "For all of them: mmpca config.",
+    )(command)
+    return click.argument("config")(command)
+
+
+def _shown(key: str, text: str) -> str:
+    """Return an option as it was given, or its key alone where the value carries credentials."""
+    try:
+        refuse_secrets(text)
+    except InputError:
+        return key
+    return f"{key}={text}" if key else text
+
+
+def load(
+    config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
+) -> RunConfig:
+    """Read a configuration with the options of the command line; values are YAML."""
+    changes: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for word in settings:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {word}: write it as key=value, such as --set n_components=4.")
+        try:
+            changes[key] = read_yaml(text)
+        except ConfigError as error:
+            raise ConfigError(f"--set {_shown(key, text)}: the value is not readable as YAML.") from error
+        places[key] = f"--set {_shown(key, text)}"
+    if output is not None:
+        changes["output"], places["output"] = output, f"--output {_shown('', output)}".rstrip()
+    return load_config(config, changes, places=places, defaults=defaults)
+
+
+def image_shape_of(text: str | None) -> tuple[int, int] | None:
+    """Return height and width, from HEIGHTxWIDTH."""
+    if text is None:
+        return None
+    height, cross, width = text.lower().partition("x")
+    if not cross or not height.isdigit() or not width.isdigit():
+        raise ConfigError(f"--image-shape {text}: write it as HEIGHTxWIDTH, such as 28x28.")
+    return int(height), int(width)

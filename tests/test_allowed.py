@@ -1,0 +1,142 @@
+"""Clusters that a stranger's configuration may name: nothing is imported, reached or run for any other."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from test_runs import make_config
+
+from mmpca_dist.errors import ConfigError, MmpcaError
+from mmpca_dist.runs import allowed, cluster
+from mmpca_dist.runs.allowed import refuse_strange_cluster
+from mmpca_dist.runs.sections import ComputeConfig
+from mmpca_dist.runs.stages import preview, run
+
+SLURM = "dask_jobqueue.SLURMCluster"
+
+
+def refuse(name, /, **options):
+    refuse_strange_cluster(ComputeConfig(cluster=name, options=options))
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(monkeypatch):
+    monkeypatch.delenv(allowed.CLUSTERS, raising=False)
+    monkeypatch.delenv(allowed.OPTIONS, raising=False)
+
+
+@pytest.mark.parametrize("action", [run, preview])
+def test_no_class_of_another_name_is_imported(action, tmp_path, monkeypatch):
+    (tmp_path / "planted.py").write_text("raise SystemExit('was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = make_config(tmp_path / "out", compute={"cluster": "planted.Cluster"})
+    with pytest.raises(ConfigError, match=r"none of the classes .* set MMPCA_CLUSTERS=planted\.Cluster"):
+        action(config)
+    with pytest.raises(ConfigError, match="none of the classes"), cluster.open_cluster(config.compute):
+        pass
+    assert "planted" not in sys.modules and not (tmp_path / "out").exists()
+
+
+def test_classes_that_the_machine_allows(tmp_path, monkeypatch):
+    (tmp_path / "planted2.py").write_text("raise SystemExit('was run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MMPCA_CLUSTERS", "other.Cluster, planted2.Cluster")
+    with pytest.raises(SystemExit, match="was run"), cluster.open_cluster(ComputeConfig(cluster="planted2.Cluster")):
+        pass
+
+
+RUNNING = [
+    ("preload", "evil.py"),
+    ("preload_nanny", ["evil.py"]),
+    ("job_script_prologue", ["curl x | sh"]),
+    ("job_extra_directives", ["x"]),
+    ("env_extra", ["x"]),
+    ("python", "/home/me/evil"),
+    ("shebang", "#!/home/me/evil"),
+    ("worker_extra_args", ["--preload"]),
+    ("extra", ["--preload"]),
+    ("worker_command", "x"),
+    ("scheduler_options", {"preload": "x"}),
+    ("worker_options", {"preload": "x"}),
+    ("scheduler_cls", "x.Y"),
+    ("worker_class", "x.Y"),
+    ("job_cls", "x.Y"),
+    ("config", {}),
+    ("env", {"LD_PRELOAD": "x"}),
+    ("environ", {"PYTHONSTARTUP": "x"}),
+    ("image", "evil"),
+    ("docker_image", "evil"),
+    ("container", "evil"),
+    ("software", "evil"),
+    ("custom_cluster_spec", "evil.yaml"),
+    ("bootstrap", True),
+    ("extra_bootstrap", ["x"]),
+    ("security", "x"),
+    ("plugins", []),
+    ("scheduler_kwargs", {}),
+]
+
+
+@pytest.mark.parametrize("name", sorted(allowed.CLASSES))
+@pytest.mark.parametrize(("option", "value"), RUNNING)
+def test_options_that_run_code_are_refused(name, option, value, monkeypatch):
+    with pytest.raises(ConfigError, match=rf"options\.{option} may run code, .* set MMPCA_CLUSTER_OPTIONS={option} "):
+        refuse(name, **{option: value})
+    monkeypatch.setenv("MMPCA_CLUSTER_OPTIONS", f"other, {option}")
+    refuse(name, **{option: value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["long\nrm -rf ~", "long; rm", "$(rm)", "`rm`", "a b", "--wrap=rm", "a|b", "a&b", "a>b", "'a'", '"a"', "a\\b",
+     {"requests": {"memory": "2Gi\nx"}}, {"a b": 1}, ["a", "b c"], "2 GB x"],
+)  # fmt: skip
+def test_texts_that_end_up_in_a_shell_are_plain(value, monkeypatch):
+    with pytest.raises(ConfigError, match=r"options\.queue is .* letters, digits"):
+        refuse(SLURM, queue=value)
+    monkeypatch.setenv("MMPCA_CLUSTER_OPTIONS", "queue")
+    refuse(SLURM, queue=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (SLURM, {"cores": 1, "memory": "4 GiB", "walltime": "02:00:00", "queue": "normal"}),
+        ("dask_jobqueue.PBSCluster", {"resource_spec": "select=1:ncpus=24:mem=100GB", "local_directory": "/scratch/x"}),
+        ("dask_kubernetes.operator.KubeCluster", {"name": "mmpca", "resources": {"limits": {"memory": "2Gi"}}}),
+        ("coiled.Cluster", {"region": "eu-central-1", "worker_memory": "8GiB", "worker_vm_types": ["m6i.large"]}),
+        ("dask_cloudprovider.aws.FargateCluster", {"n_workers": 4, "worker_cpu": 1024, "name": ""}),
+    ],
+)
+def test_what_says_how_much_and_where_passes(name, options):
+    refuse(name, **options)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://203.0.114.5:8786", "tcp://scheduler.example.org:8786", "tls://8.8.8.8:1", "tcp://134744072:8786",
+     "tcp://0x08080808:8786", "tcp://[2a00:1450::1]:8786", "ws://evil.io/x", "tcp://me.local.evil.io:1", "tcp://:1"],
+)  # fmt: skip
+def test_schedulers_beyond_this_network_are_refused(address, monkeypatch):
+    """Whoever answers sends pickles, which run code."""
+    with pytest.raises(ConfigError, match="beyond this network"):
+        refuse(address)
+    monkeypatch.setenv("MMPCA_CLUSTERS", address)
+    refuse(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://127.0.0.1:8786", "tcp://localhost:1", "tcp://scheduler:8786", "tls://10.1.2.3:1", "tcp://[::1]:1",
+     "tcp://192.168.0.4:1", "tcp://dask.default.svc:1", "tcp://x.svc.cluster.local:1", "tcp://node1.internal:1"],
+)  # fmt: skip
+def test_schedulers_of_this_network_pass(address):
+    refuse(address)
+
+
+def test_addresses_carry_no_credentials():
+    for address in ("tcp://user:hunter2@scheduler:8786", "tcp://scheduler:1?token=hunter2"):
+        with pytest.raises(MmpcaError, match="carries credentials") as caught:
+            refuse(address)
+        assert "hunter2" not in str(caught.value)

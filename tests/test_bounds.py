@@ -1,0 +1,443 @@
+"""What files declare, and what they unpack to, is bounded before it takes memory; no code in data is run."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import limits, text
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.stages import preview
+
+ROWS, COLUMNS = 20, 3
+X, Y = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)), np.arange(ROWS) % 2
+BOMB = bytes(50 << 20)
+
+
+def streamed(raw):
+    """Return a zstd frame that does not say how long it is."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as file:
+        file.write(raw)
+        file.flush()
+    return sink.getvalue().to_pybytes()
+
+
+def skipped(raw):
+    """Return zstd frames, of which the first is small, and the second is to be skipped."""
+    zstd = numcodecs.Zstd()
+    return zstd.encode(bytes(8)) + b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd" + zstd.encode(raw)
+
+
+V3 = {
+    "zstd": (ZstdCodec(), numcodecs.Zstd().encode),
+    "zstd, streamed": (ZstdCodec(), streamed),
+    "zstd, in frames": (ZstdCodec(), skipped),
+    "blosc": (BloscCodec(), numcodecs.Blosc().encode),
+    "gzip": (GzipCodec(), numcodecs.GZip().encode),
+}
+V2 = {
+    **{name: encode for name, (_, encode) in V3.items()},
+    "lz4": numcodecs.LZ4().encode,
+    "zlib": numcodecs.Zlib().encode,
+    "bz2": numcodecs.BZ2().encode,
+    "lzma": numcodecs.LZMA().encode,
+}
+
+
+def store(folder, version=3, rows=X, labels=Y, **options):
+    group = zarr.open_group(folder, mode="w", zarr_format=version)
+    group.create_array("X", data=rows, chunks=(10, COLUMNS), **options)
+    group.create_array("y", data=labels, chunks=(ROWS,), **options)
+    return Path(folder)
+
+
+def chunk_files(folder):
+    return [path for path in Path(folder).rglob("*") if path.is_file() and path.name.split(".")[0].isdigit()]
+
+
+@pytest.mark.parametrize("array", ["X", "y"])
+@pytest.mark.parametrize("shards", [None, (20, COLUMNS)])
+@pytest.mark.parametrize("name", V3)
+def test_a_chunk_of_zarr_3_that_unpacks_to_more_is_refused(name, shards, array, tmp_path, monkeypatch):
+    codec, encode = V3[name]
+    store(tmp_path / "a.zarr", compressors=codec)
+    assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
+    if shards is not None:
+        if array == "y" or name.startswith("zstd,"):
+            pytest.skip("shards hold what their codec writes")
+        bomb_in_shard(tmp_path / "a.zarr", codec, shards)
+    else:
+        for path in chunk_files(tmp_path / "a.zarr" / array):
+            path.write_bytes(encode(BOMB))
+    refused_as_it_is_read(open_dataset(tmp_path / "a.zarr"), array)
+
+
+def bomb_in_shard(folder, codec, shards):
+    """Declare chunks smaller than those that are in the shard."""
+    rows = np.zeros((ROWS, 1 << 20))
+    zarr.open_group(folder, mode="a").create_array(
+        "X", data=rows, chunks=(10, 1 << 20), shards=(20, 1 << 20), compressors=codec, overwrite=True,
+        config={"write_empty_chunks": True},
+    )  # fmt: skip
+    path = folder / "X" / "zarr.json"
+    found = json.loads(path.read_text())
+    found["shape"] = [ROWS, COLUMNS]
+    found["chunk_grid"]["configuration"]["chunk_shape"] = [20, COLUMNS]
+    found["codecs"][0]["configuration"]["chunk_shape"] = [10, COLUMNS]
+    path.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("array", ["X", "y"])
+@pytest.mark.parametrize("name", V2)
+def test_a_chunk_of_zarr_2_that_unpacks_to_more_is_refused(name, array, tmp_path):
+    codec = numcodecs.get_codec({"id": name.partition(",")[0]})
+    store(tmp_path / "a.zarr", 2, compressors=codec)
+    assert np.array_equal(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X)
+    for path in chunk_files(tmp_path / "a.zarr" / array):
+        path.write_bytes(V2[name](BOMB))
+    refused_as_it_is_read(open_dataset(tmp_path / "a.zarr"), array)
+
+
+def refused_as_it_is_read(dataset, array):
+    with pytest.raises((ValueError, RuntimeError), match=r"unpacks to more than the|Destination buffer is too small"):
+        if array == "X":
+            dataset.read_rows(0, ROWS)
+        else:
+            dataset.read_labels(0, ROWS)
+
+
+@pytest.mark.parametrize("name", V2)
+@given(size=st.integers(0, 3000), seed=st.integers(0, 5), share=st.floats(0, 1))
+def test_whatever_fits_is_unpacked_as_ever(name, size, seed, share):
+    from mmpca_dist.datasets import zarr_bounds
+
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(0, 256, size, np.uint8)
+    raw[rng.random(size) < share] = 0
+    codec = numcodecs.get_codec({"id": name.partition(",")[0]})
+    encoded = np.frombuffer(V2[name](raw.tobytes() or b"\0"), np.uint8)
+    expected = bytes(codec.decode(encoded))
+    assert bytes(zarr_bounds._unpacked(codec, len(expected), encoded)) == expected
+
+
+def test_filters_of_zarr_2_serve_as_before(tmp_path):
+    filters = [numcodecs.Delta("f8"), numcodecs.AsType("f8", "f8")]
+    store(tmp_path / "a.zarr", 2, filters=filters, compressors=numcodecs.Zlib(), labels=X[:, 0].round())
+    np.testing.assert_allclose(open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS), X, rtol=1e-12)
+
+
+class Boom:
+    def __reduce__(self):
+        return (exec, ("import builtins; builtins.mmpca_was_run = True",))
+
+
+@pytest.mark.parametrize("array", ["X", "y", "var/names", "obs/cell/categories", "part"])
+@pytest.mark.parametrize("slot", ["filters", "compressor"])
+def test_pickles_in_zarr_are_never_loaded(array, slot, tmp_path):
+    folder = store(tmp_path / "a.zarr", 2)
+    group = zarr.open_group(folder, mode="a")
+    if array.startswith("var"):
+        group.create_group("var").attrs["_index"] = "names"
+    if array.startswith("obs"):
+        group.create_group("obs/cell").create_array("codes", data=Y)
+    place = folder / array
+    place.mkdir(parents=True, exist_ok=True)
+    metadata = {
+        "zarr_format": 2, "shape": [ROWS], "chunks": [ROWS], "dtype": "|O", "fill_value": None, "order": "C",
+        "compressor": None, "filters": None,
+    }  # fmt: skip
+    pickles = {"id": "pickle", "protocol": 5}
+    metadata[slot] = [pickles] if slot == "filters" else pickles
+    (place / ".zarray").write_text(json.dumps(metadata))
+    (place / "0").write_bytes(pickle.dumps(Boom()))
+    label = {"obs/cell/categories": "obs/cell", "part": "part"}.get(array, "y")
+    with pytest.raises(MmpcaError):
+        found = open_dataset(folder, label=label)
+        found.read_rows(0, ROWS)
+        found.read_labels(0, ROWS)
+    assert not hasattr(__import__("builtins"), "mmpca_was_run")
+
+
+def change(folder, array, **changes):
+    path = Path(folder) / array / "zarr.json"
+    found = json.loads(path.read_text())
+    for key, value in changes.items():
+        if key == "chunk":
+            found["chunk_grid"]["configuration"]["chunk_shape"] = value
+        else:
+            found[key] = value
+    path.write_text(json.dumps(found))
+
+
+ABSURD = [10**10, 10**15, 10**18, 10**30, -5, 2.5, 20.0, True, None, "20", [1]]
+
+
+@pytest.mark.parametrize("missing", ["refuse", "fill"])
+@pytest.mark.parametrize("size", ABSURD, ids=str)
+def test_absurd_shapes_of_zarr_are_one_sentence(size, missing, tmp_path):
+    folder = store(tmp_path / "a.zarr")
+    for array, other in (("X", [COLUMNS]), ("y", [])):
+        change(folder, array, shape=[size, *other])
+    if size is True:
+        return  # which JSON writes as true, and Zarr may take for 1
+    try:
+        found = open_dataset(folder, missing_chunks=missing)
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert size == 20.0 and found.n_rows == ROWS
+
+
+@pytest.mark.parametrize("missing", ["refuse", "fill"])
+def test_labels_that_are_only_declared(missing, tmp_path):
+    """The rows are few and wide, the labels as many as rows are said to be."""
+    folder = store(tmp_path / "a.zarr", rows=np.ones((ROWS, COLUMNS)))
+    change(folder, "X", shape=[10**10, COLUMNS], chunk=[10**9, COLUMNS])
+    change(folder, "y", shape=[10**10], chunk=[10])
+    with limits.within(1 << 40, "the test"), pytest.raises(InputError, match=r"lacks|next to nothing is there"):
+        open_dataset(folder, missing_chunks=missing)
+
+
+def test_a_sparse_grid_of_chunks_is_filled_as_before(tmp_path):
+    """One chunk in five is stored."""
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    rows = group.create_array("X", shape=(1000, COLUMNS), chunks=(10, COLUMNS), dtype="f8", fill_value=7)
+    for start in range(0, 1000, 50):
+        rows[start : start + 10] = 1.0
+    group.create_array("y", data=np.arange(1000) % 2)
+    found = open_dataset(tmp_path / "a.zarr", missing_chunks="fill").read_rows(0, 1000)
+    assert np.array_equal(np.unique(found, return_counts=True)[1], [200 * COLUMNS, 800 * COLUMNS])
+    with pytest.raises(InputError, match=r"lacks 80 of the chunks of 'X', the first one \(1, 0\): rows 10 to 19"):
+        open_dataset(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("array", ["X", "y"])
+def test_a_chunk_beyond_the_memory_of_a_run(array, tmp_path):
+    folder = store(tmp_path / "a.zarr", compressors=ZstdCodec())
+    change(folder, array, chunk=[10**8, COLUMNS][: 2 if array == "X" else 1])
+    config = {"dataset": {"uri": str(folder)}, "methods": "pca", "n_components": 2, "output": str(tmp_path / "out"),
+              "compute": {"memory_limit": "500MB"}}  # fmt: skip
+    with pytest.raises(InputError, match=rf"A chunk of .*/{array} takes .* and .* may be .*\(compute.memory_limit\)"):
+        preview(parse_config(config, "the test"))
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 5000, "[" * 100_000, '{"a": ' * 20_000, "nul", '{"shape": [1e999]}', "{}", "[]"]
+)
+@pytest.mark.parametrize("place", ["zarr.json", "X/zarr.json", "y/zarr.json"])
+def test_metadata_that_are_none(text, place, tmp_path):
+    folder = store(tmp_path / "a.zarr")
+    (folder / place).write_text(text)
+    if place == "zarr.json" and text.startswith(("{}", '{"shape')):
+        return  # a group without attributes
+    with pytest.raises(InputError):
+        open_dataset(folder)
+
+
+@pytest.mark.parametrize("key", ["shape", "chunk_grid", "codecs", "data_type", "fill_value", "attributes", "node_type"])
+@pytest.mark.parametrize("value", [None, [], {}, -1, "x", [[]], [None], {"name": "x"}, [{"name": "x"}], 10**400 % 7])
+@pytest.mark.parametrize("array", ["X", "y"])
+def test_any_metadata_end_in_a_sentence(key, value, array, tmp_path):
+    folder = store(tmp_path / "a.zarr")
+    change(folder, array, **{key: value})
+    try:
+        open_dataset(folder)
+    except MmpcaError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["X\0", "../../X", "..", "/X", "X/../X", "", ".", "x" * 300, "\ud800"])
+def test_names_that_are_none(name, tmp_path):
+    folder = store(tmp_path / "a.zarr")
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": [0, 1]}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    for place in (folder, tmp_path / "a.parquet", tmp_path / "a.npz"):
+        for which in ("features", "label"):
+            try:
+                open_dataset(place, **{which: name})
+            except MmpcaError:
+                pass
+            else:
+                assert name in ("", "/X")
+    with pytest.raises(InputError, match="NUL"):
+        open_dataset(f"{folder}\0")
+
+
+def test_labels_of_objects_are_one_sentence(tmp_path):
+    folder = store(tmp_path / "a.zarr", 2)
+    path = folder / "y" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "dtype": "|O", "fill_value": None}))
+    with pytest.raises(MmpcaError):
+        open_dataset(folder).read_labels(0, ROWS)
+
+
+def test_texts_that_are_only_declared(tmp_path):
+    """Forty gigabytes of references for a chunk of four bytes."""
+    group = zarr.open_group(store(tmp_path / "a.zarr"), mode="a")
+    names = group.create_array("names", shape=(ROWS,), chunks=(ROWS,), dtype=str, compressors=None)
+    names[:] = np.asarray(["a"] * ROWS, object)
+    (path,) = chunk_files(tmp_path / "a.zarr" / "names")
+    path.write_bytes((2**32 - 1).to_bytes(4, "little"))
+    with pytest.raises(MmpcaError, match="declares 4,294,967,295 texts where 20 belong"):
+        open_dataset(tmp_path / "a.zarr", label="names").read_labels(0, ROWS)
+
+
+def test_duplicate_columns_of_parquet(tmp_path):
+    table = pa.table([pa.array([1.0, 2.0])] * 3 + [pa.array([0, 1])], names=["a", "b", "a", "label"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"has 2 columns called 'a'\. Rename"):
+        open_dataset(tmp_path / "a.parquet")
+
+
+def test_a_row_group_that_declares_more_than_fits(tmp_path):
+    """Equal values take next to nothing, until they are unpacked."""
+    n = 3_000_000
+    pq.write_table(
+        pa.table({"a": np.zeros(n), "label": np.zeros(n, np.int8)}), tmp_path / "a.parquet", row_group_size=n
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 50_000
+    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"Row group 0 of .* \(the test\)"):
+        open_dataset(tmp_path / "a.parquet")
+
+
+def npy(shape, n_bytes=64, descr="<f8"):
+    file = io.BytesIO()
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    file.write(b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n" + bytes(n_bytes))
+    return file.getvalue()
+
+
+SHAPES = ["(10000000000, 3)", "(10**15, 3)", "(1000000000000000, 3)", "(1000000000000000000, 30)", "(-5, 3)",
+          "(2.5, 3)", "(True, 3)", "('a', 3)", "None", "(2, -4)", "(" * 3000, "-" * 3000 + "1", f"({'9' * 5000}, 3)",
+          f"({'9' * 50}, 3)", "(3, (3, 3))", "()"]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_absurd_shapes_of_npy_and_npz(shape, tmp_path):
+    (tmp_path / "X.npy").write_bytes(npy(shape))
+    np.save(tmp_path / "y.npy", Y)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", npy(shape))
+        archive.write(tmp_path / "y.npy", "y.npy")
+    for attempt in (
+        lambda: open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")),
+        lambda: open_dataset(tmp_path / "a.npz"),
+        lambda: ingest(tmp_path / "a.npz", tmp_path / "b.zarr"),
+        lambda: open_dataset(tmp_path / "y.npy", label=str(tmp_path / "X.npy")),
+    ):
+        with pytest.raises(InputError) as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("descr", ["|O", "<f1000000000000", "|V99999999999", "x", "<U999999999", [("a", "<f8")], 5])
+def test_types_of_npy_that_are_none(descr, tmp_path):
+    (tmp_path / "X.npy").write_bytes(npy("(2, 3)", descr=descr))
+    np.save(tmp_path / "y.npy", Y[:2])
+    with pytest.raises(InputError):
+        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
+
+
+def test_a_member_that_unpacks_to_more_than_fits(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1 << 20, 4)), y=np.zeros(1 << 20, np.int8))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* mmpca ingest"):
+        open_dataset(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".libsvm", ".csv.gz", ".libsvm.gz", ".csv.bz2", ".csv.xz"])
+@pytest.mark.parametrize("before", ["", "a,label\n1,0\n2,1\n", "1 1:2\n"])
+def test_a_line_without_an_end(suffix, before, tmp_path, monkeypatch):
+    import bz2
+    import lzma
+
+    monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(suffix.rpartition(".")[2], bytes)
+    (tmp_path / f"a{suffix}").write_bytes(pack(before.encode() + b"1" * (5 << 20)))
+    with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):
+        ingest(tmp_path / f"a{suffix}", tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "," * 2_000_000 + "\n" + "1," * 10),
+        ("a.csv", "a" * 200_000 + ",label\n1,2\n"),
+        ("a.csv", "a\0b,label\n1,0\n2,1\n\0,3\n"),
+        ("a.csv", f"a,label\n1,{'9' * 5000}\n2,1\n"),
+        ("a.csv", f"a,label\n{'x' * 5000},1\n2,1\n"),
+        ("a.libsvm", f"1 {'9' * 5000}:1\n"),
+        ("a.libsvm", f"{'9' * 5000} 1:1\n0 1:1\n"),
+        ("a.libsvm", f"1 1:1 {'9' * 30}:2\n"),
+        ("a.libsvm", f"1 {'9' * 5000}:1 2:1\n"),
+    ],
+)
+def test_text_that_is_no_table(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    with limits.within(4 << 30, "the test"), pytest.raises(InputError) as caught:
+        ingest(tmp_path / name, tmp_path / "out.zarr")
+    assert len(str(caught.value)) < 6_500 and not (tmp_path / "out.zarr").exists()
+
+
+def test_a_dense_row_that_does_not_fit(tmp_path):
+    (tmp_path / "a.libsvm").write_text("1 1:1\n0 2000000000:1\n")
+    with limits.within(1 << 30, "the test"), pytest.raises(InputError, match=r"A dense row of .* \(--sparse\)"):
+        ingest(tmp_path / "a.libsvm", tmp_path / "out.zarr", sparse=False)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["synthetic:gaussian?n=1000000000000000000&d=3", "synthetic:gaussian?n=1e15&d=10", "synthetic:gaussian?n=-5",
+     "synthetic:gaussian?n=2.5", "synthetic:gaussian?n=1e400", "synthetic:clusters?d=10000000&n=10",
+     "synthetic:clusters?k=100000000000", "synthetic:gaussian?n=10&d=1e12", f"synthetic:gaussian?n={'9' * 5000}",
+     f"bundled:iris?seed={'9' * 5000}", "bundled:iris\0"],
+)  # fmt: skip
+def test_absurd_names_of_data_sets(uri):
+    with pytest.raises(InputError):
+        open_dataset(uri)
+
+
+@pytest.mark.parametrize("size", ABSURD, ids=str)
+def test_absurd_shapes_of_sparse_rows(size, tmp_path):
+    from scipy.sparse import csr_array
+
+    np.savez(tmp_path / "in.npz", **dict(zip(("data", "indices", "indptr"), parts(csr_array(X)), strict=True)),
+             shape=X.shape, y=Y, format="csr")  # fmt: skip
+    ingest(tmp_path / "in.npz", tmp_path / "a.zarr")
+    for position in (0, 1):
+        shape = [ROWS, COLUMNS]
+        shape[position] = size
+        zarr.open_group(tmp_path / "a.zarr", mode="a")["X"].attrs["shape"] = shape
+        try:
+            open_dataset(tmp_path / "a.zarr").read_sparse(0, 1)
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+def parts(X):
+    return X.data, X.indices, X.indptr
+
+
+def test_pandas_with_a_name_twice_says_so(tmp_path):
+    frame = pd.DataFrame([[1.0, 2.0, 0]], columns=["a", "b", "label"])
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert open_dataset(tmp_path / "a.parquet").n_features == 2

@@ -1,0 +1,221 @@
+"""Rows that change while they are read: the command ends with what changed, and nothing is recorded of them."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refreshing import FOLLOW, PARTS, X, Y, fill, first_run, refreshed, write
+from resuming import results_hash
+from test_runs import Recorder, make_config
+
+import mmpca_dist.runs.stages as stages_module
+from mmpca_dist import load_model, load_moments, open_dataset, run
+from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.checksums import from_json, to_json
+from mmpca_dist.datasets.watching import Watch, identities
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.runs import extending, transforming
+from mmpca_dist.runs.directory import FORMAT, RunDirectory
+from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.runs.transforming import TransformConfig, transform
+
+pytestmark = pytest.mark.usefixtures("no_report")
+KINDS = ("zarr", "parquet", "npz", "csr")
+
+
+def first_file(uri):
+    path = Path(uri)
+    chunks = (p for p in sorted(path.rglob("*")) if p.is_file() and "c" in p.relative_to(path).parts)
+    return path if path.is_file() else next(chunks)
+
+
+def longer(path):
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+def rewritten(path):
+    path.write_bytes(path.read_bytes())
+    os.utime(path, (1, 1))
+
+
+def in_secret(path):
+    """Change a value, and neither the size nor the modification time."""
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def removed(path):
+    path.unlink()
+
+
+CHANGES = {
+    longer: r"it has \d+ bytes, and had \d+",
+    rewritten: r"it was modified at 1970-01-01 .*, and before that at 20",
+    in_secret: r"its inode was changed at 20.*, and before that at 20",
+    removed: "it was removed",
+}
+
+
+def config_of(folder, uri, **changes):
+    settings = {"methods": ["pca", "m-pca1b"], "n_components": 2, **changes}
+    return make_config(folder / "run", uri, **settings)
+
+
+def changing(patch, module, name, change, path):
+    """Let rows change as a function of a module has done its work."""
+    before = getattr(module, name)
+
+    def changed(*arguments, **options):
+        found = before(*arguments, **options)
+        change(path)
+        return found
+
+    patch.setattr(module, name, changed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_run_ends_with_what_changed(change, kind, tmp_path, monkeypatch):
+    uri = write(kind, tmp_path / "rows", X, Y)
+    path = first_file(uri)
+    changing(monkeypatch, stages_module, "save_statistics", change, path)
+    with pytest.raises(InputError, match=f"{path} changed while it was read: {CHANGES[change]}"):
+        run(config_of(tmp_path, uri))
+    assert not (tmp_path / "run" / "records" / "reduce.json").exists()
+
+
+def test_what_fails_for_a_change_is_told_by_the_change(tmp_path, monkeypatch):
+    uri = write("zarr", tmp_path / "rows", X, Y)
+
+    def fails(*_arguments, **_options):
+        longer(first_file(uri))
+        raise InputError("Found nan in row 3.")
+
+    monkeypatch.setattr(stages_module, "gather_statistics", fails)
+    with pytest.raises(InputError, match="changed while it was read"):
+        run(config_of(tmp_path, uri))
+
+
+def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, monkeypatch):
+    from mmpca_dist.runs import evaluating
+
+    uri = write("npz", tmp_path / "rows", X, Y)
+    evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
+    changing(monkeypatch, evaluating, "score_splits", in_secret, Path(uri))
+    with pytest.raises(InputError, match="its inode was changed"):
+        evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
+    assert not list((tmp_path / "run").rglob("splits/*"))
+
+
+def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
+    output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
+    changing(monkeypatch, transforming, "project_rows", in_secret, Path(new))
+    with pytest.raises(InputError, match=r"new.parquet changed while it was read: its inode"):
+        transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
+    assert not (tmp_path / "to").exists()
+
+
+def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
+    base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
+    changing(monkeypatch, extending, "take_moments", in_secret, tmp_path / "inbox" / "a.npz")
+    with pytest.raises(InputError, match=r"a.npz changed while it was read: its inode"):
+        refreshed(base, inbox, tmp_path / "live")
+    assert not (tmp_path / "live" / "records").exists()
+
+
+@pytest.mark.parametrize("kind", ["zarr", "parquet", "csr"])  # others have checksums
+def test_rows_that_changed_in_secret_are_another_input(kind, tmp_path):
+    uri = write(kind, tmp_path / "rows", X, Y)
+    run(config_of(tmp_path, uri))
+    in_secret(first_file(uri))
+    with pytest.raises(OutputError, match="its input has changed since"):
+        run(config_of(tmp_path, uri))
+
+
+def test_object_stores_tell_versions_apart(bucket):
+    storage.write_bytes(f"{bucket}/a/b", b"1")
+    watch = Watch.of([f"{bucket}/a", "bundled:iris"])
+    watch.refuse_change([f"{bucket}/a"])
+    storage.write_bytes(f"{bucket}/a/b", b"2")
+    with pytest.raises(InputError, match=rf"{bucket}/a/b changed while it was read: its version is "):
+        watch.refuse_change([f"{bucket}/a"])
+    assert Watch.of([f"{bucket}/a/b"]).states.keys() == watch.states.keys()
+
+
+def as_earlier_version(output, uri):
+    """Make of a run what versions wrote that knew neither times of inodes nor checksums."""
+    identity, earlier = identities(open_dataset(uri))
+    header = Path(output, "run.json")
+    found = from_json(header.read_bytes())
+    config = RunDirectory(output).config
+    assert found["fingerprint"] == identity != earlier
+    before, key = found["key"], storage.digest(config.settings("run"), earlier, FORMAT)
+    for path in [header, *Path(output, "records").glob("*.json")]:
+        value = json.loads(path.read_text())
+        del value["checksum"]
+        value.pop("objects", None)
+        text = json.dumps(value, indent=1, sort_keys=True).replace(before, key).replace(identity, earlier)
+        path.write_text(text + "\n")
+
+
+def test_runs_of_earlier_versions_go_on(tmp_path):
+    uri = write("zarr", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])
+    config = config_of(tmp_path, uri, methods=FOLLOW)
+    run(config)
+    expected, model = results_hash(config.output), load_model(config.output, "pca").components_
+    new = write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
+    to = TransformConfig(output=config.output, dataset=new, destination=str(tmp_path / "to"))
+    as_earlier_version(config.output, uri)
+    recorder = Recorder()
+    run(config, [recorder])
+    assert all(reused for stage, reused in recorder.ended.items() if stage != "plan")
+    np.testing.assert_array_equal(load_model(config.output, "pca").components_, model)
+    assert load_moments(config.output).n_rows == 160
+    assert transform(to)["rows"] == 100
+    assert refreshed(config.output, fill(tmp_path / "inbox"), tmp_path / "live")["rows"] == 400
+    Path(config.output, "records", "solve.json").unlink()
+    run(config)
+    assert results_hash(config.output) == expected
+
+
+def test_a_transform_of_an_earlier_version_is_known_again(tmp_path):
+    output, new = first_run(tmp_path), write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
+    given = TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to"))
+    transform(given)
+    place = tmp_path / "to" / "transform.json"
+    found, (_, earlier) = from_json(place.read_bytes()), identities(open_dataset(new))
+    found["key"] = storage.digest(RunDirectory(output).header()["key"], earlier, None, None, found["outputs"])
+    del found["objects"]
+    place.write_bytes(json.dumps(found).encode())
+    assert transform(given) == found
+
+
+@pytest.mark.parametrize("way", ["chunk", "metadata", "record"])
+def test_a_transform_that_was_damaged_is_done_again(way, tmp_path):
+    output, new = first_run(tmp_path), write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
+    given = TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to"), methods=["pca"])
+    transform(given)
+    rows = open_dataset(f"{given.destination}/pca.zarr").read_rows(0, 100)
+    place = {"chunk": "pca.zarr/X/c/0/0", "metadata": "pca.zarr/X/zarr.json", "record": "transform.json"}[way]
+    damaged = tmp_path / "to" / place
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    if way == "record":
+        with pytest.raises(InputError, match=r"transform.json: it is damaged .* choose another destination"):
+            transform(given)
+        return
+    recorder = Recorder()
+    transform(given, recorder)
+    assert recorder.notes == [note for note in recorder.notes if f"{place}: it is damaged" in note] != []
+    np.testing.assert_array_equal(open_dataset(f"{given.destination}/pca.zarr").read_rows(0, 100), rows)
+
+
+def test_json_with_a_checksum_is_read_as_it_was_written():
+    value = {"a": [1, 2.5, None], "b": {"é": "\0"}, "c": 1e-300}
+    assert from_json(to_json(value)) == value
+    assert from_json(to_json({1: (2, 3)})) == {"1": [2, 3]}

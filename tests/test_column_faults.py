@@ -1,0 +1,281 @@
+"""All columns that cannot be used are named at once, with what to type, before any server starts."""
+
+from __future__ import annotations
+
+import gzip
+import shlex
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from evaluating import config_of
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import parquet_gaps, text
+from mmpca_dist.datasets.ingest import check_columns, ingest
+from mmpca_dist.datasets.parquet_rows import ParquetDataset
+from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.runs.config import load_config
+from mmpca_dist.runs.stages import preview
+from mmpca_pipelines import cli
+from mmpca_pipelines.__main__ import main
+
+N = 400
+KINDS = ["csv", "csv.gz", "parquet"]
+
+
+def columns(n=N):
+    """Columns by name: which are sound, text, gaps, an infinity, a decimal comma, a kept column and a label."""
+    rng = np.random.default_rng(0)
+    found = {
+        "my id": [f"P{i}" for i in range(n)],
+        "sound": rng.standard_normal(n).tolist(),
+        "age": rng.standard_normal(n).tolist(),
+        "city": ["Rome", "Oslo"] * (n // 2),
+        "weight": rng.standard_normal(n).tolist(),
+        "price": ["1,5"] * n,
+        "ward": ["a", "b", "c", "d"] * (n // 4),
+        "whole": list(range(5, n + 5)),
+        "kind": ["x", "y"] * (n // 2),
+    }
+    found["age"][7] = None
+    for i in range(300, 320):
+        found["weight"][i] = None
+    return found
+
+
+BAD = {"my id", "age", "city", "weight", "price"}
+
+
+def write(folder, kind, table):
+    path = folder / f"table.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table(table), path, row_group_size=64)
+        return path
+    lines = [",".join(table)]
+    rows = zip(*table.values(), strict=True)
+    lines += [",".join("" if v is None else f'"{v}"' if "," in str(v) else str(v) for v in row) for row in rows]
+    data = "\n".join(lines).encode() + b"\n"
+    if kind == "csv.gz":
+        data = gzip.compress(data)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Text comes in many blocks."""
+    monkeypatch.setattr(text, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(text, "BLOCK_LINES", 1)
+
+
+def faults_of(path, **options):
+    with pytest.raises(ColumnError) as caught:
+        check_columns(path, label="kind", **options)
+    return {fault.name: fault for fault in caught.value.faults}, str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_columns_are_found_in_one_reading(kind, tmp_path, blocks):
+    path = write(tmp_path, kind, columns())
+    told = []
+    faults, message = faults_of(path, keep=["ward"], progress=lambda done, total: told.append((done, total)))
+    assert set(faults) == BAD
+    assert {name for name, fault in faults.items() if fault.kind == "gap"} == {"age", "weight"}
+    assert all(f"\n  {name} " in message for name in BAD)
+    options = "".join(f" --drop {shlex.quote(name)}" for name in faults)
+    assert message.startswith(f"5 columns of {path} cannot be used as they are:\n")
+    assert f"with:{options}\n" in message  # one line to copy
+    assert "--keep 'my id'" in message and "--keep age" not in message
+    if kind != "parquet":
+        assert len(told) > 10 and told[-1][0] == told[-1][1] and sorted(told) == told
+        assert "text: 'P0' in row 0 (line 2)" in faults["my id"].found
+        assert "decimals need a point" in faults["price"].found
+        assert faults["age"].found.startswith("1 value that is empty") and "row 7 (line 9)" in faults["age"].found
+        assert faults["weight"].found.startswith("20 values") and "row 300 (line 302)" in faults["weight"].found
+    words = shlex.split(message.split("with:")[1].split("\n")[0])
+    check_columns(path, label="kind", keep=["ward"], drop=words[1::2])
+    ingest(path, tmp_path / "out.zarr", label="kind", keep=["ward"], drop=words[1::2])
+    assert open_dataset(tmp_path / "out.zarr").feature_names == ["sound", "whole"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ingest_by_itself_names_all_of_them_too(kind, tmp_path, blocks):
+    path = write(tmp_path, kind, columns())
+    with pytest.raises(ColumnError, match=r"^5 columns of ") as caught:
+        ingest(path, tmp_path / "out.zarr", label="kind", keep=["ward"])
+    assert {fault.name for fault in caught.value.faults} == BAD
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_and_kept_columns_with_gaps_are_among_them(kind, tmp_path, blocks):
+    table = columns()
+    for name, row in (("kind", 100), ("ward", 200)):
+        table[name] = [None if i == row else value for i, value in enumerate(table[name])]
+    faults, message = faults_of(write(tmp_path, kind, table), keep=["ward"])
+    assert set(faults) == BAD | {"kind", "ward"}
+    assert faults["kind"].kind == faults["ward"].kind == "names"
+    assert "--drop kind" not in message and "--drop ward" not in message
+    assert "correct them, or name another" in message
+
+
+@pytest.mark.parametrize("values", [["NaN"], ["inf"], ["1e39"]])
+def test_numbers_that_are_none(values, tmp_path):
+    table = {"a": [1.0, 2, 3, 4], "b": [1.0, float(values[0]), 3, 4], "c": [float(values[0])] * 4, "kind": [0, 1, 0, 1]}
+    (tmp_path / "a.csv").write_text(
+        "a,b,c,kind\n" + "".join(f"{i},{values[0]},{values[0]},{i % 2}\n" for i in range(4))
+    )
+    assert set(faults_of(tmp_path / "a.csv")[0]) == {"b", "c"}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert set(faults_of(tmp_path / "a.parquet", dtype="float32")[0]) == {"b", "c"}
+
+
+def test_text_that_comes_late_and_in_quoted_lines(tmp_path, blocks):
+    rows = [f'{i}.5,"first\nsecond {i}",{i % 2}' for i in range(300)]
+    rows[250] = rows[250].replace("250.5", "oops")
+    (tmp_path / "a.csv").write_text("a,note,kind\n\n" + "\n".join(rows) + "\n")
+    faults, _ = faults_of(tmp_path / "a.csv", drop=["note"])
+    assert faults["a"].found == "text: 'oops' in row 250 (line 503)"
+
+
+def test_lines_that_are_wrong_are_refused_as_before(tmp_path):
+    (tmp_path / "a.csv").write_text("id,a,kind\np,1,x\nq,2\n")
+    with pytest.raises(InputError, match=r"Row 1 \(line 3\) of .* has 2 cells where 3 belong"):
+        check_columns(tmp_path / "a.csv")
+
+
+def test_sound_tables_pass_and_columns_that_count_are_noted(tmp_path, blocks):
+    table = {name: values for name, values in columns().items() if name not in BAD | {"ward"}}
+    notes = []
+    check_columns(write(tmp_path, "csv", table), label="kind", note=notes.append)
+    assert notes == ["Column 'whole' only counts the rows: leave it out with --drop whole, unless it is a measurement."]
+    np.savez(tmp_path / "a.npz", X=np.full((4, 2), np.nan), y=[0, 1, 0, 1])
+    check_columns(tmp_path / "a.npz")  # has no columns with names
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("city", "text: 'Rome' in row 0 (line 2). Encode it as numbers, or leave it out with --drop city, or keep it"),
+        ("age", "infinite or too large, the first in row 7 (line 9). Fill or drop these rows, or leave it out with"),
+        ("my id", "--drop 'my id', or keep it beside the rows with --keep 'my id'."),
+    ],
+)
+def test_a_single_column_takes_a_sentence(name, message, tmp_path):
+    table = {one: values for one, values in columns().items() if one in ("sound", "kind", name)}
+    faults, text = faults_of(write(tmp_path, "csv", table))
+    assert set(faults) == {name} and message in text and "\n" not in text
+    assert text.startswith(f"Column {name!r} of ") and text.endswith(".")
+
+
+def test_thousands_of_columns_of_text(tmp_path):
+    names = [f"t{i}" for i in range(3000)]
+    lines = [",".join([*names, "a", "kind"]), *[",".join(["w"] * 3000 + ["1.5", str(i % 2)]) for i in range(20)]]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    faults, message = faults_of(tmp_path / "a.csv")
+    assert set(faults) == set(names)
+    assert len(message.splitlines()) < 40 and "... and 2980 more" in message
+
+
+def test_integers_with_statistics_are_not_read(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [1, None, 3], "b": [1, 2, 3], "kind": [0, 1, 0]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(ParquetDataset, "read_rows", lambda *_: pytest.fail("rows are read"))
+    assert set(faults_of(tmp_path / "a.parquet")[0]) == {"a"}
+
+
+def test_gaps_are_found_without_statistics(tmp_path):
+    table = {name: columns()[name] for name in ("sound", "age", "weight", "whole", "kind")}
+    table["kind"][350] = None
+    pq.write_table(pa.table(table), tmp_path / "a.parquet", write_statistics=False, row_group_size=50)
+    assert set(faults_of(tmp_path / "a.parquet")[0]) == {"age", "weight", "kind"}
+
+
+def test_columns_in_names_of_folders_have_no_statistics(tmp_path):
+    for name in ("part=1", "part=__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / "rows" / name).mkdir(parents=True)
+        table = pa.table({"a": [1, 2], "b": [None, 2], "kind": [0, 1]})
+        pq.write_table(table, tmp_path / "rows" / name / "0.parquet")
+    assert set(faults_of(tmp_path / "rows")[0]) == {"b", "part"}
+
+
+def plan_of(tmp_path, path, **dataset):
+    content = {"dataset": {"uri": str(path), "label": "kind", **dataset}, "methods": ["pca"], "n_components": [1]}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({**content, "output": str(tmp_path / "out")}))
+    return tmp_path / "my.yaml"
+
+
+def test_the_plan_finds_gaps_and_text_in_metadata(tmp_path, monkeypatch):
+    """All at once, and a setting to paste that keeps what was left out before."""
+    path = write(tmp_path, "parquet", columns())
+    monkeypatch.setattr(ParquetDataset, "read_rows", lambda *_: pytest.fail("rows are read"))
+    file = plan_of(tmp_path, path, drop=["ward"])
+    with pytest.raises(ColumnError) as caught:
+        preview(load_config(file))
+    message = str(caught.value)
+    assert {fault.name for fault in caught.value.faults} == BAD
+    assert "20 missing values (null)" in message and "--keep" not in message
+    words = shlex.split(message.split("with: ")[1].split("\n")[0])
+    assert words[0] == "--set"
+    key, _, value = words[1].partition("=")
+    assert set(yaml.safe_load(value)) == BAD | {"ward"}
+    monkeypatch.undo()
+    preview(load_config(file, {key: yaml.safe_load(value)}))
+
+
+def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, monkeypatch):
+    path = write(tmp_path, "parquet", {name: columns()[name] for name in ("sound", "age", "kind")})
+    monkeypatch.setattr(parquet_gaps, "MOST_STATISTICS", 5)
+    gaps = parquet_gaps.gaps_of(open_dataset(path, label="kind"))
+    assert [fault.name for fault in gaps.faults] == ["age"] and not gaps.complete
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_command_refuses_before_a_server_starts(kind, tmp_path, monkeypatch, capsys):
+    path = write(tmp_path, kind, columns())
+    monkeypatch.setattr(cli, "flow_session", lambda *_: pytest.fail("a server is started"))
+    monkeypatch.setattr(sys, "argv", ["mmpca", "ingest", str(path), str(tmp_path / "out.zarr"), "--label", "kind"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    assert end.value.code == 2
+    assert all(f"--drop {shlex.quote(name)}" in printed.err for name in BAD | {"ward"})
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_a_heavy_column_is_known_to_the_plan_from_ingest_on(tmp_path):
+    rng = np.random.default_rng(1)
+    lines = [f"{1000 * a},{b},{c},{i % 2}" for i, (a, b, c) in enumerate(rng.standard_normal((200, 3)))]
+    (tmp_path / "a.csv").write_text("elevation,b,c,kind\n" + "\n".join(lines) + "\n")
+    notes = []
+    ingest(tmp_path / "a.csv", tmp_path / "a.zarr", label="kind", note=notes.append)
+    note = "'elevation' holds over 99% of the scatter of the 3 columns, so that components mostly follow it. Set"
+    assert [one for one in notes if one.startswith(note)]
+    uri = str(tmp_path / "a.zarr")
+    assert dict(preview(config_of(tmp_path / "out", uri)).rows())["note"].startswith(note)
+    assert "note" not in dict(preview(config_of(tmp_path / "out", uri, standardize=True)).rows())
+    assert "note" not in dict(preview(config_of(tmp_path / "out", "bundled:iris")).rows())
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_spread_of_columns_is_that_of_all_rows(sparse, monkeypatch):
+    from scipy.sparse import csr_array
+
+    from mmpca_dist.datasets import spread
+
+    monkeypatch.setattr(spread, "PIECE_BYTES", 8 * 5 * 3)
+    X = 1e4 + np.random.default_rng(2).standard_normal((50, 5)) * np.arange(1, 6)
+    found = spread.ColumnSpread(5)
+    for start, stop in ((0, 1), (1, 20), (20, 50)):
+        found.add(csr_array(X[start:stop]) if sparse else X[start:stop])
+    np.testing.assert_allclose(found.squares, X.var(axis=0) * 50, rtol=1e-9)
+
+
+def test_rows_to_project_are_noted_no_heavy_column(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{1000 * (i % 7)},{i % 3}\n" for i in range(50)))
+    notes = []
+    ingest(tmp_path / "a.csv", tmp_path / "a.zarr", unlabelled=True, note=notes.append)
+    assert not any("scatter" in note for note in notes)

@@ -1,0 +1,106 @@
+"""Who waits for the compiler is told so, and only then."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from operations import artifacts_of
+from rich.console import Console
+
+from mmpca_dist.neighbors import compiling, pairs
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.stages import run
+
+RUN = """
+import json, sys
+from mmpca_dist import run
+from mmpca_dist.runs.events import Callback
+
+class Hears(Callback):
+    stages = []
+    def on_compile(self, stage):
+        self.stages.append(stage)
+
+if __name__ == "__main__":
+    run(json.loads(sys.argv[1]), [Hears()])
+    print("compiled", Hears.stages)
+"""
+SETTINGS = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca2"], "n_components": [2]}
+
+
+@pytest.mark.parametrize("cluster", ["threads", pytest.param("local", marks=pytest.mark.slow)])
+def test_told_once_per_machine(cluster, tmp_path):
+    """On a machine whose numba has no cache, and then on one that has; also by the workers of a cluster."""
+    script = tmp_path / "script.py"
+    script.write_text(RUN)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for output in ("first", "second"):
+        settings = {**SETTINGS, "compute": {"cluster": cluster, "workers": 1}, "output": str(tmp_path / output)}
+        command = [sys.executable, str(script), json.dumps(settings)]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+        assert found.returncode == 0, found.stderr
+        said.append(found.stdout.splitlines()[-1])
+    assert said == ["compiled ['search']", "compiled []"]
+    assert list(Path(tmp_path, "cache").rglob("*.nbi"))
+
+
+def test_a_compilation_of_another_package_is_none_of_ours(monkeypatch):
+    import numba
+
+    import mmpca_dist.neighbors.bounds  # noqa: F401  (listens)
+
+    monkeypatch.setattr(compiling, "begun", lambda: pytest.fail("told of a compilation"))
+    assert numba.njit(lambda x: x + 1)(1) == 2
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """A search that compiles in a thread of Dask, twice."""
+    search = pairs.with_pairs
+
+    def slow(*arguments, **options):
+        for _ in range(2):
+            thread = threading.Thread(target=compiling.begun)
+            thread.start()
+            thread.join()
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(pairs, "with_pairs", slow)
+
+
+def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
+    from mmpca_pipelines.console import ConsoleCallback
+    from mmpca_pipelines.fit import fit_flow, watching
+
+    console = Console(file=io.StringIO(), width=100)
+    config = parse_config({**SETTINGS, "output": str(tmp_path / "out")}, "the test")
+    with watching(ConsoleCallback(console)):
+        state = fit_flow(config, return_state=True)
+    assert state.is_completed()
+    printed = console.file.getvalue()
+    line = "search: compiling its inner loops, once per machine"
+    assert printed.count(line) == 1 and printed.index(line) < printed.index("✓ search")
+    events = [json.loads(one) for one in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
+    assert [event["stage"] for event in events if event["event"] == "compile"] == ["search"]
+    assert "progress-search" in artifacts_of(state)
+
+
+def test_a_watcher_that_fails_does_not_end_the_work(compiles, tmp_path):
+    class Fails:
+        def __getattr__(self, name):
+            return lambda *_: None
+
+        def on_compile(self, stage):
+            raise ConnectionError(stage)
+
+    results = run({**SETTINGS, "output": str(tmp_path / "out")}, [Fails()])
+    assert "report" in results
+    assert compiling._watchers == []

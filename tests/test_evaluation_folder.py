@@ -1,0 +1,154 @@
+"""A configuration that was run is evaluated, and the other way round: each has a folder of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from evaluating import config_of, scored
+
+import mmpca_dist
+from mmpca_dist import run
+from mmpca_dist.datasets.lease import held
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.runs.directory import RunDirectory, folder_of
+from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.runs.job import open_job
+from mmpca_dist.runs.listing import clean, find_runs
+from mmpca_dist.runs.models import load_model
+from mmpca_dist.runs.tabulating import headline_of
+from mmpca_pipelines.cli import cli
+
+EVALUATION = {"folds": 3, "margins": False}
+
+
+@pytest.fixture
+def config(tmp_path):
+    return config_of(tmp_path / "out", "bundled:iris", evaluation=EVALUATION)
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def shown(*arguments):
+    found = CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
+    assert found.exit_code == 0
+    return found.output.replace("\n", "")
+
+
+@pytest.mark.parametrize("order", [(run, evaluate), (evaluate, run)])
+def test_both_stand_side_by_side_and_are_listed_shown_and_cleaned(order, config):
+    first, second = order
+    first(config)
+    before = contents(config.output)
+    second(config)
+    after = contents(config.output)
+    assert before.items() <= after.items()  # nothing of the first was touched
+    below = f"{config.output}/evaluation"
+    states = [(state.uri, state.state) for state in find_runs(config.output)]
+    assert states == [(config.output, "finished"), (below, "finished")]
+    assert load_model(config.output, "pca").components_.shape == (2, 4)
+    assert headline_of(below) in shown("show", below).replace("\n", "")
+    assert f"Evaluation: mmpca show {below}" in shown("show", config.output)
+    assert [cleaned.uri for cleaned in clean(config.output)] == [config.output, below]
+    assert contents(config.output) == after
+
+
+def test_an_evaluation_alone_is_shown_by_the_output_of_its_configuration(config):
+    evaluate(config)
+    assert headline_of(f"{config.output}/evaluation")[:60] in shown("show", config.output)
+    with pytest.raises(InputError, match="There is no run in"):
+        load_model(config.output, "pca")
+
+
+def test_an_evaluation_at_the_output_itself_goes_on_there(config):
+    """As earlier versions have left it."""
+    records, *_ = scored(config)
+    old = Path(config.output)
+    for path in (old / "evaluation").iterdir():
+        path.rename(old / path.name)
+    (old / "evaluation").rmdir()
+    (old / "splits" / "00001.json").unlink()
+    (old / "records" / "score.json").unlink()
+    assert folder_of(config, "evaluation").uri == config.output
+    again, *_ = scored(config)
+    assert [record["errors"] for record in again] == [record["errors"] for record in records]
+    assert not (old / "evaluation").exists()
+    changed = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"folds": 4})})
+    with pytest.raises(OutputError, match=r"its evaluation\.folds is 3, here it is 4"):
+        scored(changed)
+    with pytest.raises(OutputError, match="it is an evaluation"):
+        run(config)
+
+
+def test_what_an_evaluation_is_writing_is_left_to_it(config):
+    """The run beside it, and `mmpca clean`, remove half-written files: not those of others."""
+    run(config)
+    evaluate(config)
+    own, other = (Path(folder, ".x.json.0123abcd.partial") for folder in (config.output, f"{config.output}/evaluation"))
+    for place in (own, other):
+        place.write_text("half")
+    with open_job(config, mmpca_dist.runs.events.Callback()):
+        pass
+    assert not own.exists() and other.exists()
+    own.write_text("half")
+    with held(f"{config.output}/evaluation"):
+        clean(config.output)
+        assert not own.exists() and other.exists()
+
+
+def test_a_refused_evaluation_leaves_nothing_and_a_run_beside_it_stays(config):
+    wrong = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"folds": 500})})
+    with pytest.raises(InputError, match="500 folds"):
+        evaluate(wrong)
+    assert not Path(config.output).exists()
+    run(config)
+    before = contents(config.output)
+    with pytest.raises(InputError, match="500 folds"):
+        evaluate(wrong)
+    assert contents(config.output) == before
+
+
+def test_other_files_in_the_folder_of_evaluations_are_not_taken_for_one(config):
+    place = Path(config.output, "evaluation")
+    place.mkdir(parents=True)
+    (place / "precious.txt").write_text("precious")
+    with pytest.raises(OutputError, match="holds other files"):
+        evaluate(config)
+    run(config)
+    assert json.loads((Path(config.output) / "run.json").read_text())["purpose"] == "run"
+    assert (place / "precious.txt").read_text() == "precious"
+    assert RunDirectory(config.output).purpose == "run"
+
+
+RESULTS = "it|that|this|them|the (folder|run|output|destination|result)s?"
+ADVICE = re.compile(
+    rf"\b(delete(?! files)|erase|wipe|discard|rm -r|overwrite it)\b|\b(remove|clear) ({RESULTS})\b", re.IGNORECASE
+)
+SOUND = ("Close it, or remove it.", "such as NUL. Remove it.")
+"""A quote in a CSV file; a character in a configuration."""
+
+
+def messages(path):
+    """Yield the strings of a module that are no docstrings, an f-string as one, with ... for what it takes in."""
+    tree = ast.parse(path.read_text())
+    skip = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skip |= {id(part) for part in node.values}
+            yield "".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skip:
+            yield node.value
+
+
+def test_no_message_advises_to_delete_results():
+    root = Path(mmpca_dist.__file__).parent
+    modules = [*root.rglob("*.py"), *(Path(__file__).parents[1] / "pipelines").rglob("*.py")]
+    found = [(path.name, text) for path in modules for text in messages(path) if " " in text and ADVICE.search(text)]
+    assert len(modules) > 100
+    assert [text for _, text in found if not text.endswith(SOUND)] == []

@@ -1,0 +1,236 @@
+"""An ingest may die at any moment: readers see the old table or the new one, and the next ingest removes its traces."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import uuid
+
+import fsspec
+import numpy as np
+import pytest
+from dying import KilledError, Steps, ingest_and_die
+
+from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets.ingest import check_ingest, ingest
+from mmpca_dist.datasets.replacing import Destination
+from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.runs.listing import clean
+
+OLD, NEW = (f"synthetic:gaussian?n=40&d=4&seed={seed}" for seed in (1, 2))
+"""Tables of one shape, so that chunks of the one would pass for chunks of the other."""
+MOST = 60
+"""More steps than any ingest here makes."""
+
+
+def rows_of(uri):
+    dataset = open_dataset(uri)
+    return dataset.read_rows(0, dataset.n_rows)
+
+
+def state_of(place):
+    """Return which table readers find: None, or 0 for the old and 1 for the new one."""
+    try:
+        found = rows_of(place)
+    except InputError:
+        return None
+    (which,) = [i for i, uri in enumerate((OLD, NEW)) if np.array_equal(found, rows_of(uri))]
+    return which
+
+
+def killed(last, place, overwrite):
+    """Ingest the new table in another process, and tell whether that was killed after so many steps."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["mmpca_dist.datasets.ingest", "mmpca_dist.datasets.synthetic", "s3fs"])
+    process = context.Process(target=ingest_and_die, args=(last, NEW, place, overwrite, dict(os.environ)))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+@pytest.mark.parametrize("way", ["ingest", "check", "clean"])
+def test_killed_as_it_replaces_a_group_on_a_disk(tmp_path, way):
+    """``kill -9`` between the two renames leaves no group at the destination; the next command puts it back."""
+    seen, place = [], tmp_path / "a.zarr"
+    for last in range(MOST):
+        storage.remove(str(place))
+        ingest(OLD, place)
+        if not killed(last, place, True):
+            break
+        seen.append(state_of(place))
+        if way == "ingest":
+            ingest(NEW, place, overwrite=True)
+            assert state_of(place) == 1
+        elif way == "check":
+            with pytest.raises(OutputError, match="Zarr group at"):
+                check_ingest(NEW, place)
+            assert state_of(place) == (seen[-1] or 0)
+        elif storage.names_in(str(tmp_path)) != ["a.zarr"]:
+            clean(str(tmp_path))
+            assert state_of(place) == (seen[-1] or 0)
+        assert storage.names_in(str(tmp_path)) == ["a.zarr"]
+    assert state_of(place) == 1 and storage.names_in(str(tmp_path)) == ["a.zarr"]
+    assert seen == sorted(seen, key=lambda one: (one == 1, one is None))  # the old one, for a moment none, the new one
+    assert seen.count(None) == 1 and {0, 1} < set(seen)
+
+
+def test_killed_as_it_writes_a_new_group_on_a_disk(tmp_path):
+    seen, place = [], tmp_path / "a.zarr"
+    for last in range(MOST):
+        storage.remove(str(place))
+        if not killed(last, place, False):
+            break
+        seen.append(state_of(place))
+        if seen[-1] is None:
+            ingest(NEW, place)
+        else:
+            with pytest.raises(OutputError, match="Zarr group at"):
+                ingest(NEW, place)
+        assert storage.names_in(str(tmp_path)) == ["a.zarr"] and state_of(place) == 1
+    assert {None, 1} == set(seen)
+
+
+def test_what_was_written_since_the_kill_is_not_replaced(tmp_path):
+    """Nor is the group that would have been put back lost."""
+    place = tmp_path / "a.zarr"
+    for last in range(MOST):
+        storage.remove(str(place))
+        ingest(OLD, place)
+        assert killed(last, place, True)
+        if not place.exists():
+            break
+        ingest(NEW, place, overwrite=True)
+    place.mkdir()
+    (place / "letter.txt").write_text("keep me")
+    for _ in range(2):
+        with pytest.raises(OutputError, match=r"a\.zarr\.partial/old is the group that was at .* Move one of them"):
+            ingest(NEW, place, overwrite="any")
+        assert "left alone" in str(clean(str(tmp_path))[0])
+    assert (place / "letter.txt").exists()
+    np.testing.assert_array_equal(rows_of(tmp_path / "a.zarr.partial/old"), rows_of(OLD))
+    place.rename(tmp_path / "elsewhere")
+    clean(str(tmp_path))
+    assert storage.names_in(str(tmp_path)) == ["a.zarr", "elsewhere"] and state_of(place) == 0
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def folder(request):
+    if request.param == "s3":
+        yield request.getfixturevalue("bucket")
+        return
+    place = f"memory://{uuid.uuid4().hex}"
+    yield place
+    fs = fsspec.filesystem("memory")
+    if fs.exists(place):
+        fs.rm(place, recursive=True)
+
+
+def die_after(last, monkeypatch):
+    """Let every change of a store after so many fail, in this process: nothing that it does afterwards counts."""
+
+    def die():
+        raise KilledError
+
+    monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "0.001")
+    steps, lock = Steps(last, die), threading.Lock()
+    memory = type(fsspec.filesystem("memory"))
+    for name in ("pipe_file", "rm_file"):
+        monkeypatch.setattr(memory, name, steps.before(getattr(memory, name)))
+    s3 = pytest.importorskip("s3fs").S3FileSystem
+    call = s3._call_s3
+
+    async def counted(self, method, *args, **options):
+        if method.startswith(("put_", "delete_", "create_", "copy_", "upload_", "complete_")):
+            with lock:
+                steps.count()
+        return await call(self, method, *args, **options)
+
+    monkeypatch.setattr(s3, "_call_s3", counted)
+    return steps
+
+
+def objects(folder):
+    return [name for name, *_ in storage.list_objects(folder)]
+
+
+@pytest.mark.parametrize("replaces", [True, False], ids=["replaced", "new"])
+def test_dead_before_any_change_of_a_store(folder, replaces, monkeypatch):
+    """Readers find the whole old table or the whole new one at every moment; every trace goes with the next ingest."""
+    seen, place = [], f"{folder}/a.zarr"
+    for last in range(MOST):
+        storage.remove(place)
+        if replaces:
+            ingest(OLD, place)
+        with monkeypatch.context() as patched:
+            steps = die_after(last, patched)
+            try:
+                ingest(NEW, place, overwrite=replaces)
+            except KilledError:
+                pass
+            else:
+                assert steps.made <= last
+                break
+        seen.append(state_of(place))
+        if replaces or seen[-1] is None:
+            ingest(NEW, place, overwrite=replaces)
+        else:
+            with pytest.raises(OutputError, match="Zarr group at"):
+                ingest(NEW, place)
+        assert state_of(place) == 1
+        assert storage.names_in(folder) == ["a.zarr"]
+        assert len(storage.names_in(place)) == (2 if replaces else 3)
+    assert state_of(place) == 1
+    assert seen == sorted(seen, key=lambda one: one == 1)
+    assert set(seen) == ({0, 1} if replaces else {None, 1})
+
+
+def test_only_what_the_dead_ingest_wrote_is_removed(folder, monkeypatch):
+    """Objects of others that have come to the same prefix meanwhile stay."""
+    place = f"{folder}/a.zarr"
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        die_after(5, patched)
+        ingest(NEW, place)
+    storage.write_bytes(f"{place}/letter.txt", b"keep me")
+    assert any(name.startswith("a.zarr/X/") for name in objects(folder))
+    (cleaned,) = clean(folder)
+    assert "put right" in str(cleaned) and cleaned.n_bytes > 0
+    assert objects(folder) == ["a.zarr/letter.txt"]
+
+
+@pytest.mark.slow
+def test_killed_by_the_system_at_the_switch_in_a_store(bucket):
+    """As above, by ``kill -9`` of another process."""
+    place, seen = f"{bucket}/a.zarr", []
+    for last in range(MOST):
+        storage.remove(place)
+        ingest(OLD, place)
+        if not killed(last, place, True):
+            break
+        seen.append(state_of(place))
+        ingest(NEW, place, overwrite=True)
+        assert state_of(place) == 1 and storage.names_in(bucket) == ["a.zarr"]
+    assert set(seen) == {0, 1} and seen == sorted(seen)
+
+
+def test_an_ingest_that_was_taken_for_dead_ends(tmp_path, monkeypatch):
+    """It was asleep, say: another has tidied its work by now, which is told in one sentence."""
+    place = tmp_path / "a.zarr"
+    lease = tmp_path / "a.zarr.partial/lease-000001.json"
+
+    def sleep(done, total):
+        owner = json.loads(lease.read_text())
+        lease.write_text(json.dumps({**owner, "token": "another"}))
+        monkeypatch.setattr("mmpca_dist.datasets.lease.BEAT_SECONDS", -1.0)
+
+    with pytest.raises(OutputError, match="no longer this run's"):
+        ingest("synthetic:gaussian?n=4000&d=8", place, chunk_bytes=1000, progress=sleep)
+    assert not place.exists()
+    lease.write_text('{"dead": 1}')
+    monkeypatch.undo()
+    monkeypatch.setattr("mmpca_dist.datasets.lease.EXPIRY_SECONDS", 0.1)
+    assert Destination.of(str(place)).recover()
+    assert storage.names_in(str(tmp_path)) == []

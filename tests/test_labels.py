@@ -1,0 +1,130 @@
+"""Labels that differ stay apart, or are refused: NumPy's strings drop NUL characters at their end."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+from mmpca_dist import MarginPCA, class_moments, open_dataset
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.errors import InputError
+from mmpca_dist.neighbors import NearestOpposite
+from mmpca_dist.predictors import ClassifierSection, fit_rows
+
+X = np.arange(24.0).reshape(8, 3) ** 1.5
+TWO = ["a", "a\0"] * 4
+INSIDE = ["a", "a\0b"] * 4
+
+
+def parquet(folder, labels, column=pa.array):
+    table = pa.table({**{f"f{j}": X[:, j] for j in range(3)}, "label": column(labels)})
+    pq.write_table(table, folder / "a.parquet")
+    return str(folder / "a.parquet")
+
+
+def zarr_text(folder, labels, group="y"):
+    root = zarr.open_group(str(folder / "a.zarr"), mode="w")
+    root.create_array("X", data=X)
+    root.create_array("y", shape=(8,), dtype=str)[...] = np.asarray(labels, dtype=object)
+    return str(folder / "a.zarr")
+
+
+def zarr_categories(folder, labels):
+    root = zarr.open_group(str(folder / "a.zarr"), mode="w")
+    root.create_array("X", data=X)
+    column = root.create_group("y", attributes={"encoding-type": "categorical"})
+    names = sorted(set(labels))
+    column.create_array("categories", shape=(len(names),), dtype=str)[...] = np.asarray(names, dtype=object)
+    column.create_array("codes", data=np.asarray([names.index(label) for label in labels]))
+    return str(folder / "a.zarr")
+
+
+def csv(folder, labels):
+    rows = [",".join([*map(repr, row.tolist()), label]) for row, label in zip(X, labels, strict=True)]
+    (folder / "a.csv").write_text("\n".join(["f0,f1,f2,label", *rows]) + "\n")
+    ingest(str(folder / "a.csv"), str(folder / "a.zarr"))
+    return str(folder / "a.zarr")
+
+
+def parquet_ingested(folder, labels):
+    ingest(parquet(folder, labels), str(folder / "a.zarr"))
+    return str(folder / "a.zarr")
+
+
+STORED = {
+    "parquet": parquet,
+    "parquet dictionary": lambda f, y: parquet(f, y, lambda v: pa.array(v).dictionary_encode()),
+    "parquet large strings": lambda f, y: parquet(f, y, lambda v: pa.array(v, pa.large_string())),
+    "zarr": zarr_text,
+    "categories": zarr_categories,
+    "csv": csv,
+    "ingested parquet": parquet_ingested,
+}
+
+
+def labels_of(uri):
+    dataset = open_dataset(uri)
+    return dataset.read_labels(0, dataset.n_rows)
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_stored_labels_that_numpy_would_confuse_are_refused(kind, tmp_path):
+    with pytest.raises(InputError, match=r"'a\\x00', which ends with a NUL character: NumPy would take it for 'a'"):
+        labels_of(STORED[kind](tmp_path, TWO))
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_nul_characters_within_labels_stay(kind, tmp_path):
+    assert labels_of(STORED[kind](tmp_path, INSIDE)).tolist() == INSIDE
+
+
+FRAME = pd.DataFrame(X, columns=["f0", "f1", "f2"])
+IN_MEMORY = {
+    "list": lambda y: (X, list(y)),
+    "tuple": lambda y: (X, tuple(y)),
+    "objects": lambda y: (X, np.asarray(y, dtype=object)),
+    "column": lambda y: (X, np.asarray(y, dtype=object)[:, None]),
+    "pandas": lambda y: (FRAME, pd.Series(y)),
+    "pandas strings": lambda y: (FRAME, pd.Series(y, dtype="string")),
+    "categorical": lambda y: (FRAME, pd.Series(pd.Categorical(y))),
+    "dask": lambda y: (da.from_array(X, (4, 3)), da.from_array(np.asarray(y, dtype=object), 4)),
+    "dask rows": lambda y: (da.from_array(X, (4, 3)), list(y)),
+    "dask frame": lambda y: (dd.from_pandas(FRAME, 2), dd.from_pandas(pd.Series(y), 2)),
+}
+USES = {
+    "moments": lambda X, y: class_moments(X, y).classes,
+    "estimator": lambda X, y: MarginPCA(2).fit(X, y).classes_,
+    "neighbours": lambda X, y: NearestOpposite().fit(X, y).classes_,
+    "classifier": lambda X, y: fit_rows(ClassifierSection(name="svm"), np.asarray(X), y).classes,
+}
+CASES = [
+    (kind, use)
+    for kind in IN_MEMORY
+    for use in USES
+    if use == "estimator" or (kind != "dask frame" and not (use == "classifier" and "dask" in kind))
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning", "ignore:Dask currently has:UserWarning")
+@pytest.mark.parametrize(("kind", "use"), CASES)
+def test_labels_in_memory_that_numpy_would_confuse_are_refused(kind, use):
+    with pytest.raises(InputError, match="ends with a NUL character"):
+        USES[use](*IN_MEMORY[kind](TWO))
+    assert USES[use](*IN_MEMORY[kind](["a", "b"] * 4)).tolist() == ["a", "b"]
+
+
+def test_bytes_that_are_no_text_are_refused():
+    with pytest.raises(InputError, match="bytes that are not UTF-8"):
+        normalize_labels(np.asarray([b"a", b"\xff"]), "here")
+
+
+def test_columns_that_are_kept_are_held_to_the_same(tmp_path):
+    table = pa.table({"f0": X[:, 0], "f1": X[:, 1], "label": [0, 1] * 4, "patient": TWO})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="ends with a NUL character"):
+        ingest(str(tmp_path / "a.parquet"), str(tmp_path / "a.zarr"), keep=["patient"])

@@ -1,0 +1,145 @@
+"""Names with ``*``, ``?`` and ``[..]`` are names: the neighbours that they would match stay as they are."""
+
+from __future__ import annotations
+
+import uuid
+
+import fsspec
+import numpy as np
+import pytest
+import zarr
+
+from mmpca_dist import load_model, run
+from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError, OutputError
+
+NAMES = ["x[12]", "x?", "x*", "x[!a]", "**"]
+NEIGHBOURS = ["x1", "x2", "x10", "x", "x[12]1", "x?.more", "y", "x1/deep"]
+
+
+@pytest.fixture(params=["s3", "memory", "local"])
+def folder(request, tmp_path):
+    """Return a folder of each kind of storage."""
+    if request.param == "local":
+        yield str(tmp_path)
+    elif request.param == "s3":
+        yield request.getfixturevalue("bucket")
+    else:
+        place = f"memory://{uuid.uuid4().hex}"
+        yield place
+        fs = fsspec.filesystem("memory")
+        if fs.exists(place):
+            fs.rm(place, recursive=True)
+
+
+@pytest.fixture(params=NAMES)
+def place(request, folder):
+    """Return an address with a pattern for a name, beside objects that the pattern matches."""
+    for name in NEIGHBOURS:
+        storage.write_bytes(f"{folder}/{name}/data", name.encode())
+    yield f"{folder}/{request.param}"
+    left = {name: storage.read_bytes(f"{folder}/{name}/data") for name in NEIGHBOURS}
+    assert left == {name: name.encode() for name in NEIGHBOURS}
+
+
+def test_objects_of_a_pattern_are_those_of_its_name(place):
+    assert not storage.exists(place)
+    assert storage.names_in(place) == [] and storage.list_objects(place) == []
+    storage.remove(place)
+    storage.remove_children(place, ["data", "*"])
+    with pytest.raises(InputError, match="does not exist"):
+        storage.require(place)
+    for name in ("a/b", "data", "*"):
+        storage.write_bytes(f"{place}/{name}", b"mine")
+    assert storage.names_in(place) == ["*", "a", "data"]
+    assert [name for name, *_ in storage.list_objects(place)] == ["*", "a/b", "data"]
+    storage.remove_children(place, ["*"])
+    assert storage.names_in(place) == ["a", "data"]
+    storage.remove(f"{place}/data")
+    storage.remove(place)
+    assert not storage.exists(place)
+
+
+def test_zarr_at_a_pattern_replaces_its_own_group_alone(place):
+    group = storage.open_group(place, "w")
+    array = group.create_array("x?", shape=(4,), chunks=(1,), dtype="f8", fill_value=0.0, overwrite=True)
+    group.create_array("x1", data=np.ones(2))
+    array[:] = 1.0
+    array[:] = 0.0  # Zarr deletes chunks of fill values
+    assert [name for name, *_ in storage.list_objects(f"{place}/x?")] == ["zarr.json"]
+    group.create_array("x?", shape=(2,), dtype="f8", overwrite=True)
+    np.testing.assert_array_equal(storage.open_group(place)["x1"][:], np.ones(2))
+    del group["x?"]
+    assert sorted(storage.open_group(place)) == ["x1"]
+    assert sorted(storage.open_group(place, "w")) == []
+
+
+def test_ingest_to_a_pattern(place):
+    ingest("bundled:iris", place)
+    with pytest.raises(OutputError, match="--overwrite"):
+        ingest("bundled:iris", place)
+    with pytest.raises(InputError):
+        ingest("bundled:iris", place, image_shape=(3, 3), overwrite=True)
+    ingest("bundled:wine", place, overwrite=True)
+    assert open_dataset(place).n_rows == 178
+
+
+def settings(output, **changes):
+    return {
+        "dataset": {"uri": "bundled:iris"},
+        "methods": ["m-pca0"],
+        "n_components": 2,
+        "compute": {"cluster": "threads"},
+        "output": output,
+        **changes,
+    }
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("name", ["x[12]", "x?"])
+def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):
+    """Refused, done, and cleaned."""
+    others = [f"{folder}/{other}" for other in ("x1", "x2")]
+    for other in others:
+        run(settings(other))
+    before = [storage.list_objects(other) for other in others]
+    with pytest.raises(InputError, match="n_components"):
+        run(settings(f"{folder}/{name}", n_components=9))
+    run(settings(f"{folder}/{name}"))
+    assert load_model(f"{folder}/{name}", "m-pca0").components_.shape == (2, 4)
+    assert [storage.list_objects(other) for other in others] == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/x?versionId=3",
+        "s3://bucket/x?versionid=3/run",
+        "s3://bucket/a::file:///etc",
+        "s3://bucket/a/../b",
+        "s3://bucket/./b",
+        "gs://bucket/x#12",
+        "gs://bucket/x?generation=12",
+        "az://container/x?versionid=2024",
+        "memory://a/../b",
+    ],
+)
+def test_addresses_that_may_mean_another_object_are_refused(address):
+    for use in (storage.normalize, storage.filesystem, storage.zarr_place):
+        with pytest.raises(InputError, match=r"Write the address without|without it"):
+            use(address)
+
+
+@pytest.mark.parametrize("name", ["a::b", "a?versionId=3", "a#1"])
+def test_local_names_have_no_such_meanings(tmp_path, name):
+    ingest("bundled:iris", tmp_path / name)
+    assert open_dataset(tmp_path / name).n_rows == 150
+    assert zarr.open_group(tmp_path / name).attrs["complete"]
+
+
+def test_operations_that_expand_patterns_are_out_of_reach():
+    fs, _ = storage.filesystem("http://127.0.0.1:9/x")
+    for name in ("rm", "glob", "cat", "expand_path", "get", "put", "copy", "mv"):
+        with pytest.raises(AttributeError, match="expands patterns"):
+            getattr(fs, name)

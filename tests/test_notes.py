@@ -1,0 +1,147 @@
+"""What a reader must know stands in the report, in the terminal and in `mmpca show`; footnotes are of what is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from evaluating import config_of, store
+from samples import labelled
+
+from mmpca_dist import run
+from mmpca_dist.datasets.spread import heavy_columns, heavy_note
+from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.runs.events import Callback
+from mmpca_dist.runs.summary import components, legend
+from mmpca_pipelines.cli import cli
+
+
+class Hears(Callback):
+    def __init__(self):
+        self.notes = []
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+
+def shown(output):
+    found = CliRunner().invoke(cli, ["show", str(output)], catch_exceptions=False)
+    assert found.exit_code == 0
+    return " ".join(found.output.split())
+
+
+@pytest.mark.parametrize(
+    ("squares", "expected"),
+    [
+        ([95, 1, 1, 1, 1, 1], [0]),
+        ([1, 50, 1, 45, 1, 1, 1, 0], [1, 3]),
+        ([1, 50, 1, 45, 1, 1, 1], []),  # two of seven are not few
+        ([10] * 20, []),
+        ([89, 11, 0, 0], []),
+        ([91, 9], [0]),
+        ([5], []),
+        ([0, 0, 0, 0], []),
+        ([100] * 6 + [0.01] * 100, []),  # six are not few
+        ([100] * 5 + [0.01] * 100, [0, 1, 2, 3, 4]),
+        ([np.inf, 1, 1, 1], []),
+    ],
+)
+def test_few_columns_that_hold_nearly_all(squares, expected):
+    found = heavy_columns(np.asarray(squares, float))
+    assert sorted(column for column, _ in found) == expected
+    assert all(share == pytest.approx(squares[column] / sum(squares)) for column, share in found)
+    assert (heavy_note(found, None, len(squares)) is None) == (not expected)
+
+
+def rows_with_a_heavy_column(folder, n, d):
+    X, y = labelled(n, d, 2, seed=3)
+    X[:, 2] = 1000 * np.random.default_rng(0).standard_normal(n)
+    return store(folder / "rows.npz", X, y)
+
+
+CASES = {
+    "scatter": ((200, 8), {}),
+    "fewer rows than columns": ((30, 50), {}),
+    "passes": ((200, 40), {"solver": {"kind": "krylov"}}),
+    "passes, M-PCA0 beside others": ((200, 40), {"solver": {"kind": "krylov"}, "methods": ["m-pca0", "pca"]}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_column_that_components_follow_is_named_everywhere(case, tmp_path):
+    (n, d), changes = CASES[case]
+    config = config_of(tmp_path / "out", rows_with_a_heavy_column(tmp_path, n, d), **changes)
+    watcher = Hears()
+    results = run(config, [watcher])
+    note = f"Column 2 holds over 99% of the scatter of the {d} columns, so that components mostly follow it. Set "
+    (found,) = (told for told in results["report"]["notes"] if told.startswith(note))
+    assert found.endswith("Set standardize: true to give every column the same weight.")
+    assert set(results["report"]["notes"]) <= set(watcher.notes)
+    assert found in (tmp_path / "out" / "report" / "index.html").read_text()
+    assert f"note: {found}" in shown(tmp_path / "out")
+
+
+@pytest.mark.parametrize("changes", [{"standardize": True}, {"methods": ["fisher", "fisher-score"], "n_components": 1}])
+def test_where_units_do_not_count_no_column_is_named(changes, tmp_path):
+    results = run(config_of(tmp_path / "out", rows_with_a_heavy_column(tmp_path, 200, 8), **changes))
+    assert not any("standardize" in note for note in results["report"]["notes"])
+
+
+def test_names_of_columns():
+    note = heavy_note([(12, 0.97), (4, 0.02)], [f"f{i}" for i in range(13)], 13)
+    assert note.startswith("'f12' (97%) and 'f4' (2%) hold 99% of the scatter of the 13 columns, so that components")
+    assert heavy_note([(12, 0.998)], ["p"] * 13, 13).startswith("'p' holds over 99% of the scatter of the 13 columns")
+
+
+def test_notes_of_components_are_told_once_and_shown_again(tmp_path):
+    config = config_of(tmp_path / "out", "bundled:wine", methods=["pca", "fisher"], n_components=[4])
+    watcher = Hears()
+    notes = run(config, [watcher])["report"]["notes"]
+    assert notes[0].partition(" where")[0] == "Fisher discriminant has 2 components"
+    assert watcher.notes == notes  # each once, in the same words
+    page = shown(tmp_path / "out")
+    assert all(f"note: {note}" in page for note in notes) and len(notes) >= 2
+
+
+def test_models_of_an_earlier_version_have_the_same_notes(tmp_path):
+    """Whose records have no notes, nor shares of columns."""
+    config = config_of(tmp_path / "out", "bundled:iris", methods=["pca", "fisher"], n_components=[4])
+    notes = run(config)["report"]["notes"]
+    records = Path(tmp_path, "out", "records")
+    solved = json.loads((records / "solve.json").read_text())
+    for name in ("notes", "heavy_columns"):
+        del solved[name]
+    (records / "solve.json").write_text(json.dumps(solved))
+    (records / "report.json").unlink()
+    assert run(config)["report"]["notes"] == notes != []
+
+
+def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
+    """Classes of which a part has no row to train on, say."""
+    X, y = labelled(60, 4, 2, seed=1, separation=0.5)
+    y[:2] = 7
+    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), evaluation={"folds": 3, "margins": False})
+    watcher = Hears()
+    notes = evaluate(config, [watcher])["compare"]["notes"]
+    assert notes and set(notes) <= set(watcher.notes)
+    page = shown(tmp_path / "out")
+    assert all(f"note: {note}" in page for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("methods", "there", "absent"),
+    [
+        (["pca", "m-pca0"], [], ["lol", "fisher", "lasso", "pls", "none where"]),
+        (["pca", "fisher"], ["fisher: in units"], ["lol", "lasso", "fisher-score", "none where"]),
+        (["lol", "pls"], ["lol: scatter within classes", "pls: variance", "none where"], ["ridge", "fisher", "lasso"]),
+        (["lasso", "ridge"], ["lasso: penalties", "ridge: variance"], ["pls", "lol", "fisher"]),
+    ],
+)
+def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
+    run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
+    text = legend(components(str(tmp_path / "out")))
+    assert text in shown(tmp_path / "out")
+    assert all(words in text for words in there) and not any(words in text for words in absent)

@@ -1,0 +1,126 @@
+"""Rows that are made to hide an eigenvector from the solver and from its probes."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.linalg
+
+from mmpca_dist import MarginPCA
+from mmpca_dist.datasets.arrays import ArrayDataset
+from mmpca_dist.datasets.base import spans_of
+from mmpca_dist.reducers.solving import solve_margin
+from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays, save_statistics
+from mmpca_dist.solvers import passes, ritz
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.solvers.passes import leading_start, statistics_in_passes
+from mmpca_dist.statistics.approximation import FORMER_SEED, probe_seed, probes
+from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.reduction import Threads
+
+D, K, OVERSAMPLING = 70, 4, 4
+SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0
+"""Eigenvalues that the solver finds, and one that hides."""
+
+
+def hiding_rows(noise):
+    """Return rows with an eigenvector that is orthogonal to the start, and to probes of the former seed.
+
+    Every eigenvector has two rows, of either sign: the scatter has it exactly, and no power of the scatter leads from
+    the start to the one that hides. All others have the eigenvalue ``noise``.
+    """
+    rng = np.random.default_rng(0)
+    shown = np.linalg.qr(rng.standard_normal((D, K)))[0]
+    sample = np.concatenate([shown.T, -shown.T]) * np.sqrt(D * np.tile(SHOWN, 2))[:, None]
+    start = leading_start(sample, None, K + OVERSAMPLING, np.dtype(np.float64))
+    away = scipy.linalg.null_space(np.concatenate([shown, start, probes(D, FORMER_SEED)], axis=1).T)
+    vectors = np.linalg.qr(np.concatenate([shown, away[:, :1], rng.standard_normal((D, D - K - 1))], axis=1))[0]
+    values = np.full(D, noise)
+    values[:K], values[K] = SHOWN, HIDDEN
+    half = np.sqrt(D * values)[:, None] * vectors.T
+    X = np.concatenate([half, -half])
+    return X, np.tile(np.arange(D) % 2, 2), sample
+
+
+def certificate_of(X, y, sample, monkeypatch, kind="krylov"):
+    monkeypatch.setattr(passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
+    dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
+    statistics = statistics_in_passes(
+        dataset, take_census(dataset, spans, Threads(1)), spans, scheduler=Threads(1), precision="double",
+        solver=SolverOptions(kind, OVERSAMPLING, 2, 0.0), n_components=K,
+    )  # fmt: skip
+    found = solve_margin(statistics, K, variant="pca")
+    np.testing.assert_allclose(found.eigenvalues, SHOWN, rtol=1e-6, err_msg="the attack failed: it was found")
+    return found.certificate
+
+
+def test_the_trace_contradicts_probes_that_see_nothing(monkeypatch):
+    """Were the probes known in advance, the trace of what they do not see would still be there."""
+    data = hiding_rows(0.0)
+    monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+    assert_true(certificate_of(*data, monkeypatch))
+    monkeypatch.setattr(ritz, "is_contradicted", lambda *_: False)
+    fooled = certificate_of(*data, monkeypatch)
+    assert fooled["leading"] == K and fooled["beyond"] < 1e-3, "the attack proves nothing"
+
+
+def assert_true(certificate):
+    """Only the first is among the leading ones, in its order; nothing is said of an angle, as one is missed."""
+    following = np.append(np.sort([*SHOWN, HIDDEN])[::-1], np.ones(D))[certificate["within"]]
+    assert certificate["leading"] <= 1 and certificate["angle"] is None
+    assert certificate["beyond"] >= following * (1 - 1e-9) or certificate["within"] > K
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_probes_of_a_seed_from_the_data_are_not_known_in_advance(noise, monkeypatch):
+    """With noise beside it what hides is no more than its trace allows: only probes of their own tell."""
+    data = hiding_rows(noise)
+    assert_true(certificate_of(*data, monkeypatch))
+    if noise:
+        monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+        assert certificate_of(*data, monkeypatch)["leading"] == K, "the attack proves nothing"
+
+
+def test_a_single_pass_is_checked_by_the_trace_too(monkeypatch):
+    data = hiding_rows(0.0)
+    monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+    assert certificate_of(*data, monkeypatch, "nystroem")["error"] >= HIDDEN * (1 - 1e-6)
+
+
+def test_the_seed_follows_from_the_content_and_from_nothing_else():
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((60, 5)), np.arange(60) % 2
+    counts, sample = np.asarray([30, 30]), X[:4]
+    seed = probe_seed(ArrayDataset(X, y), counts, sample)
+    assert seed == probe_seed(ArrayDataset(np.asfortranarray(X), y.copy()), counts, sample.copy()) == int(float(seed))
+    other = X.copy()
+    other[50, 3] += 1e-9
+    distinct = [(other, y, counts, sample), (X, y[::-1], counts, sample), (X, y, counts[::-1] + 1, sample)]
+    assert len({seed, *(probe_seed(ArrayDataset(a, b), c, s) for a, b, c, s in distinct)}) == 4
+
+
+def test_the_same_certificate_again_and_for_a_dask_array():
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((300, 40)) * 0.8 ** np.arange(40), np.arange(300) % 3
+    for rows in (X, da.from_array(X, chunks=(50, 40))):
+        labels = y if rows is X else da.from_array(y, chunks=50)
+        fits = [MarginPCA(3, solver="krylov").fit(rows.copy(), labels) for _ in range(2)]
+        assert fits[0].certificate_ == fits[1].certificate_
+
+
+def test_the_seed_is_stored_and_statistics_without_one_have_the_former(tmp_path, monkeypatch):
+    X, y, sample = hiding_rows(1.0)
+    monkeypatch.setattr(passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
+    dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
+    statistics = statistics_in_passes(
+        dataset, take_census(dataset, spans, Threads(1)), spans, scheduler=Threads(1), precision="double",
+        solver=SolverOptions("krylov", OVERSAMPLING, 2, 0.0), n_components=K,
+    )  # fmt: skip
+    uri = str(tmp_path / "statistics.zarr")
+    save_statistics(uri, statistics)
+    options = {"precision": "double", "standardize": False}
+    assert load_statistics(uri, np.arange(2), **options).approximation.seed == statistics.approximation.seed
+    found = load_arrays(uri)
+    save_arrays(uri, {**found, "known": found["known"][:4]})
+    assert load_statistics(uri, np.arange(2), **options).approximation.seed == FORMER_SEED

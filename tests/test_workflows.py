@@ -1,0 +1,38 @@
+"""The workflows, as far as they can be checked where they do not run."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from test_docker import run, tool
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_the_schema_of_workflows_accepts_the_file(path):
+    checked = run(tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", str(path))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_schema_would_notice_a_misspelt_key(tmp_path):
+    content = yaml.safe_load(WORKFLOWS[0].read_text())
+    job = next(iter(content["jobs"].values()))
+    job["runs_on"] = job.pop("runs-on")
+    (tmp_path / "wrong.yml").write_text(yaml.safe_dump(content))
+    checked = run(tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", str(tmp_path / "wrong.yml"))
+    assert checked.returncode == 1
+
+
+def test_the_matrix_is_what_the_project_supports():
+    matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["tests"]["strategy"]["matrix"]
+    listed = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
+    assert matrix["python"] == listed
+    assert PROJECT["requires-python"] == f">={listed[0]}"
+    assert set(matrix["versions"]) == {"newest", "lowest"}
+    assert f"SUPPORTED=({' '.join(listed)})" in (ROOT / ".ci" / "run").read_text()
