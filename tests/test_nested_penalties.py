@@ -11,7 +11,6 @@ from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.runs.evaluating import preview_evaluation
-from mmpca_dist.runs.tabulating import evaluation_of
 
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 
@@ -56,10 +55,13 @@ def test_the_choice_is_that_of_the_rows_that_train():
 def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
     from mmpca_dist.runs import tabulating
 
-    found = []
-    monkeypatch.setattr(
-        tabulating, "write_comparison", lambda job, records: found.append(evaluation_of(job, records)) or {}
-    )
+    found, build = [], tabulating.evaluation_of
+
+    def keep(job, records):
+        found.append(build(job, records))
+        return found[-1]
+
+    monkeypatch.setattr(tabulating, "evaluation_of", keep)
     from mmpca_dist.runs.evaluating import evaluate
 
     evaluate(config_of(tmp_path / "out", "bundled:iris", evaluation={"classifiers": NESTED[:1], "margins": False}))

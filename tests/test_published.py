@@ -179,10 +179,11 @@ def test_sets_that_were_never_run_are_named_where_they_are_described():
 def test_the_data_files_are_in_the_installed_package():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["package-data"]["mmpca_dist"]
-    source = ROOT / "mmpca_dist"
+    source, installed = ROOT / "mmpca_dist", Path(mmpca_dist.__file__).parent
     packed = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
     assert _data_files(source) == packed
-    assert _data_files(Path(mmpca_dist.__file__).parent) == packed
+    configurations = {Path("conf") / path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}
+    assert _data_files(installed) == packed | (configurations if installed != source else set())
 
 
 def _data_files(folder):
