@@ -82,6 +82,8 @@ def execute(job: Job, stage: Stage) -> None:
         The refusal.
     Exception
         What else ended the task, which Prefect has logged.
+    RuntimeError
+        Where Prefect did not start the task.
     """
     ended_by: list[Exception] = []
 
@@ -97,6 +99,8 @@ def execute(job: Job, stage: Stage) -> None:
             raise
         return Completed(message=f"{stage.title}: {manifest.get('seconds', 0):.2f} s")
 
-    run_one(return_state=True)
+    state = run_one(return_state=True)
     if ended_by:
         raise ended_by[0]
+    if stage.name not in job.results:
+        raise RuntimeError(f"Prefect did not run the stage {stage.name}: {state.message or state.name}")

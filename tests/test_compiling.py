@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +16,8 @@ import pytest
 from operations import artifacts_of
 from rich.console import Console
 
-from mmpca_dist.neighbors import compiling, pairs
+import mmpca_dist
+from mmpca_dist.neighbors import compiling, jit, pairs
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.stages import run
 
@@ -55,10 +58,45 @@ def test_told_once_per_machine(cluster, tmp_path):
 def test_a_compilation_of_another_package_is_none_of_ours(monkeypatch):
     import numba
 
-    import mmpca_dist.neighbors.bounds  # noqa: F401  (listens)
+    import mmpca_dist.neighbors.jit  # noqa: F401  (listens)
 
     monkeypatch.setattr(compiling, "begun", lambda: pytest.fail("told of a compilation"))
     assert numba.njit(lambda x: x + 1)(1) == 2
+
+
+SEARCH = """
+import numpy as np
+from mmpca_dist import NearestOpposite
+X = np.random.default_rng(0).standard_normal((40, 3))
+print(NearestOpposite().fit(X, np.arange(40) % 2).kneighbors()[0].min())
+"""
+
+
+@pytest.mark.slow
+def test_loops_are_compiled_again_where_what_they_call_has_changed(tmp_path):
+    """Numba's own cache looks at the file of the calling function alone."""
+    package = tmp_path / "mmpca_dist"
+    shutil.copytree(Path(mmpca_dist.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+
+    def nearest():
+        command = [sys.executable, "-c", SEARCH]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
+        assert ended.returncode == 0, ended.stderr
+        return float(ended.stdout)
+
+    before = nearest()
+    refinement = package / "neighbors" / "refinement.py"
+    text, sums = refinement.read_text(), "+ ((s4 + s5) + (s6 + s7))) + rest"
+    assert text.count(sums) == 1
+    refinement.write_text(text.replace(sums, sums.replace("+ rest", "+ 4 * rest")))
+    assert nearest() == pytest.approx(2 * before)
+
+
+def test_modules_with_compiled_functions_are_part_of_the_cache_key():
+    folder = Path(jit.__file__).parent
+    using = {path.stem for path in folder.glob("*.py") if re.search("^@(compiled|reordered)", path.read_text(), re.M)}
+    assert using == set(jit.MODULES)
 
 
 @pytest.fixture

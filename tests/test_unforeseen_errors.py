@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prefect.states import Crashed
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import OutputError
@@ -14,8 +15,9 @@ from mmpca_dist.runs import reporting
 from mmpca_dist.runs.config import load_config
 from mmpca_dist.runs.events import Callbacks
 from mmpca_dist.runs.job import open_job
-from mmpca_dist.runs.stages import run
+from mmpca_dist.runs.stages import run, stages_of
 from mmpca_dist.runs.tracebacks import UnforeseenError, traceback_kept
+from mmpca_pipelines import fit
 from mmpca_pipelines.__main__ import main
 
 
@@ -108,6 +110,13 @@ def test_a_run_whose_store_fails_still_gets_its_traceback(tmp_path, config, monk
     with pytest.raises(UnforeseenError) as caught, traceback_kept("out"):
         fails()
     assert_holds_the_traceback(Path(re.search(r"is in (\S+);", str(caught.value))[1]))
+
+
+def test_a_stage_that_prefect_did_not_run_is_not_taken_for_done(tmp_path, config, monkeypatch):
+    monkeypatch.setattr(fit, "task", lambda **_: lambda _: lambda **_: Crashed(message="no connection"))
+    loaded = load_config(config, {"output": str(tmp_path / "out")})
+    with open_job(loaded, Callbacks([])) as job, pytest.raises(RuntimeError, match="did not run the stage count: no conn"):
+        fit.execute(job, stages_of(loaded)[0])
 
 
 def test_refusals_pass_as_they_are(tmp_path, config):

@@ -7,40 +7,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.core import event
 from numpy.typing import NDArray
 
-from mmpca_dist.neighbors import compiling
+from mmpca_dist.neighbors.jit import N, compiled, reordered
 
 U = 2.0**-24
 OWN_SHARE = 0.7
 """An approximate search visits a cell whose centre's squared distance from the query, less this share of that of the
 query's own centre, is at most `Rules.effort` times the smallest squared distance known. Of the rules that were tried
 on clusters that overlap and on MNIST, this one compares fewest pairs for the same recall."""
-
-
-class _Compilations(event.Listener):
-    """Hears of what numba compiles of this package, as its cache does not have it."""
-
-    def on_start(self, event: Any) -> None:
-        if event.data["dispatcher"].py_func.__module__.startswith("mmpca_dist."):
-            compiling.begun()
-
-    def on_end(self, event: Any) -> None:
-        """Nobody waits to hear of the end."""
-
-
-event.register("numba:compile", _Compilations())
-
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-reordered = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
-"""Sums in any order: for bounds, never for distances."""
-
-N = np.uint64
-"""Of indices in inner loops: signed ones could be negative, and slices are counted references; both cost more than
-the arithmetic."""
 
 
 class Rules(NamedTuple):

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.neighbors.bounds import N, Rules, U, cell_bound, compiled, is_near
+from mmpca_dist.neighbors.bounds import Rules, U, cell_bound, is_near
+from mmpca_dist.neighbors.jit import N, compiled
 from mmpca_dist.neighbors.refinement import LOST, STEP, TINY, Metric, refine
 
 SWEEP = 64

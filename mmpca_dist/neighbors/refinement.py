@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmpca_dist.neighbors.bounds import N, U, compiled, reordered
+from mmpca_dist.neighbors.bounds import U
+from mmpca_dist.neighbors.jit import N, compiled, reordered
 
 TINY = 1e-36
 """Added to squared bounds: products of coordinates below 1e-18 may vanish in single precision."""
