@@ -1,10 +1,10 @@
 """What becomes of the things that a cancelled or crashed run leaves behind.
 
-A worker runs these hooks once the process of the flow is gone. A fit that was cancelled gives back its scratch, which
-may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are what
-the next run with the same parameters goes on from. Half an ingested or projected table is of no use in either case.
-Others may work at the same place by now, from elsewhere: a hook removes what it holds the lease of. Dask frees the
-work of a client that has gone by itself.
+A worker runs these hooks once the process of the flow is gone. A cancelled fit or evaluation gives back its scratch,
+which may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are
+what the next run with the same parameters goes on from. Half an ingested or projected table is of no use in either
+case. Others may work at the same place by now, from elsewhere: a hook removes what it holds the lease of. Dask frees
+the work of a client that has gone by itself.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from __future__ import annotations
 from typing import Any
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.replacing import Destination
 from mmpca_dist.errors import OutputError
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import RunDirectory, evaluation_of
 from mmpca_dist.runs.listing import Cleaned, clear_idle
 from mmpca_dist.runs.transforming import discard_unfinished
 
-WRITTEN = {"fit": "output", "refresh": "output", "ingest": "destination", "transform": "destination"}
-"""The parameter of each flow that says where it writes."""
+WRITTEN = {
+    "fit": "output",
+    "refresh": "output",
+    "evaluate": "output",
+    "ingest": "destination",
+    "transform": "destination",
+}
+"""The parameter of each flow that says where it writes; an evaluation writes to a folder below it."""
 
 
 def on_cancellation(flow: Any, flow_run: Any, state: Any) -> None:
@@ -82,12 +88,20 @@ def _place(flow: str, flow_run: Any) -> str | None:
     """Return where a flow run wrote, as far as its parameters say."""
     config = (flow_run.parameters or {}).get("config")
     found = config.get(WRITTEN[flow]) if isinstance(config, dict) and flow in WRITTEN else None
-    return storage.normalize(found) if isinstance(found, str) and found else None
+    if not isinstance(found, str) or not found:
+        return None
+    place = storage.normalize(found)
+    return evaluation_of(place).uri if flow == "evaluate" else place
 
 
 def _is_used(flow: str, place: str, flow_run: Any) -> bool:
     """Tell whether another flow run that is running writes to the same place."""
     running = FlowRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
+    alike = [
+        name for name in WRITTEN if WRITTEN[name] == WRITTEN[flow] and (name == "evaluate") == (flow == "evaluate")
+    ]
     with get_client(sync_client=True) as client:
-        others = client.read_flow_runs(flow_run_filter=running, limit=200)
+        others = client.read_flow_runs(
+            flow_filter=FlowFilter.model_validate({"name": {"any_": names}}), flow_run_filter=running, limit=200
+        )
     return any(other.id != flow_run.id and _place(flow, other) == place for other in others)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 from types import SimpleNamespace
 from uuid import uuid4
@@ -115,3 +117,42 @@ def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, tol
         hook(SimpleNamespace(name="transform"), run, None)
     assert not tmp_path.exists()
     assert told == [f"Removed pca.parquet, pca.zarr from {tmp_path}, half-written; the same parameters begin anew."]
+
+
+@pytest.mark.parametrize("below", ["evaluation", ""], ids=["below the output", "of an earlier version"])
+def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(below, told, tmp_path):
+    folder = tmp_path / below
+    for name in ("scratch/score/cells", "splits", "records"):
+        (folder / name).mkdir(parents=True)
+    (folder / "scratch/score/cells/rows").write_bytes(b"x" * 1000)
+    (folder / "splits/00000.json").write_text("{}")
+    (folder / "run.json").write_text(
+        json.dumps({"key": "k", "config": {}, "fingerprint": "f", "purpose": "evaluation"})
+    )
+    evaluate, run = SimpleNamespace(name="evaluate"), flow_run(output=str(tmp_path))
+    with held(str(folder)):
+        hooks.on_cancellation(evaluate, run, None)
+    hooks.on_crashed(evaluate, run, None)
+    assert (folder / "scratch/score/cells/rows").exists()
+    hooks.on_cancellation(evaluate, run, None)
+    assert not (folder / "scratch").exists() and (folder / "splits/00000.json").exists()
+    assert told[-1] == f"Finished stages in {folder} are kept; the same parameters go on from there."
+
+
+def test_only_flows_that_write_to_the_same_folder_keep_each_other_from_it(monkeypatch):
+    """Of those that run: a fit and an evaluation of one configuration have folders of their own."""
+    running = {name: flow_run(output="runs/a", destination="runs/a") for name in hooks.WRITTEN}
+
+    class Client:
+        def read_flow_runs(self, flow_filter, **_):
+            return [run for name, run in running.items() if name in flow_filter.name.any_]
+
+    monkeypatch.setattr(hooks, "get_client", lambda **_: contextlib.nullcontext(Client()))
+
+    def used_by(flow):
+        mine = running[flow]
+        return hooks._is_used(flow, hooks._place(flow, mine), mine)
+
+    assert {flow: used_by(flow) for flow in ("fit", "refresh", "evaluate")} == {
+        "fit": True, "refresh": True, "evaluate": False
+    }  # fmt: skip

@@ -253,12 +253,17 @@ class RunDirectory:
 
 
 def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
-    """Return the folder of a run, or of the evaluation of the same configuration.
+    """Return the folder of a run, or of the evaluation of the same configuration."""
+    return RunDirectory(config.output) if purpose == "run" else evaluation_of(config.output)
 
-    An evaluation is at the output itself where one is there already, as earlier versions have left it.
+
+def evaluation_of(output: str) -> RunDirectory:
+    """Return the folder of an evaluation, below the output of its configuration.
+
+    It is the output itself where an earlier version has left an evaluation there.
     """
-    run = RunDirectory(config.output)
-    if purpose == "run" or (run.exists and run.purpose == "evaluation"):
+    run = RunDirectory(output)
+    if run.exists and run.purpose == "evaluation":
         return run
     return RunDirectory(run.path(EVALUATION), within=run.uri)
 
