@@ -97,9 +97,7 @@ def _place(flow: str, flow_run: Any) -> str | None:
 def _is_used(flow: str, place: str, flow_run: Any) -> bool:
     """Tell whether another flow run that is running writes to the same place."""
     running = FlowRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
-    alike = [
-        name for name in WRITTEN if WRITTEN[name] == WRITTEN[flow] and (name == "evaluate") == (flow == "evaluate")
-    ]
+    names = ["fit", "refresh"] if flow in ("fit", "refresh") else [flow]
     with get_client(sync_client=True) as client:
         others = client.read_flow_runs(
             flow_filter=FlowFilter.model_validate({"name": {"any_": names}}), flow_run_filter=running, limit=200
