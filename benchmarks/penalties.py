@@ -24,9 +24,10 @@ from mmpca_dist.predictors import ClassifierSection, choose_C
 from mmpca_dist.predictors.penalties import GRID
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.dealing import splits_of
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, SplitRecords, forgetting
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job, run_stage
+from mmpca_dist.runs.scoring import SplitRecords, forgetting
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
 METHODS = ["pca", "m-pca1a"]

@@ -8,9 +8,10 @@ from prefect.states import Completed, State
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.config import RunConfig
 from mmpca_dist.runs.directory import folder_of
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.events import Callbacks
 from mmpca_dist.runs.job import open_job
+from mmpca_dist.runs.scoring import forgetting
 from mmpca_dist.runs.tracebacks import traceback_kept
 
 from .artifacts import publish_evaluation

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from mmpca_dist.datasets.ingest import check_columns, ingest
 from mmpca_dist.datasets.replacing import Overwrite
+from mmpca_dist.datasets.selection import Selection
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.sections import ColumnNames, ImageShape, Section, setting
@@ -81,6 +82,11 @@ class IngestConfig(Section):
         return int(label) if label is not None and label.lstrip("-").isdigit() else label
 
     @property
+    def selection(self) -> Selection:
+        """Which columns are taken for what."""
+        return Selection(self.features, self.column, self.drop, self.keep, self.unlabelled, self.dtype)
+
+    @property
     def replaces(self) -> Overwrite:
         """What may be replaced at the destination."""
         return "any" if self.overwrite_any else self.overwrite
@@ -90,12 +96,7 @@ def _ingest(config: IngestConfig, callback: Callback) -> dict[str, Any]:
     return ingest(
         config.source,
         config.destination,
-        features=config.features,
-        label=config.column,
-        drop=config.drop,
-        keep=config.keep,
-        unlabelled=config.unlabelled,
-        dtype=config.dtype,
+        **vars(config.selection),
         image_shape=config.image_shape,
         overwrite=config.replaces,
         sparse=None if config.layout == "auto" else config.layout == "sparse",
@@ -117,12 +118,7 @@ def check_source(console: Console, config: IngestConfig) -> None:
     try:
         check_columns(
             config.source,
-            features=config.features,
-            label=config.column,
-            drop=config.drop,
-            keep=config.keep,
-            unlabelled=config.unlabelled,
-            dtype=config.dtype,
+            config.selection,
             progress=lambda done, total: callback.on_progress("check", done, total),
             note=callback.on_note,
         )

@@ -7,6 +7,7 @@ import os
 import uuid
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -130,6 +131,21 @@ def bucket(s3_proxy, monkeypatch):
     yield f"s3://{name}"
     s3_proxy.reset()
     S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def folder(request, tmp_path):
+    """Return a folder of each kind of storage."""
+    if request.param == "local":
+        yield str(tmp_path)
+    elif request.param == "s3":
+        yield request.getfixturevalue("bucket")
+    else:
+        place = f"memory://{uuid.uuid4().hex}"
+        yield place
+        fs = fsspec.filesystem("memory")
+        if fs.exists(place):
+            fs.rm(place, recursive=True)
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from scipy.sparse import csr_array
 from mmpca_dist.neighbors import nearest, pair_folds
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.dealing import splits_of
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, SplitRecords, forgetting
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import open_job, run_stage
+from mmpca_dist.runs.scoring import SplitRecords, forgetting
 
 KNN = {"name": "sklearn.neighbors.KNeighborsClassifier", "options": {"n_neighbors": 3}, "label": "knn"}
 TIMES = ("seconds", "passes", "bytes", "read")

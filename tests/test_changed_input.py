@@ -101,11 +101,11 @@ def test_what_fails_for_a_change_is_told_by_the_change(tmp_path, monkeypatch):
 
 
 def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, monkeypatch):
-    from mmpca_dist.runs import evaluating
+    from mmpca_dist.runs import scoring
 
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
-    changing(monkeypatch, evaluating, "score_splits", in_secret, Path(uri))
+    changing(monkeypatch, scoring, "score_splits", in_secret, Path(uri))
     with pytest.raises(InputError, match="its inode was changed"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))

@@ -25,7 +25,7 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.evaluation.choosing import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import evaluating, scoring
 from mmpca_dist.runs.choosing import tried
 from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.reporting import report_contents
@@ -166,7 +166,7 @@ def chosen_by_hand(config, X, y):
 )
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(evaluating, "can_merge", lambda *_: False)
+        monkeypatch.setattr(scoring, "can_merge", lambda *_: False)
     config = auto(tmp_path / "out", uri, **changes)
     results = run(config)
     dataset = open_dataset(uri)
@@ -273,7 +273,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
     rows = {"data": parts[0], "indices": parts[1], "indptr": parts[2], "shape": (80, 8), "format": "csr", "y": y}
     np.savez(tmp_path / "rows.npz", **rows)
     config = auto(tmp_path / "out", tmp_path / "rows.npz", compute={"workers": 1})
-    evaluate_split, evaluated = evaluating.evaluate_split, []
+    evaluate_split, evaluated = scoring.evaluate_split, []
 
     def die_at_the_fourth(rows, splits, number, *rest):
         if len(evaluated) == 3:
@@ -281,7 +281,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
         evaluated.append(number)
         return evaluate_split(rows, splits, number, *rest)
 
-    monkeypatch.setattr(evaluating, "evaluate_split", die_at_the_fourth)
+    monkeypatch.setattr(scoring, "evaluate_split", die_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         run(config)
     evaluated.append("again")

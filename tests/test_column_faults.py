@@ -17,6 +17,7 @@ from mmpca_dist import open_dataset
 from mmpca_dist.datasets import parquet_gaps, text
 from mmpca_dist.datasets.ingest import check_columns, ingest
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
+from mmpca_dist.datasets.selection import Selection
 from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.runs.config import load_config
 from mmpca_dist.runs.stages import preview
@@ -72,9 +73,9 @@ def blocks(monkeypatch):
     monkeypatch.setattr(text, "BLOCK_LINES", 1)
 
 
-def faults_of(path, **options):
+def faults_of(path, progress=None, **options):
     with pytest.raises(ColumnError) as caught:
-        check_columns(path, label="kind", **options)
+        check_columns(path, Selection(label="kind", **options), progress=progress)
     return {fault.name: fault for fault in caught.value.faults}, str(caught.value)
 
 
@@ -97,7 +98,7 @@ def test_all_columns_are_found_in_one_reading(kind, tmp_path, blocks):
         assert faults["age"].found.startswith("1 value that is empty") and "row 7 (line 9)" in faults["age"].found
         assert faults["weight"].found.startswith("20 values") and "row 300 (line 302)" in faults["weight"].found
     words = shlex.split(message.split("with:")[1].split("\n")[0])
-    check_columns(path, label="kind", keep=["ward"], drop=words[1::2])
+    check_columns(path, Selection(label="kind", keep=["ward"], drop=words[1::2]))
     ingest(path, tmp_path / "out.zarr", label="kind", keep=["ward"], drop=words[1::2])
     assert open_dataset(tmp_path / "out.zarr").feature_names == ["sound", "whole"]
 
@@ -145,16 +146,16 @@ def test_text_that_comes_late_and_in_quoted_lines(tmp_path, blocks):
 def test_lines_that_are_wrong_are_refused_as_before(tmp_path):
     (tmp_path / "a.csv").write_text("id,a,kind\np,1,x\nq,2\n")
     with pytest.raises(InputError, match=r"Row 1 \(line 3\) of .* has 2 cells where 3 belong"):
-        check_columns(tmp_path / "a.csv")
+        check_columns(tmp_path / "a.csv", Selection())
 
 
 def test_sound_tables_pass_and_columns_that_count_are_noted(tmp_path, blocks):
     table = {name: values for name, values in columns().items() if name not in BAD | {"ward"}}
     notes = []
-    check_columns(write(tmp_path, "csv", table), label="kind", note=notes.append)
+    check_columns(write(tmp_path, "csv", table), Selection(label="kind"), note=notes.append)
     assert notes == ["Column 'whole' only counts the rows: leave it out with --drop whole, unless it is a measurement."]
     np.savez(tmp_path / "a.npz", X=np.full((4, 2), np.nan), y=[0, 1, 0, 1])
-    check_columns(tmp_path / "a.npz")  # has no columns with names
+    check_columns(tmp_path / "a.npz", Selection())  # has no columns with names
 
 
 @pytest.mark.parametrize(

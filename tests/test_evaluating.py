@@ -12,7 +12,7 @@ from samples import counts_like_text, labelled
 
 from mmpca_dist.predictors import choose_C
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import scoring
 from mmpca_dist.runs.events import Callback
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
@@ -70,7 +70,7 @@ def merging(monkeypatch):
     """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
 
     def choose(ending):
-        monkeypatch.setattr(evaluating, "merges", lambda *given: given[-1].output.endswith(ending))
+        monkeypatch.setattr(scoring, "merges", lambda *given: given[-1].output.endswith(ending))
 
     return choose
 

@@ -16,7 +16,7 @@ from samples import labelled
 
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.predictors.classifiers import CLASSIFIERS
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import evaluating, scoring
 from mmpca_dist.runs.config import load_config, parse_config
 from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
 from mmpca_dist.runs.job import check_run
@@ -191,8 +191,8 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     listed = mmpca("runs", tmp_path)[1].splitlines()
     assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
 
-    for name in ("evaluate_split", "evaluate_parts", "choose_C"):
-        monkeypatch.setattr(evaluating, name, lambda *_, **__: pytest.fail("evaluated again"))
+    for module, name in ((scoring, "evaluate_split"), (scoring, "evaluate_parts"), (evaluating, "choose_C")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("evaluated again"))
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(EVALUATION_STAGES) - 1  # all but the plan
     assert again[again.index("The lowest") :] == mmpca("show", "out")[1] == first[first.index("The lowest") :]

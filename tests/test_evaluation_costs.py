@@ -12,7 +12,7 @@ from samples import labelled
 from mmpca_dist.evaluation import heads, judging
 from mmpca_dist.evaluation import meter as metering
 from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, Meter
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import evaluating, scoring
 from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.evaluating import evaluate
 from mmpca_dist.runs.tabulating import evaluation_of
@@ -99,7 +99,7 @@ def costs(tmp_path, methods, merged, monkeypatch, **changes):
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
         evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
     )  # fmt: skip
-    monkeypatch.setattr(evaluating, "merges", lambda *_: merged)
+    monkeypatch.setattr(scoring, "merges", lambda *_: merged)
     begin = time.perf_counter()
     records, _, results = scored(config)
     return records, results["score"], time.perf_counter() - begin
@@ -167,7 +167,7 @@ def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
 
 
 def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    monkeypatch.setattr(scoring, "merges", lambda *_: True)
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)
@@ -184,7 +184,7 @@ def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
 
 def test_records_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
     """They do not tell what was read for what."""
-    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    monkeypatch.setattr(scoring, "merges", lambda *_: True)
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, evaluation={**FOLDS, "margins": False})
     evaluate(config)

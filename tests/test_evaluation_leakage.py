@@ -13,7 +13,7 @@ from samples import counts_like_text, labelled
 from mmpca_dist.evaluation import direct, gathered, merged
 from mmpca_dist.neighbors import pair_folds
 from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import scoring
 
 NESTED = {"name": "svm", "C": "nested", "label": "nested"}
 CLASSIFIERS = ["fisher", "naive-bayes", "svm", NESTED, KNN]
@@ -104,7 +104,7 @@ def assert_blind(tmp_path, X, y, **settings):
 @pytest.mark.parametrize(("held_out", "standardize"), [(None, False), (None, True), ("b", True)])
 def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
-    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    monkeypatch.setattr(scoring, "merges", lambda *_: True)
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=list(METHODS))
     assert {"medians", "neighbours", "from moments"} <= kinds
@@ -121,7 +121,7 @@ def test_rows_in_memory(d, standardize, tmp_path):
 def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_rows_is_not(
     merging, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(evaluating, "merges", lambda *_: merging)
+    monkeypatch.setattr(scoring, "merges", lambda *_: merging)
     np.save(tmp_path / "parts.npy", PARTS)
     rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
     for number, table in enumerate([rows, held_out_changed(*rows)]):
@@ -140,7 +140,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
 @pytest.mark.parametrize("merging", [True, False])
 def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     """What the tests above compare does depend on rows."""
-    monkeypatch.setattr(evaluating, "merges", lambda *_: merging)
+    monkeypatch.setattr(scoring, "merges", lambda *_: merging)
     X, y = labelled(60, 4, 3, seed=7, separation=0.5)
     tables, changes = [(X, y), one_value_changed(X, y)], {"standardize": True, "methods": ["pca", "m-pca2"]}
     (fitted, _), (others, _) = of_each(tmp_path, tables, **changes)

@@ -14,9 +14,10 @@ import json, sys
 import psutil
 import mmpca_dist.runs.stages  # what a process of any kind imports is no part of the data
 from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import measured, open_job, run_stage
+from mmpca_dist.runs.scoring import forgetting
 
 if __name__ == "__main__":
     start = psutil.Process().memory_info().rss

@@ -9,10 +9,11 @@ from samples import labelled
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import PlanError
-from mmpca_dist.runs import evaluating
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, forgetting, preview_evaluation
+from mmpca_dist.runs import scoring
+from mmpca_dist.runs.evaluating import EVALUATION_STAGES, preview_evaluation
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.job import measured, open_job, run_stage
+from mmpca_dist.runs.scoring import forgetting
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca1a", "fisher"]
@@ -58,8 +59,8 @@ def test_medians_are_of_the_rows_that_train(tmp_path):
 
 
 def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluating, "read_all", pytest.fail)
-    monkeypatch.setattr(evaluating, "evaluate_parts", pytest.fail)
+    monkeypatch.setattr(scoring, "read_all", pytest.fail)
+    monkeypatch.setattr(scoring, "evaluate_parts", pytest.fail)
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
         compute={"memory_limit": "100MiB"},
@@ -193,7 +194,7 @@ def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expecte
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_first_deal_of_folds_tells_it_too_and_every_fit_is_progress(count, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluating, "merges", lambda *_: True)
+    monkeypatch.setattr(scoring, "merges", lambda *_: True)
     watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "folds", "folds": 3, "count": count, "classifiers": ["fisher", "svm"]}
     records, _, _ = scored(config_of(tmp_path / "out", uri, evaluation=evaluation), watch)

@@ -11,7 +11,7 @@ from samples import labelled
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import AccessError
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import scoring
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.statistics import checkpoint
 
@@ -26,7 +26,7 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def make(request, monkeypatch, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
-    monkeypatch.setattr(evaluating, "merges", lambda *_: request.param.startswith("merged"))
+    monkeypatch.setattr(scoring, "merges", lambda *_: request.param.startswith("merged"))
     if "kept" in request.param:
         monkeypatch.setattr(checkpoint, "RESUMABLE_BYTES", 0)
     uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
@@ -39,14 +39,14 @@ def make(request, monkeypatch, tmp_path):
 @pytest.fixture
 def evaluated(monkeypatch):
     """Return a list of the numbers of the splits that are evaluated, or of their first parts where they are merged."""
-    numbers, direct, merged = [], evaluating.evaluate_split, evaluating.evaluate_parts
+    numbers, direct, merged = [], scoring.evaluate_split, scoring.evaluate_parts
     for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
 
         def told(rows, splits, number, *others, function=function):
             numbers.append(number)
             return function(rows, splits, number, *others)
 
-        monkeypatch.setattr(evaluating, name, told)
+        monkeypatch.setattr(scoring, name, told)
     return numbers
 
 
@@ -67,7 +67,7 @@ def assert_goes_on(config, expected, evaluated):
     Parts of one deal that are merged share passes over the rows, and are evaluated together.
     """
     missing = set(range(len(expected))) - done(config)
-    if evaluating.merges():
+    if scoring.merges():
         missing = {2 * (number // 2) for number in missing}
     evaluated.clear()
     assert timeless(scored(config)[0]) == expected
@@ -97,12 +97,12 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     with pytest.raises(Killed):
         scored(config)
     writes.from_now(None)
-    if evaluating.merges():
+    if scoring.merges():
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
     (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
-    assert read(config)[1] == total * (1 if evaluating.merges() else 2)
+    assert read(config)[1] == total * (1 if scoring.merges() else 2)
 
 
 class Stops(Callback):
@@ -123,8 +123,8 @@ def test_stopped_by_who_watches(make, evaluated):
     """Of rows in memory progress is told by splits; of merges, by spans of each pass, and the first one ends it."""
     expected, config = timeless(scored(make("whole"))[0]), make("stopped")
     with pytest.raises(RuntimeError, match="stopped"):
-        scored(config, Stops(1 if evaluating.merges() else 2))
-    assert len(done(config)) == (0 if evaluating.merges() else 2)
+        scored(config, Stops(1 if scoring.merges() else 2))
+    assert len(done(config)) == (0 if scoring.merges() else 2)
     assert_goes_on(config, expected, evaluated)
 
 

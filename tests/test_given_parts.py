@@ -16,7 +16,7 @@ from samples import labelled
 from mmpca_dist.datasets.checksums import from_json, to_json
 from mmpca_dist.errors import ConfigError, InputError, OutputError
 from mmpca_dist.runs.config import load_config, parse_config
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import Identity, RunDirectory
 from mmpca_dist.runs.evaluating import evaluate, preview_evaluation
 from mmpca_dist.runs.job import check_run, open_run_dataset
 
@@ -201,7 +201,7 @@ def test_settings_that_are_all_set_and_those_of_earlier_runs(tmp_path):
     config = given(tmp_path, *in_file(tmp_path))
     assert parse_config(config.model_dump(mode="json"), "the test") == config
     run = RunDirectory(str(tmp_path / "out"))
-    run.begin(config, "fingerprint", "evaluation")
+    run.begin(config, Identity("fingerprint", "evaluation"))
     header = from_json((tmp_path / "out" / "run.json").read_bytes())
     header["config"]["evaluation"]["train"] = "1/2"
     (tmp_path / "out" / "run.json").write_bytes(to_json(header))

@@ -133,9 +133,8 @@ def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, monkeypatc
     """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
     X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
     monkeypatch.setattr("mmpca_dist.datasets.sources.BAND_BYTES", band_rows * X.strides[0])
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.CHUNK_BYTES", 11 * X.strides[0])
     np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
-    ingest(tmp_path / "f.npz", tmp_path / "f.zarr")
+    ingest(tmp_path / "f.npz", tmp_path / "f.zarr", chunk_bytes=11 * X.strides[0])
     dataset = open_dataset(tmp_path / "f.zarr")
     np.testing.assert_array_equal(dataset.read_rows(0, 50), X)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,21 +23,6 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.refreshing import RefreshConfig, check_refresh, refresh
 from mmpca_dist.runs.transforming import TransformConfig, check_transform, transform
 from mmpca_pipelines.cli import cli
-
-
-@pytest.fixture(params=["local", "memory", "s3"])
-def folder(request, tmp_path):
-    """Return a folder of each kind of storage."""
-    if request.param == "local":
-        yield str(tmp_path)
-    elif request.param == "s3":
-        yield request.getfixturevalue("bucket")
-    else:
-        place = f"memory://{uuid.uuid4().hex}"
-        yield place
-        fs = fsspec.filesystem("memory")
-        if fs.exists(place):
-            fs.rm(place, recursive=True)
 
 
 def objects(folder):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
-import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -16,21 +13,6 @@ from mmpca_dist.errors import InputError, OutputError
 
 NAMES = ["x[12]", "x?", "x*", "x[!a]", "**"]
 NEIGHBOURS = ["x1", "x2", "x10", "x", "x[12]1", "x?.more", "y", "x1/deep"]
-
-
-@pytest.fixture(params=["s3", "memory", "local"])
-def folder(request, tmp_path):
-    """Return a folder of each kind of storage."""
-    if request.param == "local":
-        yield str(tmp_path)
-    elif request.param == "s3":
-        yield request.getfixturevalue("bucket")
-    else:
-        place = f"memory://{uuid.uuid4().hex}"
-        yield place
-        fs = fsspec.filesystem("memory")
-        if fs.exists(place):
-            fs.rm(place, recursive=True)
 
 
 @pytest.fixture(params=NAMES)

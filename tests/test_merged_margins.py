@@ -15,7 +15,7 @@ from mmpca_dist.evaluation import sampled_margins
 from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
 from mmpca_dist.predictors import ClassifierSection, fisher_linear, fit_rows, linear_parts
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import scoring
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
 
@@ -24,10 +24,10 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
     """Return the records, evaluated with all rows in memory or by merging moments."""
     with monkeypatch.context() as patched:
         if direct:
-            patched.setattr(evaluating, "can_merge", lambda *_: False)
+            patched.setattr(scoring, "can_merge", lambda *_: False)
         else:
-            patched.setattr(evaluating, "DIRECT_BYTES", 0)
-            patched.setattr(evaluating, "read_all", pytest.fail)
+            patched.setattr(scoring, "DIRECT_BYTES", 0)
+            patched.setattr(scoring, "read_all", pytest.fail)
         records, splits, _ = scored(config_of(tmp_path / name, tmp_path / "rows.npz", **changes))
         return records, splits
 

@@ -16,7 +16,7 @@ from mmpca_dist.datasets.zarr_rows import ZarrDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import gathered
 from mmpca_dist.predictors import ClassifierSection, fit_rows, linear_parts, out_of_core
-from mmpca_dist.runs import evaluating
+from mmpca_dist.runs import scoring
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
 ROWS, CHUNK = 400, 90
@@ -29,7 +29,7 @@ def rows(tmp_path, monkeypatch):
     import zarr
 
     monkeypatch.setattr(out_of_core, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(evaluating, "DIRECT_BYTES", 0)
+    monkeypatch.setattr(scoring, "DIRECT_BYTES", 0)
     small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
     X, y = labelled(ROWS, 5, 2, seed=1, separation=0.5)
     group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
@@ -56,10 +56,10 @@ def assert_alike(records, expected):
 def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
-        patched.setattr(evaluating, "can_merge", lambda *_: False)
-        patched.setattr(evaluating, "DIRECT_BYTES", 1 << 20)
+        patched.setattr(scoring, "can_merge", lambda *_: False)
+        patched.setattr(scoring, "DIRECT_BYTES", 1 << 20)
         expected, _, _ = evaluated(rows, "direct")
-    monkeypatch.setattr(evaluating, "read_all", pytest.fail)
+    monkeypatch.setattr(scoring, "read_all", pytest.fail)
     for limit in (1 << 30, 8 * ROWS * 2, 0):
         monkeypatch.setattr(gathered, "GATHERED_BYTES", limit)
         records, _, results = evaluated(rows, f"limit {limit}")

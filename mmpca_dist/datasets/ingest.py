@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.addresses import refuse_inside, refuse_overlap
 from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.csr import value_type
-from mmpca_dist.datasets.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.replacing import Destination, Overwrite
 from mmpca_dist.datasets.scanning import naming_all, table_faults
-from mmpca_dist.datasets.sources import DatasetRows, NumpyRows, open_npy, open_npz
+from mmpca_dist.datasets.selection import RowSource, Selection, naming_options
 from mmpca_dist.datasets.spread import ColumnSpread, heavy_columns, heavy_note
-from mmpca_dist.datasets.text import CSV_SUFFIXES, CsvRows
-from mmpca_dist.datasets.uri_options import stem_of
-from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, Block, ZarrWriter
+from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, ZarrWriter
 from mmpca_dist.errors import ColumnError, InputError
 
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
-# Data sets name settings of a configuration, with columns to leave out as a list.
-SETTING = re.compile(r"(?<![\w/.-])dataset\.(features|label|drop)(: \[(?P<names>.*?)\])?(?![\w/-]|\.\w)")
-
-
-class RowSource(Protocol):
-    """What can be ingested: blocks of rows with their labels, in order, read once."""
-
-    uri: str
-    n_features: int
-    n_rows: int | None
-    dtype: np.dtype
-    sparse: bool
-    """Whether the blocks are CSR rows, rather than dense ones."""
-    nnz: int | None
-    """Number of values of CSR rows, where it is known."""
-    feature_names: list[str] | None
-    image_shape: tuple[int, int] | None
-    labels: str | None
-    """The column of the labels, where there are others that could be meant."""
-    total: int
-    notes: list[str]
-    """What the user should know."""
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield all rows."""
-
-    def label_values(self, values: list[Any]) -> NDArray:
-        """Return the distinct labels as they are to be stored."""
-
-    def where(self, row: int) -> str:
-        """Say where a row is, in the words of the source."""
 
 
 def ingest(
@@ -150,59 +113,32 @@ def ingest(
     """
     started = time.monotonic()
     origin, target = _places(source, destination, label)
-    if dtype not in (None, "float32", "float64"):
-        raise InputError(f"dtype is {dtype!r}; rows can be converted to 'float32' or 'float64'.")
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    keep = list(dict.fromkeys(map(str, keep)))
-    _refuse_names(keep, drop)
-    columns = keep if unlabelled else [LABELS, *keep]
+    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
+    selection.check()
+    columns = [*([] if unlabelled else [LABELS]), *selection.keep]
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
-    scan = partial(
-        table_faults, origin, features=features, label=label, drop=drop, keep=keep, unlabelled=unlabelled, dtype=dtype
-    )
+    tell = note or (lambda _: None)
+    scan = partial(table_faults, origin, selection)
     with naming_all(origin, scan), writing as writer, ExitStack() as stack:
-        if unlabelled:
-            _check_unlabelled(origin, label)
-        rows = _open(origin, features, label, drop, keep, unlabelled, dtype, sparse, stack)
-        as_csr = rows.sparse if sparse is None else sparse
+        rows = selection.open(origin, sparse, stack)
         guessed = label is None and rows.labels is not None
-        told = [*rows.notes]
-        if guessed:
-            comma = "," if rows.labels and "," in rows.labels else ""
-            told.append(
-                f"Labels are taken from {rows.labels}{comma} of {origin}, since none was named. Name another with "
-                "--label."
-            )
-        if note is not None:
-            for line in told:
-                note(line)
-        kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
-        shape = tuple(image_shape or rows.image_shape or ())
-        if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
-            raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {origin} has.")
-        if kept.kind not in "fiub" or kept.itemsize > 8 or rows.n_features < 1:
-            raise InputError(f"{origin} has {rows.n_features} columns of type {kept}; convert them to float64.")
-        kept = value_type(kept) if as_csr else kept
+        for line in [*rows.notes, *([_guess(rows.labels, origin)] if guessed else [])]:
+            tell(line)
+        as_csr = rows.sparse if sparse is None else sparse
+        shape = _image_shape(rows, image_shape)
+        kept = _kept_type(rows, dtype, as_csr)
         writer.begin(rows.n_features, kept, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
-        spread = ColumnSpread(rows.n_features)
-        for block in rows.blocks():
-            _refuse_not_finite(block.rows, kept, writer.n_rows, rows)
-            spread.add(block.rows)
-            writer.append(replace(block, rows=csr_array(block.rows.astype(kept, copy=False))) if as_csr else block)
-            if progress is not None:
-                progress(block.done, max(rows.total, block.done))
-            del block  # before the next one is read
-        attributes: dict[str, Any] = {}
-        if rows.feature_names is not None:
-            attributes["feature_names"] = rows.feature_names
-        heavy = heavy_columns(spread.squares)
-        if heavy:
-            attributes["heavy_columns"] = heavy
-        if shape:
-            attributes["image_shape"] = [int(size) for size in shape]
+        heavy = _copy(rows, writer, kept, as_csr, progress)
+        found = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
+        attributes = {name: value for name, value in found.items() if value is not None}
         classes, n_bytes = writer.finish(attributes, rows.label_values)
-    manifest = {
+    spreading = heavy_note(heavy, rows.feature_names, rows.n_features)
+    if spreading is not None and not unlabelled:
+        tell(spreading)
+    few = {str(name): count for name, count in classes.items()} if len(classes) <= LISTED_CLASSES else None
+    return {
         "source": origin,
         "destination": target,
         "rows": writer.n_rows,
@@ -211,17 +147,47 @@ def ingest(
         "sparse": as_csr,
         "labels": rows.labels,
         "labels_guessed": guessed,
-        "kept": keep,
+        "kept": selection.keep,
         "classes": len(classes),
         "bytes": n_bytes,
         "seconds": round(time.monotonic() - started, 3),
+        **({} if few is None else {"class_rows": few}),
     }
-    spreading = heavy_note(heavy, rows.feature_names, rows.n_features)
-    if note is not None and spreading is not None and not unlabelled:
-        note(spreading)
-    if len(classes) <= LISTED_CLASSES:
-        manifest["class_rows"] = {str(name): count for name, count in classes.items()}
-    return manifest
+
+
+def _guess(labels: str | None, origin: str) -> str:
+    comma = "," if labels and "," in labels else ""
+    return f"Labels are taken from {labels}{comma} of {origin}, since none was named. Name another with --label."
+
+
+def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
+    """Return height and width where a row is an image, else nothing."""
+    shape = tuple(image_shape or rows.image_shape or ())
+    if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
+        raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")
+    return [int(size) for size in shape]
+
+
+def _kept_type(rows: RowSource, dtype: str | None, as_csr: bool) -> np.dtype:
+    kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
+    if kept.kind not in "fiub" or kept.itemsize > 8 or rows.n_features < 1:
+        raise InputError(f"{rows.uri} has {rows.n_features} columns of type {kept}; convert them to float64.")
+    return value_type(kept) if as_csr else kept
+
+
+def _copy(
+    rows: RowSource, writer: ZarrWriter, kept: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
+) -> list[tuple[int, float]]:
+    """Write all rows, and return the columns that hold nearly all of their scatter."""
+    spread = ColumnSpread(rows.n_features)
+    for block in rows.blocks():
+        _refuse_not_finite(block.rows, kept, writer.n_rows, rows)
+        spread.add(block.rows)
+        writer.append(replace(block, rows=csr_array(block.rows.astype(kept, copy=False))) if as_csr else block)
+        if progress is not None:
+            progress(block.done, max(rows.total, block.done))
+        del block  # before the next one is read
+    return heavy_columns(spread.squares)
 
 
 def check_ingest(
@@ -245,7 +211,13 @@ def check_ingest(
         pass  # nothing is begun
 
 
-def check_columns(source: str | os.PathLike, **options: Any) -> None:
+def check_columns(
+    source: str | os.PathLike,
+    selection: Selection,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> None:
     """Refuse all columns of CSV and Parquet at once that ``ingest`` would refuse, which takes a reading of the table.
 
     Other formats, which have no names of columns, are let pass.
@@ -253,9 +225,11 @@ def check_columns(source: str | os.PathLike, **options: Any) -> None:
     Parameters
     ----------
     source : str or path
-    options
-        ``features``, ``label``, ``drop``, ``keep``, ``unlabelled`` and ``dtype`` as for ``ingest``; ``progress`` and
-        ``note``, which is told of columns that may be no features.
+    selection : Selection
+    progress : callable, optional
+        As for ``ingest``.
+    note : callable, optional
+        Called with a sentence on each column that may be no feature.
 
     Raises
     ------
@@ -265,10 +239,8 @@ def check_columns(source: str | os.PathLike, **options: Any) -> None:
         For what is wrong beside columns.
     """
     uri = storage.normalize(source)
-    try:
-        faults = table_faults(uri, **options)
-    except InputError as error:
-        raise type(error)(SETTING.sub(_as_option, str(error))) from error
+    with naming_options():
+        faults = table_faults(uri, selection, progress=progress, note=note)
     if faults:
         raise refusal(uri, faults)
 
@@ -284,83 +256,6 @@ def _places(source: str | os.PathLike, destination: str | os.PathLike, label: st
         refuse_overlap(uri, Destination.of(target).work)
     refuse_inside(target)
     return origin, target
-
-
-def _check_unlabelled(uri: str, label: str | int | None) -> None:
-    """Refuse what cannot be taken for rows without labels."""
-    if label is not None:
-        raise InputError(f"--label names {label!r}, and --unlabelled says that there are no labels: leave out one.")
-    if not stem_of(uri).endswith(CSV_SUFFIXES):
-        raise InputError(
-            f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
-            "projected as they are."
-        )
-
-
-def _open(
-    uri: str,
-    features: str | None,
-    label: str | int | None,
-    drop: Sequence[str],
-    keep: Sequence[str],
-    unlabelled: bool,
-    dtype: str | None,
-    sparse: bool | None,
-    stack: ExitStack,
-) -> RowSource:
-    # This module is part of the package that open_dataset belongs to.
-    from mmpca_dist.datasets import open_column, open_dataset
-
-    stem = stem_of(uri)
-    wanted = np.dtype(dtype or "float32")
-    for option, columns in (("drop", drop), ("keep", keep)):
-        if columns and stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
-            others = "CSV and Parquet" if option == "drop" else "CSV, Parquet and Zarr"
-            raise InputError(
-                f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of {others} have."
-            )
-    if stem.endswith((*CSV_SUFFIXES, *LIBSVM_SUFFIXES)):
-        if features is not None:
-            raise InputError(
-                f"features={features!r} cannot be honoured: every column of {uri} but the label is a feature."
-            )
-        if stem.endswith(CSV_SUFFIXES):
-            return CsvRows(uri, label, wanted, drop, keep, labelled=not unlabelled)
-        if label is not None:
-            raise InputError(f"label={label!r} cannot be honoured: each line of {uri} begins with its label.")
-        return LibsvmRows(uri, wanted, sparse)
-    name = None if label is None else str(label)
-    if uri.endswith(".npz"):
-        return open_npz(uri, features or "X", name or "y", stack, sparse)
-    if uri.endswith(".npy") and name is not None and not storage.is_local(uri):
-        name = storage.normalize(name)
-        rows, labels = (open_npy(file, stack) for file in (uri, name))
-        return NumpyRows(rows, labels, uri)
-    try:
-        dataset = open_dataset(uri, features=features, label=name, drop=drop, beside=dict.fromkeys(keep, "--keep"))
-        if getattr(dataset, "label", None) in keep:
-            raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")  # type: ignore[attr-defined]
-        kept = {name: open_column(dataset, name, setting="--keep") for name in keep}
-        return DatasetRows(dataset, sparse, kept)
-    except InputError as error:
-        raise type(error)(SETTING.sub(_as_option, str(error))) from error
-
-
-def _refuse_names(keep: Sequence[str], drop: Sequence[str]) -> None:
-    """Refuse columns to keep that cannot be arrays of the group beside rows and labels."""
-    for name in keep:
-        if name in drop:
-            raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
-        if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
-            raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
-
-
-def _as_option(setting: re.Match[str]) -> str:
-    """Return what a setting of a configuration is called here."""
-    option = f"--{setting[1]}"
-    if setting["names"] is None:
-        return option
-    return " ".join(f"{option} {shlex.quote(name)}" for name in setting["names"].split(", "))
 
 
 def _refuse_not_finite(rows: Any, kept: np.dtype, first_row: int, source: RowSource) -> None:

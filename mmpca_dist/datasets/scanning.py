@@ -6,6 +6,7 @@ import csv
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.datasets.parquet_gaps import gaps_of, refuse_gaps
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
+from mmpca_dist.datasets.selection import Selection
 from mmpca_dist.datasets.sources import BAND_BYTES
 from mmpca_dist.datasets.text import CSV_SUFFIXES, DECIMAL_COMMA, CsvRows
 from mmpca_dist.datasets.uri_options import stem_of
@@ -190,45 +192,28 @@ def _cut(value: str, most: int = 40) -> str:
 
 def table_faults(
     uri: str,
-    *,
-    features: str | None = None,
-    label: str | int | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    unlabelled: bool = False,
-    dtype: str | None = None,
+    selection: Selection,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[ColumnFault]:
     """Return all columns of CSV or Parquet that ``ingest`` would refuse, from one reading; none for other formats.
-
-    Parameters are those of ``ingest``.
 
     Raises
     ------
     InputError
         For what is wrong beside columns, such as lines with too few cells.
     """
-    # This module is part of the package that open_dataset belongs to.
-    from mmpca_dist.datasets import open_dataset
-
     stem = stem_of(uri)
     if stem.endswith(CSV_SUFFIXES):
-        rows = CsvRows(uri, label, np.dtype(dtype or "float32"), drop, keep, labelled=not unlabelled)
-        faults, notes = scan_csv(rows, progress)
+        faults, notes = scan_csv(selection.csv(uri), progress)
         if note is not None:
             for line in notes:
                 note(line)
         return faults
     if stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
         return []
-    beside = dict.fromkeys(keep, "--keep")
-
-    def opened(more: Sequence[str]) -> Dataset:
-        name = None if label is None else str(label)
-        return open_dataset(uri, features=features, label=name, drop=[*drop, *more], beside=beside)
-
-    return scan_parquet(opened, keep, None if dtype is None else np.dtype(dtype), progress)
+    dtype = None if selection.dtype is None else np.dtype(selection.dtype)
+    return scan_parquet(partial(selection.dataset, uri), selection.keep, dtype, progress)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tells those who wait that the inner loops of the search are being compiled.
+"""Reports that the inner loops of the search are being compiled, which makes a first run wait.
 
 Numba keeps what it has compiled, so that this happens once per machine and version. It tells of a compilation only
 where its cache has no such function for such arguments.
@@ -24,7 +24,7 @@ _watchers: list[Callable[[], None]] = []
 def watching(tell: Callable[[], None], client: Any = None) -> Iterator[None]:
     """Call ``tell`` once, should a compilation begin in this process meanwhile, or on a worker of ``client``.
 
-    It is called in a thread of its own, in the context of the caller: who compiles may be within an event loop.
+    It is called in a thread of its own, in the context of the caller: a compilation may begin within an event loop.
     """
     context = contextvars.copy_context()
 
@@ -55,7 +55,7 @@ def watching(tell: Callable[[], None], client: Any = None) -> Iterator[None]:
 
 
 def begun() -> None:
-    """Tell those who watch that a compilation begins; from a worker, those at its clients."""
+    """Call the watchers of this process, or on a Dask worker those of its clients."""
     watchers = list(_watchers)
     for begins in watchers:
         begins()

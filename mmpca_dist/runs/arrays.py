@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,14 @@ def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | Non
     )  # fmt: skip
 
 
+@contextmanager
+def _loaded(uri: str, objects: Objects | None) -> Iterator[dict[str, NDArray[np.float64]]]:
+    """Read arrays; what does not fit together is damage, too."""
+    found = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):
+        yield found
+
+
 def load_statistics(
     uri: str, classes: NDArray, *, precision: str, standardize: bool, objects: Objects | None = None
 ) -> Statistics:
@@ -121,8 +130,7 @@ def load_statistics(
     DamageError
         As ``load_arrays`` does.
     """
-    found = load_arrays(uri, objects)
-    with reading_own(uri, AGAIN):
+    with _loaded(uri, objects) as found:
         if "basis" in found:
             return _in_basis(found, classes, precision)
         moments = _moments(found, classes)
@@ -168,8 +176,7 @@ def load_pairs(uri: str, certificate: dict[str, Any], objects: Objects | None = 
     DamageError
         As ``load_arrays`` does.
     """
-    found = load_arrays(uri, objects)
-    with reading_own(uri, AGAIN):
+    with _loaded(uri, objects) as found:
         weight, queries, fraction = found["numbers"].tolist()
         return PairScatter(
             found["scatter"], weight, found["sample"], int(queries), fraction,

@@ -14,7 +14,9 @@ from mmpca_dist.evaluation.comparing import Summary
 from mmpca_dist.evaluation.splits import fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.planning import Judging
+from mmpca_dist.runs import scoring
 from mmpca_dist.runs.job import Job, Stage, measured
+from mmpca_dist.runs.scoring import SplitRecords, forgetting, judging_of, moments_suffice
 from mmpca_dist.runs.solving import counted
 from mmpca_dist.statistics.gather import use_pooled
 
@@ -22,11 +24,9 @@ NUMBERS = "give n_components as numbers"
 
 
 def _choose(job: Job) -> dict[str, Any]:
-    from mmpca_dist.runs.evaluating import SplitRecords, forgetting, score_splits  # builds on the stages of runs
-
     judged, spec = _judged_job(job), job.config.evaluation.judge
     with forgetting(job), measured(job.scheduler) as peak:
-        found = score_splits(judged, "choose")
+        found = scoring.score_splits(judged, "choose")
     records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
     cells = ErrorTable.of(records, judged.dataset.n_rows).cells()
     how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
@@ -88,8 +88,6 @@ def choosing_of(job: Job) -> Judging | None:
     """
     if not job.chooses:
         return None
-    from mmpca_dist.runs.evaluating import DIRECT_BYTES, judging_of, moments_suffice  # builds on the stages of runs
-
     if job.config.evaluation.splits == "given":
         raise InputError(
             "n_components: auto deals rows into folds, and evaluation.splits: given asks for the parts of a column. "
@@ -106,10 +104,11 @@ def choosing_of(job: Job) -> Judging | None:
             f"{some_names(names)}: {lower}or {NUMBERS}."
         )
     fewest = fewest_training(dataset.n_rows, folds)
-    merged, small = moments_suffice(dataset, fewest, len(census.classes), job.config), dataset.n_bytes <= DIRECT_BYTES
+    merged, most = moments_suffice(dataset, fewest, len(census.classes), job.config), scoring.DIRECT_BYTES
+    small = dataset.n_bytes <= most
     if not merged and not small:
         raise InputError(
-            f"n_components: auto is not possible for {dataset.uri}: it is larger than the {DIRECT_BYTES >> 20} MiB "
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the {most >> 20} MiB "
             "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
             f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
         )

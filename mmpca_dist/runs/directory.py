@@ -55,6 +55,33 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What tells a run from others, beside its settings.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Of the data set.
+    purpose : str
+    parts : str or None
+        Digest of the parts of the rows, where a column names them.
+    earlier : sequence of str
+        What earlier versions took for the fingerprint of the same input.
+    """
+
+    fingerprint: str
+    purpose: Purpose = "run"
+    parts: str | None = None
+    earlier: Sequence[str] = ()
+
+    def keys(self, config: RunConfig) -> list[str]:
+        """Return the run's key, and those that earlier versions gave it."""
+        further = [*([] if self.purpose == "run" else [self.purpose]), *([] if self.parts is None else [self.parts])]
+        settings = config.settings(self.purpose)
+        return [storage.digest(settings, one, FORMAT, *further) for one in (self.fingerprint, *self.earlier)]
+
+
+@dataclass(frozen=True)
 class RunDirectory:
     """A run at a path or URL.
 
@@ -72,49 +99,27 @@ class RunDirectory:
     def exists(self) -> bool:
         return storage.exists(self.path("run.json"))
 
-    def check(
-        self,
-        config: RunConfig,
-        fingerprint: str,
-        purpose: Purpose = "run",
-        parts: str | None = None,
-        earlier: Sequence[str] = (),
-    ) -> str:
+    def check(self, config: RunConfig, identity: Identity) -> str:
         """Return the run's key, where the folder is free or holds the same run; nothing is written.
-
-        Parameters
-        ----------
-        parts : str, optional
-            Digest of the parts of the rows, where a column names them.
-        earlier : sequence of str
-            What earlier versions took for the fingerprint of the same input.
 
         Raises
         ------
         OutputError
             Where the folder holds another run, or other files.
         """
-        further = [*([] if purpose == "run" else [purpose]), *([] if parts is None else [parts])]
-        keys = [storage.digest(config.settings(purpose), one, FORMAT, *further) for one in (fingerprint, *earlier)]
+        keys = identity.keys(config)
         if not self.exists:
             self._refuse_foreign_content()
             return keys[0]
         stored = self.header()
         if stored["key"] not in keys:
-            difference = _difference(stored, config, fingerprint, purpose)
+            difference = _difference(stored, config, identity)
             raise OutputError(
                 f"{self.uri} already holds a different run: {difference}. Choose another output (--output DIR)."
             )
         return str(stored["key"])
 
-    def begin(
-        self,
-        config: RunConfig,
-        fingerprint: str,
-        purpose: Purpose = "run",
-        parts: str | None = None,
-        earlier: Sequence[str] = (),
-    ) -> str:
+    def begin(self, config: RunConfig, identity: Identity) -> str:
         """Claim the folder for this run and return the run's key; take up the same run again.
 
         Raises
@@ -122,14 +127,14 @@ class RunDirectory:
         OutputError
             As ``check`` does.
         """
-        key = self.check(config, fingerprint, purpose, parts, earlier)
+        key = self.check(config, identity)
         if not self.exists:
             header = {
                 "format": FORMAT,
                 "key": key,
-                "purpose": purpose,
+                "purpose": identity.purpose,
                 "config": config.model_dump(mode="json"),
-                "fingerprint": fingerprint,
+                "fingerprint": identity.fingerprint,
                 "versions": versions(),
             }
             creating.create_bytes(self.path("run.json"), to_json(header))
@@ -273,14 +278,14 @@ def is_claim(name: str) -> bool:
     return name.startswith(PREFIX) or storage.is_partial(name, PREFIX) or storage.is_partial(name, "run.json.")
 
 
-def _difference(stored: dict[str, Any], config: RunConfig, fingerprint: str, purpose: Purpose) -> str:
-    if stored.get("purpose", "run") != purpose:
-        return "it is no evaluation" if purpose == "evaluation" else "it is an evaluation"
-    before = stored_config(stored["config"], "the stored configuration").settings(purpose)
-    now = config.settings(purpose)
+def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -> str:
+    if stored.get("purpose", "run") != identity.purpose:
+        return "it is no evaluation" if identity.purpose == "evaluation" else "it is an evaluation"
+    before = stored_config(stored["config"], "the stored configuration").settings(identity.purpose)
+    now = config.settings(identity.purpose)
     name = next((name for name in now if before[name] != now[name]), None)
     if name is None:
-        return f"its {'input has' if stored['fingerprint'] != fingerprint else 'parts have'} changed since"
+        return f"its {'input has' if stored['fingerprint'] != identity.fingerprint else 'parts have'} changed since"
     old, new = before[name], now[name]
     if name in SECTIONS:
         key = next(key for key in new if old[key] != new[key])

@@ -2,86 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mmpca_dist.datasets import Dataset, Span, storage
-from mmpca_dist.datasets.damage import reading_own
-from mmpca_dist.errors import DamageError, InputError
-from mmpca_dist.evaluation.direct import LabelledRows, evaluate_split, read_all
-from mmpca_dist.evaluation.judging import Judges
-from mmpca_dist.evaluation.merged import evaluate_parts
-from mmpca_dist.evaluation.meter import MOMENTS
-from mmpca_dist.evaluation.reductions import needs_of
-from mmpca_dist.evaluation.source import Source
-from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.planning import Judging, Plan, plan_evaluation
-from mmpca_dist.predictors import check_classes, choose_C
+from mmpca_dist.planning import Plan, plan_evaluation
+from mmpca_dist.predictors import choose_C
+from mmpca_dist.runs import scoring
 from mmpca_dist.runs.config import RunConfig, as_config
 from mmpca_dist.runs.counting import COUNT
 from mmpca_dist.runs.dealing import splits_of
 from mmpca_dist.runs.directory import folder_of
 from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.integrity import AGAIN
 from mmpca_dist.runs.job import Job, Stage, open_job, open_run_dataset, run_stage
 from mmpca_dist.runs.notes import note_ahead
-from mmpca_dist.runs.passes import PassCounter
+from mmpca_dist.runs.scoring import SplitRecords, forgetting, judging_of
 from mmpca_dist.runs.stages import request_of
-from mmpca_dist.solvers.options import choose_solver
-from mmpca_dist.statistics.gather import use_pooled
-from mmpca_dist.statistics.reduction import Cluster, Threads, keeping_apart, reduce_spans
-
-log = logging.getLogger(__name__)
-
-DIRECT_BYTES = 512 << 20
-"""Rows of up to this size are taken into memory, where any method and classifier can be evaluated. It does not depend
-on the memory at hand, for the bits must not."""
-ROWS = "rows"
-"""What the pass is called that takes rows into memory."""
-
-
-def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
-    fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
-    return moments_suffice(dataset, fewest, len(splits.classes), config)
-
-
-def moments_suffice(dataset: Dataset, fewest: int, n_classes: int, config: RunConfig) -> bool:
-    """Tell whether all methods follow from merged moments where at least ``fewest`` rows train."""
-    if dataset.sparse or fewest < dataset.n_features:
-        return False
-    needs, options = needs_of(config, n_classes), config.solver.options()
-    return not choose_solver(options, fewest, dataset.n_features, config.largest, needed=needs.scatters).in_passes
-
-
-def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by merging moments: shares where rows are too many, and folds wherever they can,
-    but for few rows of so many classes and columns that the moments of the folds are large.
-
-    Raises
-    ------
-    InputError
-        Where rows are too many and moments do not suffice.
-    """
-    possible, small = can_merge(dataset, splits, config), dataset.n_bytes <= DIRECT_BYTES
-    if not possible and not small:
-        raise InputError(
-            f"{dataset.uri} is larger than the {DIRECT_BYTES >> 20} MiB that an evaluation takes into memory, and "
-            "moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need the "
-            "rows themselves. Evaluate a part of the rows."
-        )
-    large = use_pooled(splits.counts.size, dataset.n_features)
-    return possible and not (small and (large or len(splits.held_out) == 1))
+from mmpca_dist.statistics.reduction import Threads
 
 
 def plan_of_evaluation(job: Job) -> Plan:
@@ -93,33 +30,10 @@ def plan_of_evaluation(job: Job) -> Plan:
         For splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
     """
     config, splits = job.config, splits_of(job)
-    merged = merges(job.dataset, splits, config)
+    merged = scoring.merges(job.dataset, splits, config)
     judging = judging_of(config, splits.counts, splits.held_out, splits.n_splits, merged=merged)
     plan = plan_evaluation(job.dataset, job.spans, request_of(job), judging)
     return replace(plan, note=note_ahead(config, job.dataset))
-
-
-def judging_of(
-    config: RunConfig, counts: NDArray[np.int64], held_out: Sequence[int], n_splits: int = 1, *, merged: bool
-) -> Judging:
-    """Return what the plan must know of an evaluation beside its methods; see `Judging`.
-
-    Raises
-    ------
-    InputError
-        For classifiers that are not for so many classes.
-    """
-    check_classes(config.evaluation.classifiers, len(counts))
-    return Judging(
-        counts,
-        held_out,
-        n_splits,
-        merged,
-        n_methods=len(config.methods),
-        sizes=config.sizes,
-        classifiers=config.evaluation.classifiers,
-        margins=config.evaluation.margins,
-    )
 
 
 def preview_evaluation(config: RunConfig) -> Plan:
@@ -146,7 +60,7 @@ def _tune(job: Job) -> dict[str, Any]:
     specs = [spec for spec in config.evaluation.classifiers if spec.C == "auto"]
     if not specs:
         return {"penalties": {}}
-    rows = _small_rows(job, "C: auto tries penalties on")
+    rows = scoring.small_rows(job, "C: auto tries penalties on")
     chosen = choose_C(
         specs,
         rows.X,
@@ -158,202 +72,8 @@ def _tune(job: Job) -> dict[str, Any]:
     return {"penalties": chosen}
 
 
-def _small_rows(job: Job, who: str) -> LabelledRows:
-    if job.dataset.n_bytes > DIRECT_BYTES:
-        raise InputError(
-            f"{who} all rows in memory, and {job.dataset.uri} is larger than {DIRECT_BYTES >> 20} MiB. Give C as a "
-            "number."
-        )
-    return read_all(job.dataset, job.scheduler)
-
-
 def _score(job: Job) -> dict[str, Any]:
-    return score_splits(job, "score", job.results["tune"]["penalties"])
-
-
-def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> dict[str, Any]:
-    """Fit and judge on every split that is not done yet.
-
-    Returns
-    -------
-    dict
-        Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
-    """
-    splits = splits_of(job)
-    judges = Judges(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
-    passes = PassCounter(job, stage)
-    records = SplitRecords(job.run.path("splits"), job.key)
-    done = records.numbers()
-    total = splits.n_splits * len(splits.held_out)
-    missing = [number for number in range(total) if number not in done]
-    if merges(job.dataset, splits, job.config):
-        _score_merged(job, splits, judges, records, missing, passes)
-    elif missing:
-        job.callback.on_pass(stage, ROWS)
-        _score_direct(job, splits, judges, records, missing, stage)
-    made = records.read(total)
-    return {
-        "n_splits": total,
-        "passes": [name for record in made for name in record.get("passes", [])],
-        "bytes": sum(record.get("bytes", 0) for record in made),
-        "outputs": [f"splits/{number:05d}.json" for number in range(total)],
-    }
-
-
-@dataclass(frozen=True)
-class SplitRecords:
-    """What is found in each split, an object each, so that an evaluation goes on from those that are done."""
-
-    place: str
-    key: str
-
-    def path(self, number: int) -> str:
-        return storage.join(self.place, f"{number:05d}.json")
-
-    def numbers(self) -> set[int]:
-        """Return the splits that are done."""
-        names = [name for name in storage.names_in(self.place) if name.endswith(".json")]
-        found = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
-        return {number for number in found if self._is_done(number)}
-
-    def _is_done(self, number: int) -> bool:
-        place = self.path(number)
-        try:
-            with reading_own(place, ""):
-                return storage.read_json(place, "").get("key") == self.key
-        except DamageError as error:
-            log.warning("%s The split is evaluated again.", error)
-            storage.remove(place)
-            return False
-
-    def write(self, record: dict[str, Any]) -> None:
-        storage.write_json(self.path(record["split"]), {"key": self.key, **record})
-
-    def read(self, total: int) -> list[dict[str, Any]]:
-        """Return the records of all splits, in order.
-
-        Raises
-        ------
-        DamageError
-        """
-        found = []
-        for number in range(total):
-            with reading_own(self.path(number), AGAIN):
-                found.append(storage.read_json(self.path(number), AGAIN))
-        return found
-
-
-class _Forecast:
-    """Tells, once, how long the remaining splits will take, by the time of as many as are evaluated at once."""
-
-    def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
-        self._job, self._stage, self._total, self._least = job, stage, total, at_once
-        self._begin, self._told = time.perf_counter(), False
-
-    def tell(self, done: int) -> None:
-        if self._told or not self._least <= done < self._total:
-            return
-        self._told = True
-        seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
-        self._job.callback.on_expected(self._stage, seconds)
-
-
-def _score_merged(
-    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
-) -> None:
-    """Evaluate one split after the other, whose parts share passes over the rows."""
-    scratch, progress = job.run.path("scratch", passes.stage), job.progress(passes.stage)
-    source = Source(job.dataset, job.counted(), job.spans, job.scheduler, scratch, progress, passes)
-    parts = len(splits.held_out)
-    wanted = sorted({number // parts for number in missing})
-    forecast = _Forecast(job, passes.stage, len(wanted), 1)
-    for done, split in enumerate(wanted, 1):
-        with keeping_apart(job.scheduler, f"{split:05d}"):
-            for record in evaluate_parts(source, splits.only(split), split * parts, job.config, judges):
-                records.write({**record, **passes.take()})
-        forecast.tell(done)
-
-
-def _score_direct(
-    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], stage: str
-) -> None:
-    """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
-    spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
-    progress = job.progress(stage)
-    forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
-
-    def tell(done: int, total: int) -> None:
-        progress(done, total)
-        forecast.tell(done)
-
-    reduce_spans(task, spans, _count, scheduler=job.scheduler, name="split", progress=tell, kept=False)
-
-
-def _count(left: int, right: int) -> int:
-    return left + right
-
-
-@dataclass(frozen=True)
-class RowsInMemory:
-    """All rows of a data set, which every process reads once."""
-
-    dataset: Dataset
-    key: str
-
-    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
-        """Return the rows, and the pass and bytes that were read for this."""
-        with _reading:
-            if self.key in _rows:
-                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
-            _rows.clear()
-            _rows[self.key] = read_all(self.dataset, Threads(1))
-            n_bytes = self.dataset.n_bytes
-            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
-
-
-_reading = threading.Lock()
-_rows: dict[str, LabelledRows] = {}
-
-
-@dataclass(frozen=True)
-class _EvaluateSplit:
-    """The task: evaluate a split and write its record."""
-
-    rows: RowsInMemory
-    splits: Splits
-    config: RunConfig
-    judges: Judges
-    records: SplitRecords
-
-    def __call__(self, span: Span) -> int:
-        rows, read = self.rows.get()
-        record = evaluate_split(rows, self.splits, span.start, self.config, self.judges)
-        self.records.write({**record, **read})
-        return 1
-
-
-@contextmanager
-def forgetting(job: Job) -> Iterator[None]:
-    """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
-    try:
-        yield
-    finally:
-        _forget(job.key)
-        client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
-        if client is not None and client.status == "running":
-            with suppress(OSError, TimeoutError):  # workers that are gone keep nothing
-                client.run(_forget_on_worker, job.key, on_error="ignore")
-
-
-def _forget(key: str) -> None:
-    with _reading:
-        _rows.pop(key, None)
-
-
-async def _forget_on_worker(key: str) -> None:
-    """Forget in a thread: where rows are being read just now, the worker goes on to answer its scheduler."""
-    await asyncio.to_thread(_forget, key)
+    return scoring.score_splits(job, "score", job.results["tune"]["penalties"])
 
 
 def _report(job: Job) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import OutputError
 from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.runs.directory import Identity, RunDirectory
 from mmpca_dist.runs.finished import PUBLISHED
 
 TAKEN = "take"
@@ -60,7 +60,7 @@ class Generations:
             Where the folder holds something else.
         """
         self.check(origin, run)
-        return self.top.begin(config, origin)
+        return self.top.begin(config, Identity(origin))
 
     def check(self, origin: str, run: str) -> None:
         """Refuse a folder that holds something else; nothing is written.
@@ -80,10 +80,10 @@ class Generations:
         where it was about other rows, removed."""
         run = self.folder(self.taken + 1)
         try:
-            run.check(config, fingerprint)
+            run.check(config, Identity(fingerprint))
         except OutputError:
             run.discard()
-        return run, run.begin(config, fingerprint)
+        return run, run.begin(config, Identity(fingerprint))
 
     def take(self, number: int, key: str) -> None:
         """Record that the statistics of a generation are whole; those before it are not needed any more."""

@@ -23,7 +23,7 @@ from mmpca_dist.neighbors import compiling
 from mmpca_dist.planning.plan import PROCESS_BASE
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import Purpose, RunConfig
-from mmpca_dist.runs.directory import RunDirectory, folder_of
+from mmpca_dist.runs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.runs.events import Callback, Callbacks
 from mmpca_dist.runs.integrity import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.runs.journal import Journal
@@ -210,9 +210,12 @@ def check_run(config: RunConfig, purpose: Purpose = "run") -> None:
     InputError, OutputError
     """
     dataset = open_run_dataset(config, purpose)
+    _folder_for(config, dataset, purpose).check(config, _identity(config, dataset, purpose))
+
+
+def _identity(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Identity:
     fingerprint, *earlier = identities(dataset)
-    parts = digest_of_parts(config, dataset, purpose)
-    _folder_for(config, dataset, purpose).check(config, fingerprint, purpose, parts, earlier)
+    return Identity(fingerprint, purpose, digest_of_parts(config, dataset, purpose), earlier)
 
 
 def _folder_for(config: RunConfig, dataset: Dataset, purpose: Purpose) -> RunDirectory:
@@ -235,12 +238,11 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     dataset = open_run_dataset(config, purpose)
     watched = [*dataset.addresses, *addresses_of_parts(config, dataset, purpose)]
     run, watch = _folder_for(config, dataset, purpose), Watch.of(watched)
-    fingerprint, *earlier = identities(dataset)
-    parts = digest_of_parts(config, dataset, purpose)
-    run.check(config, fingerprint, purpose, parts, earlier)
+    identity = _identity(config, dataset, purpose)
+    run.check(config, identity)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
-        key = run.begin(config, fingerprint, purpose, parts, earlier)
+        key = run.begin(config, identity)
         if begun_before:
             run.remove_partials()  # of a process that was killed as it wrote
         try:

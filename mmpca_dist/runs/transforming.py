@@ -16,7 +16,7 @@ from mmpca_dist.datasets.damage import reading_own
 from mmpca_dist.datasets.lease import Lease, held
 from mmpca_dist.datasets.watching import Watch, identities
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError, did_you_mean
-from mmpca_dist.planning import plan_projection
+from mmpca_dist.planning import Plan, plan_projection
 from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.runs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.runs.config import RunConfig
@@ -24,7 +24,7 @@ from mmpca_dist.runs.directory import RunDirectory, is_claim
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.finished import note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.runs.integrity import AGAIN, GROUP, check_outputs, recorded
-from mmpca_dist.runs.projection import Projector, project_rows
+from mmpca_dist.runs.projection import Projector, Written, project_rows
 from mmpca_dist.runs.sections import MethodName, Section, as_list, setting
 from mmpca_dist.runs.stages import make_projectors, resources_of
 
@@ -89,7 +89,6 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     """
     callback = callback or Callback()
     task = _Task.of(config)
-    fitted, dataset, destination, projectors = task.fitted, task.dataset, task.destination, task.projectors
     damage = task.damage
     if task.done is not None and damage is None:
         callback.on_stage_start("project")
@@ -97,50 +96,35 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
         return task.done
     if damage is not None:
         callback.on_note(f"{damage.removesuffix(AGAIN)}The rows are projected again.")
-    note = note_of_missing_labels(dataset)
+    note = note_of_missing_labels(task.dataset)
     if note is not None:
         callback.on_note(note)
-    plan = plan_projection(
-        dataset,
-        make_spans(dataset),
-        resources_of(fitted, destination),
-        widths=[p.matrix.shape[1] for p in projectors],
-        formats=len(projectors[0].places),
-    )
+    plan = task.plan()
     callback.on_plan(plan)
     plan.refuse_if_too_large()
     callback.on_stage_start("project")
     begin = time.perf_counter()
-    with _claimed(destination, callback, task.done) as lease:
-
-        def progress(done: int, total: int) -> None:
-            lease.check()
-            callback.on_progress("project", done, total)
-
-        with (
-            open_cluster(fitted.compute) as cluster,
-            connect(fitted.compute, cluster, callback.on_note) as scheduler,
-        ):
-            tell_dashboard(scheduler, callback)
-            written = project_rows(dataset, projectors, scheduler=scheduler, progress=progress)
-        task.watch.refuse_change(dataset.addresses)
-        files = {name.removeprefix(f"{destination}/"): known for name, known in written.files}
-        manifest = {
-            "key": task.key,
-            "dataset": dataset.uri,
-            "rows": dataset.n_rows,
-            "methods": task.methods,
-            "destination": destination,
-            "outputs": task.outputs,
-            "written": written.n_bytes,
-            "objects": recorded(destination, task.names, files),
-            "seconds": time.perf_counter() - begin,
-            "labels": dataset.has_labels,
-        }
+    with _claimed(task.destination, callback, task.done) as lease:
+        written = _project(task, lease, callback)
+        task.watch.refuse_change(task.dataset.addresses)
+        manifest = {**task.manifest(written), "seconds": time.perf_counter() - begin}
         lease.check()
-        storage.write_json(storage.join(destination, RECORD), manifest)
+        storage.write_json(storage.join(task.destination, RECORD), manifest)
     callback.on_stage_end("project", manifest, False)
     return manifest
+
+
+def _project(task: _Task, lease: Lease, callback: Callback) -> Written:
+    """Project all rows, while the lease is held."""
+
+    def progress(done: int, total: int) -> None:
+        lease.check()
+        callback.on_progress("project", done, total)
+
+    compute = task.fitted.compute
+    with open_cluster(compute) as cluster, connect(compute, cluster, callback.on_note) as scheduler:
+        tell_dashboard(scheduler, callback)
+        return project_rows(task.dataset, task.projectors, scheduler=scheduler, progress=progress)
 
 
 def check_transform(config: TransformConfig) -> None:
@@ -200,6 +184,31 @@ class _Task:
         """Names of what is written, as records have them."""
         names = [place.removeprefix(f"{self.destination}/") for place in self.outputs]
         return [f"{name}{GROUP}" if name.endswith(".zarr") else name for name in names]
+
+    def plan(self) -> Plan:
+        """Return what the projection will cost."""
+        return plan_projection(
+            self.dataset,
+            make_spans(self.dataset),
+            resources_of(self.fitted, self.destination),
+            widths=[projector.matrix.shape[1] for projector in self.projectors],
+            formats=len(self.projectors[0].places),
+        )
+
+    def manifest(self, written: Written) -> dict[str, Any]:
+        """Return the record of a destination that is complete."""
+        files = {name.removeprefix(f"{self.destination}/"): known for name, known in written.files}
+        return {
+            "key": self.key,
+            "dataset": self.dataset.uri,
+            "rows": self.dataset.n_rows,
+            "methods": self.methods,
+            "destination": self.destination,
+            "outputs": self.outputs,
+            "written": written.n_bytes,
+            "objects": recorded(self.destination, self.names, files),
+            "labels": self.dataset.has_labels,
+        }
 
     @property
     def damage(self) -> str | None:

@@ -1,0 +1,141 @@
+"""What Parquet, NumPy and text declare, and what they unpack to, is bounded before it takes memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import limits, text
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import InputError
+
+Y = np.arange(20) % 2
+
+
+def test_duplicate_columns_of_parquet(tmp_path):
+    table = pa.table([pa.array([1.0, 2.0])] * 3 + [pa.array([0, 1])], names=["a", "b", "a", "label"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"has 2 columns called 'a'\. Rename"):
+        open_dataset(tmp_path / "a.parquet")
+
+
+def test_a_row_group_that_declares_more_than_fits(tmp_path):
+    """Equal values take next to nothing, until they are unpacked."""
+    n = 3_000_000
+    pq.write_table(
+        pa.table({"a": np.zeros(n), "label": np.zeros(n, np.int8)}), tmp_path / "a.parquet", row_group_size=n
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 50_000
+    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"Row group 0 of .* \(the test\)"):
+        open_dataset(tmp_path / "a.parquet")
+
+
+def npy(shape, n_bytes=64, descr="<f8"):
+    file = io.BytesIO()
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    file.write(b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n" + bytes(n_bytes))
+    return file.getvalue()
+
+
+SHAPES = ["(10000000000, 3)", "(10**15, 3)", "(1000000000000000, 3)", "(1000000000000000000, 30)", "(-5, 3)",
+          "(2.5, 3)", "(True, 3)", "('a', 3)", "None", "(2, -4)", "(" * 3000, "-" * 3000 + "1", f"({'9' * 5000}, 3)",
+          f"({'9' * 50}, 3)", "(3, (3, 3))", "()"]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_absurd_shapes_of_npy_and_npz(shape, tmp_path):
+    (tmp_path / "X.npy").write_bytes(npy(shape))
+    np.save(tmp_path / "y.npy", Y)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", npy(shape))
+        archive.write(tmp_path / "y.npy", "y.npy")
+    for attempt in (
+        lambda: open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")),
+        lambda: open_dataset(tmp_path / "a.npz"),
+        lambda: ingest(tmp_path / "a.npz", tmp_path / "b.zarr"),
+        lambda: open_dataset(tmp_path / "y.npy", label=str(tmp_path / "X.npy")),
+    ):
+        with pytest.raises(InputError) as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("descr", ["|O", "<f1000000000000", "|V99999999999", "x", "<U999999999", [("a", "<f8")], 5])
+def test_types_of_npy_that_are_none(descr, tmp_path):
+    (tmp_path / "X.npy").write_bytes(npy("(2, 3)", descr=descr))
+    np.save(tmp_path / "y.npy", Y[:2])
+    with pytest.raises(InputError):
+        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy"))
+
+
+def test_a_member_that_unpacks_to_more_than_fits(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1 << 20, 4)), y=np.zeros(1 << 20, np.int8))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* mmpca ingest"):
+        open_dataset(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".libsvm", ".csv.gz", ".libsvm.gz", ".csv.bz2", ".csv.xz"])
+@pytest.mark.parametrize("before", ["", "a,label\n1,0\n2,1\n", "1 1:2\n"])
+def test_a_line_without_an_end(suffix, before, tmp_path, monkeypatch):
+    import bz2
+    import lzma
+
+    monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(suffix.rpartition(".")[2], bytes)
+    (tmp_path / f"a{suffix}").write_bytes(pack(before.encode() + b"1" * (5 << 20)))
+    with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):
+        ingest(tmp_path / f"a{suffix}", tmp_path / "out.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "," * 2_000_000 + "\n" + "1," * 10),
+        ("a.csv", "a" * 200_000 + ",label\n1,2\n"),
+        ("a.csv", "a\0b,label\n1,0\n2,1\n\0,3\n"),
+        ("a.csv", f"a,label\n1,{'9' * 5000}\n2,1\n"),
+        ("a.csv", f"a,label\n{'x' * 5000},1\n2,1\n"),
+        ("a.libsvm", f"1 {'9' * 5000}:1\n"),
+        ("a.libsvm", f"{'9' * 5000} 1:1\n0 1:1\n"),
+        ("a.libsvm", f"1 1:1 {'9' * 30}:2\n"),
+        ("a.libsvm", f"1 {'9' * 5000}:1 2:1\n"),
+    ],
+)
+def test_text_that_is_no_table(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    with limits.within(4 << 30, "the test"), pytest.raises(InputError) as caught:
+        ingest(tmp_path / name, tmp_path / "out.zarr")
+    assert len(str(caught.value)) < 6_500 and not (tmp_path / "out.zarr").exists()
+
+
+def test_a_dense_row_that_does_not_fit(tmp_path):
+    (tmp_path / "a.libsvm").write_text("1 1:1\n0 2000000000:1\n")
+    with limits.within(1 << 30, "the test"), pytest.raises(InputError, match=r"A dense row of .* \(--sparse\)"):
+        ingest(tmp_path / "a.libsvm", tmp_path / "out.zarr", sparse=False)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["synthetic:gaussian?n=1000000000000000000&d=3", "synthetic:gaussian?n=1e15&d=10", "synthetic:gaussian?n=-5",
+     "synthetic:gaussian?n=2.5", "synthetic:gaussian?n=1e400", "synthetic:clusters?d=10000000&n=10",
+     "synthetic:clusters?k=100000000000", "synthetic:gaussian?n=10&d=1e12", f"synthetic:gaussian?n={'9' * 5000}",
+     f"bundled:iris?seed={'9' * 5000}", "bundled:iris\0"],
+)  # fmt: skip
+def test_absurd_names_of_data_sets(uri):
+    with pytest.raises(InputError):
+        open_dataset(uri)
+
+
+def test_pandas_with_a_name_twice_says_so(tmp_path):
+    frame = pd.DataFrame([[1.0, 2.0, 0]], columns=["a", "b", "label"])
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert open_dataset(tmp_path / "a.parquet").n_features == 2
