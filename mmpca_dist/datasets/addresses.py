@@ -24,7 +24,7 @@ MARKERS = {
 def resolved(uri: str | os.PathLike) -> str:
     """Return the address that is written to: of a local path, what its symbolic links lead to."""
     text = storage.normalize(uri)
-    return str(Path(text).resolve()) if storage.is_local(text) and not text.startswith(storage.NAMED) else text
+    return os.path.realpath(text) if storage.is_local(text) and not text.startswith(storage.NAMED) else text
 
 
 def canonical(uri: str | os.PathLike) -> str:

@@ -7,15 +7,28 @@ import json
 from typing import Any
 
 import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
 
 CHECKSUM = "checksum"
 """The key under which a JSON object holds the checksum of all its other keys."""
 DIGITS = 16
+PIECE = 1 << 17
+"""Values that are copied at a time for their checksum."""
 
 
 def checksum(data: bytes | memoryview) -> str:
     """Return the CRC-32C of an object, as text."""
     return f"{google_crc32c.value(bytes(data)):08x}"
+
+
+def extended(crc: int, values: NDArray) -> int:
+    """Return the CRC-32C of what came before and of the values of an array, in C order and with the low byte first."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        piece = flat[start : start + PIECE]
+        crc = google_crc32c.extend(crc, piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes())
+    return crc
 
 
 def to_json(value: dict[str, Any]) -> bytes:

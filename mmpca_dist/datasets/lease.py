@@ -30,7 +30,7 @@ BEAT_SECONDS = 10.0
 EXPIRY_SECONDS = 60.0
 """Without a renewal for so long a lease has ended, where nobody can tell whether its owner lives."""
 PREFIX = "lease-"
-LEASE = re.compile(PREFIX + r"[0-9]+\.json")
+LEASE = re.compile(PREFIX + r"([0-9]{6}|[1-9][0-9]{6,})\.json")
 
 log = logging.getLogger(__name__)
 _ours: set[str] = set()
@@ -252,6 +252,11 @@ def _seems_alive(owner: Owner) -> bool:
         return abs(_started(owner.pid) - owner.started) < 1 and not zombie
     except psutil.Error:
         return False
+
+
+def is_lease(name: str) -> bool:
+    """Tell whether a file is a lease, or what a process leaves that dies as it writes one."""
+    return LEASE.fullmatch(name) is not None or storage.is_partial(name, PREFIX)
 
 
 def _names(uri: str) -> list[str]:

@@ -25,7 +25,7 @@ import zarr
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.addresses import resolved
-from mmpca_dist.datasets.lease import PREFIX, Lease, held
+from mmpca_dist.datasets.lease import Lease, held, is_lease
 from mmpca_dist.errors import InputError, MmpcaError, OutputError
 
 Overwrite = bool | Literal["any"]
@@ -33,6 +33,8 @@ Overwrite = bool | Literal["any"]
 JOURNAL, NEW, OLD, METADATA = "ingest.json", "new", "old", "zarr.json"
 TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
+ARRAYS = "mmpca-arrays"
+"""Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
 TOKEN = re.compile("[0-9a-f]{32}")
 GROUP_MARKS = (METADATA, ".zgroup", "X/zarr.json", "X/data/zarr.json")
 """One of these is in every Zarr group of rows, and in the remains of one."""
@@ -80,17 +82,28 @@ class Destination:
         ------
         OutputError
         """
+        if others := _foreign(storage.names_in(self.work)):
+            raise OutputError(
+                f"An ingest to {self.uri} works in {self.work}, which holds other files ({others[0]!r}). Move them, or "
+                "choose another destination."
+            )
         with storage.explained(self.uri, "write to"):
             if not storage.exists(self.uri):
                 return
             is_group = any(storage.exists(storage.join(self.uri, mark)) for mark in GROUP_MARKS)
             complete = self._root().get("complete") is True
+            others = self._others() if complete and overwrite is True else []
         if not is_group and overwrite:
             raise OutputError(f"{self.uri} is not a Zarr group, so it is not overwritten: choose another destination.")
         if overwrite is True and not complete:
             raise OutputError(
                 f"{self.uri} is a Zarr group that no ingest has completed. Choose another destination, or replace it "
                 'with --overwrite-any (in Python overwrite="any").'
+            )
+        if others:
+            raise OutputError(
+                f"{self.uri} holds {others[0]!r}, which its ingest did not write. Move that, choose another "
+                'destination, or replace all of it with --overwrite-any (in Python overwrite="any").'
             )
         if not overwrite:
             ways = "--overwrite (in Python overwrite=True)" if complete else '--overwrite-any (overwrite="any")'
@@ -108,6 +121,14 @@ class Destination:
             attributes = found.get("attributes") if isinstance(found, dict) else None
             return attributes if isinstance(attributes, dict) else {}
         return {}
+
+    def _others(self) -> list[str]:
+        """Return what lies in a group beside the arrays that an ingest wrote."""
+        root = self._root()
+        token, arrays = root.get(TABLE), root.get(ARRAYS)
+        known = arrays if isinstance(arrays, list) else ["X", "y"] if token is None else [token]
+        others = [name for name in storage.names_in(self.uri) if name != METADATA and name not in known]
+        return others + (Destination(storage.join(self.uri, token))._others() if isinstance(token, str) else [])
 
     def recover(self, note: Callable[[str], None] | None = None) -> bool:
         """Put right what a dead ingest has left, and tell whether there was anything.
@@ -171,7 +192,9 @@ class Destination:
         else:
             journal, root = storage.read_json(place), self._root()
             switched = root.get("complete") is True and root.get(TABLE, "") == journal["table"]
-            storage.remove_children(self.uri, journal["old" if switched else "new"])
+            foreign = not journal["table"] and any(storage.exists(storage.join(self.uri, m)) for m in GROUP_MARKS[:2])
+            if switched or not foreign:  # a group's metadata come last: what has some is complete, or another's
+                storage.remove_children(self.uri, journal["old" if switched else "new"])
         storage.remove(place)
 
     def _tidy_folders(self, new: Path, old: Path) -> None:
@@ -242,7 +265,10 @@ class Writing:
 
 def is_work(names: Sequence[str]) -> bool:
     """Tell whether a folder holds these names because an ingest works there, or has died."""
-    claims = [name for name in names if name == JOURNAL or name.startswith(PREFIX)]
-    return bool(claims) and all(
-        name in (JOURNAL, NEW, OLD) or name.startswith(PREFIX) or storage.is_partial(name) for name in names
-    )
+    return any(name == JOURNAL or is_lease(name) for name in names) and not _foreign(names)
+
+
+def _foreign(names: Sequence[str]) -> list[str]:
+    """Return the names that are not of an ingest's work; it begins no group before its journal."""
+    groups = (JOURNAL, NEW, OLD) if JOURNAL in names else ()
+    return [name for name in names if name not in groups and not is_lease(name) and not storage.is_partial(name)]

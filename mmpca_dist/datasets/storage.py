@@ -35,6 +35,7 @@ NAMED = ("bundled:", "synthetic:")
 PARTIAL = ".partial"
 """So end the names of what is not whole yet."""
 RESTORE = "Restore it from a copy."
+OUR_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
 """What Zarr calls a file of a chunk until it is whole."""
 
@@ -72,10 +73,24 @@ def normalize(uri: str | os.PathLike) -> str:
     if "://" in text:
         refuse_secrets(text)
         protocol, _, rest = text.partition("://")
+        if not rest.strip("/"):
+            raise InputError(f"The address {text!r} names no bucket or folder. Write it in full.")
         text = f"{protocol.lower()}://{rest}".rstrip("/")
         refuse_ambiguous(text)
         return text
-    return text if text.startswith(NAMED) else str(Path(text).expanduser().absolute())
+    return text if text.startswith(NAMED) else str(_absolute(text))
+
+
+def _absolute(path: str) -> Path:
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{path} begins with the home folder of a user who is unknown. Write it in full.") from error
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path} is relative to the working directory, which was removed. Change to another, or write an absolute "
+            "path."
+        ) from error
 
 
 def refuse_ambiguous(uri: str) -> None:
@@ -139,7 +154,7 @@ def filesystem(uri: str) -> tuple[Any, str]:
     protocol = uri.partition("://")[0]
     with explained(uri, "reach"):
         if is_local(uri):
-            return LocalFileSystem(), str(Path(uri).expanduser().absolute())
+            return LocalFileSystem(), str(_absolute(uri))
         fs, path = url_to_fs(uri, **_options(protocol))
         if is_private(uri):
             return fs, path
@@ -269,7 +284,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 def is_partial(name: str, whole: str = "") -> bool:
     """Tell whether a name is one that ``beside`` gave out, for a file whose name begins with ``whole``."""
-    return name.startswith(f".{whole}") and name.endswith(PARTIAL)
+    return name.startswith(f".{whole}") and OUR_PARTIAL.fullmatch(name) is not None
 
 
 def remove_partials(uri: str, but: str | None = None) -> int:

@@ -79,10 +79,11 @@ def _states(address: str) -> list[tuple[str, ObjectState]]:
 
 
 def _local_state(path: str) -> ObjectState | None:
-    try:
-        found = Path(path).stat()
-    except FileNotFoundError:
-        return None
+    with storage.explained(path):
+        try:
+            found = Path(path).stat()
+        except FileNotFoundError:
+            return None
     return ObjectState(found.st_size, str(found.st_mtime_ns), found.st_ctime_ns)
 
 

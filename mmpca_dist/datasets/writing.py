@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.csr import index_type
 from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
-from mmpca_dist.datasets.replacing import Destination, Overwrite, Writing
+from mmpca_dist.datasets.replacing import ARRAYS, Destination, Overwrite, Writing
 from mmpca_dist.datasets.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
 from mmpca_dist.errors import InputError, PlanError
 
@@ -173,7 +173,7 @@ class ZarrWriter:
         for name, column in self._columns.items():
             self._write_column(place, name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
         n_bytes = sum(size for _, size, _ in storage.list_objects(place))
-        self._writing.complete(attributes)
+        self._writing.complete({**attributes, ARRAYS: ["X", *self._columns]})
         self._stack.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 

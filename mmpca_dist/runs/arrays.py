@@ -12,8 +12,9 @@ import zarr.codecs
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.checksums import extended
 from mmpca_dist.datasets.damage import read_chunks, reading_own
-from mmpca_dist.runs.integrity import AGAIN, Objects, open_arrays
+from mmpca_dist.runs.integrity import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
 from mmpca_dist.solvers.options import SOLVERS
 from mmpca_dist.statistics.approximation import FORMER_SEED, Approximation
 from mmpca_dist.statistics.columns import ColumnSums
@@ -29,17 +30,19 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
         for name, array in arrays.items():
             if array is None:
                 continue
-            chunks = tuple(max(size, 1) for size in array.shape)
+            values = np.asarray(array, np.float32 if array.dtype == np.float32 else np.float64)
+            chunks = tuple(max(size, 1) for size in values.shape)
             target = group.create_array(
                 name,
-                shape=array.shape,
-                dtype="float32" if array.dtype == np.float32 else "float64",
+                shape=values.shape,
+                dtype=values.dtype,
                 chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
                 fill_value=np.nan,
                 compressors=[zarr.codecs.Crc32cCodec()],
                 config={"write_empty_chunks": True},
+                attributes={VALUES: extended(0, values)},
             )
-            target[...] = array
+            target[...] = values
 
 
 def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
@@ -50,8 +53,12 @@ def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] |
     DamageError
         Names the object that is missing or damaged.
     """
-    arrays = open_arrays(uri, objects, names)
-    return {name: read_chunks(storage.join(uri, name), array, AGAIN) for name, array in arrays.items()}
+    found = {}
+    for name, array in open_arrays(uri, objects, names).items():
+        place = storage.join(uri, name)
+        found[name] = read_chunks(place, array, AGAIN)
+        refuse_other_values(place, array, extended(0, found[name]))
+    return found
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:

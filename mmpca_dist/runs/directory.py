@@ -12,7 +12,7 @@ from typing import Any
 from mmpca_dist.datasets import creating, storage
 from mmpca_dist.datasets.checksums import to_json
 from mmpca_dist.datasets.damage import reading_own
-from mmpca_dist.datasets.lease import PREFIX
+from mmpca_dist.datasets.lease import is_lease
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.runs.config import SECTIONS, Purpose, RunConfig, stored_config
 from mmpca_dist.runs.integrity import AGAIN
@@ -275,7 +275,7 @@ def evaluation_of(output: str) -> RunDirectory:
 
 def is_claim(name: str) -> bool:
     """Tell whether a file is what a process leaves that dies as it claims a folder: a lease, or a part of a claim."""
-    return name.startswith(PREFIX) or storage.is_partial(name, PREFIX) or storage.is_partial(name, "run.json.")
+    return is_lease(name) or storage.is_partial(name, "run.json.")
 
 
 def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -> str:

@@ -13,7 +13,7 @@ from mmpca_dist.datasets import Dataset, open_rows, storage
 from mmpca_dist.errors import DamageError, InputError, some_names
 from mmpca_dist.runs.arrays import load_statistics
 from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.integrity import check_outputs, objects_in
+from mmpca_dist.runs.integrity import AGAIN, check_outputs, objects_in
 from mmpca_dist.statistics.working import Statistics
 
 STATISTICS = "statistics.zarr"
@@ -35,9 +35,13 @@ def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
     ------
     InputError
         Where there is no run, or the stage is not done.
+    DamageError
+        Where the record is damaged, or was copied from another run.
     """
     record = run.record(stage)
     if record is not None:
+        if record.get("key") != run.header()["key"]:
+            raise DamageError(f"{run.record_path(stage)} is of another run than {run.path('run.json')}. {AGAIN}")
         return record
     if not run.exists:
         raise InputError(f"There is no run in {run.uri}: it holds no run.json.")

@@ -13,7 +13,7 @@ from typing import Any
 import zarr
 
 from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.checksums import checksum
+from mmpca_dist.datasets.checksums import checksum, extended
 from mmpca_dist.datasets.damage import chunks_of, reading_own, refuse_absent_chunks
 from mmpca_dist.datasets.zarr_stores import block_of
 from mmpca_dist.errors import DamageError
@@ -26,6 +26,8 @@ CONTENT_BYTES = 1 << 30
 """Of outputs up to this size all is read before a stage counts as done; of larger ones, metadata and sizes."""
 GROUP = "/zarr.json"
 """So end the names of outputs that are Zarr groups."""
+VALUES = "crc32c"
+"""Attribute of an array: the checksum of all its values; those of earlier versions, and projected rows, have none."""
 
 
 def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -
             folder = output.removesuffix(GROUP)
             names = [f"{folder}/{name}" for name, *_ in storage.list_objects(storage.join(uri, folder))]
             found.update((name, _sum_of(uri, name)) for name in names if name.endswith(GROUP))
-        elif not output.endswith(".json") and not _below(found, output):
+        elif not _below(found, output):
             found[output] = _sum_of(uri, output)
     return found
 
@@ -141,11 +143,11 @@ def check_outputs(uri: str, record: Mapping[str, Any]) -> None:
         place = storage.join(uri, output)
         if output.endswith(GROUP):
             _check_group(place.removesuffix(GROUP), objects_in(record, output.removesuffix(GROUP)))
+        elif output in objects:
+            _checked(uri, output, objects[output])
         elif output.endswith(".json"):
             with reading_own(place, AGAIN):
                 storage.read_json(place, AGAIN)
-        elif output in objects:
-            _checked(uri, output, objects[output])
         elif not storage.exists(place):
             raise DamageError(f"Cannot read {place}: it does not exist. {AGAIN}")
         else:
@@ -157,10 +159,31 @@ def _check_group(uri: str, objects: Objects | None) -> None:
     if sum(array.nbytes for array in arrays.values()) > CONTENT_BYTES:
         return
     for name, array in arrays.items():
-        place = storage.join(uri, name)
+        place, crc = storage.join(uri, name), 0
         for index in chunks_of(array):
             with reading_own(f"{place}/{array.metadata.encode_chunk_key(index)}", AGAIN):
-                block_of(array, index)
+                block = block_of(array, index)
+                crc = extended(crc, block) if VALUES in array.attrs else 0
+        refuse_other_values(place, array, crc)
+
+
+def refuse_other_values(uri: str, array: zarr.Array, crc: int) -> None:
+    """Refuse chunks that are whole, and were written at another time or of another array.
+
+    Parameters
+    ----------
+    uri : str
+        Address of the array.
+    crc : int
+        The checksum of the values that it holds.
+
+    Raises
+    ------
+    DamageError
+    """
+    with reading_own(uri, AGAIN):
+        if array.attrs.get(VALUES, crc) != crc:
+            raise ValueError("its values are not those that were written")
 
 
 def _check_folder(uri: str, folder: str, objects: Objects) -> None:

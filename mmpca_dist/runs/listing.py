@@ -138,8 +138,8 @@ def _scratch_bytes(run: RunDirectory) -> int:
 
 def _scratch_places(run: RunDirectory) -> list[str]:
     """Return where a run, or a folder of a refreshed one, may keep something of unfinished stages."""
-    folders = [name for name in storage.names_in(run.uri) if name.isdigit()]
-    return [run.path("scratch"), *(run.path(name, "scratch") for name in folders)]
+    folders = [RunDirectory(run.path(name)) for name in storage.names_in(run.uri) if name.isdigit()]
+    return [run.path("scratch"), *(folder.path("scratch") for folder in folders if folder.exists)]
 
 
 @dataclass(frozen=True)

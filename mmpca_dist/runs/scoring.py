@@ -156,13 +156,11 @@ class SplitRecords:
         return {number for number in found if self._is_done(number)}
 
     def _is_done(self, number: int) -> bool:
-        place = self.path(number)
         try:
-            with reading_own(place, ""):
-                return storage.read_json(place, "").get("key") == self.key
+            return bool(self._read(number, ""))
         except DamageError as error:
             log.warning("%s The split is evaluated again.", error)
-            storage.remove(place)
+            storage.remove(self.path(number))
             return False
 
     def write(self, record: dict[str, Any]) -> None:
@@ -175,11 +173,14 @@ class SplitRecords:
         ------
         DamageError
         """
-        found = []
-        for number in range(total):
-            with reading_own(self.path(number), AGAIN):
-                found.append(storage.read_json(self.path(number), AGAIN))
-        return found
+        return [self._read(number, AGAIN) for number in range(total)]
+
+    def _read(self, number: int, remedy: str) -> dict[str, Any]:
+        with reading_own(self.path(number), remedy):
+            record = storage.read_json(self.path(number), remedy)
+            if (record.get("key"), record.get("split")) != (self.key, number):
+                raise ValueError("it is the record of another split")
+            return record
 
 
 class _Forecast:

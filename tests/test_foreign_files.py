@@ -1,0 +1,132 @@
+"""Files that only look like those of this project are another's: nothing removes or replaces them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+from test_ingest_replacing import objects, settings
+
+from mmpca_dist import run
+from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets.ingest import check_ingest, ingest
+from mmpca_dist.datasets.replacing import ARRAYS, Destination
+from mmpca_dist.errors import AccessError, InputError, OutputError
+from mmpca_dist.runs.listing import clean
+from mmpca_dist.runs.transforming import TransformConfig, transform
+
+
+def put(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("precious")
+    return path
+
+
+@pytest.fixture
+def finished(tmp_path, no_report):
+    run(settings(str(tmp_path / "run")))
+    return tmp_path / "run"
+
+
+def test_files_of_similar_names_in_a_run_stay(finished):
+    """Numbered folders that are no generations, hidden files that are no remains, leases that are contracts."""
+    names = ["2024/scratch/a", ".a.partial", "deep/.b.partial", "lease-12.json", "lease-0000001.json", "lease-of-house"]
+    mine = [put(finished / name) for name in names]
+    clean(str(finished))
+    run(settings(str(finished)))
+    assert [path.read_text() for path in mine] == ["precious"] * len(mine)
+
+
+def test_a_transform_replaces_no_file_beside_what_is_called_like_a_lease(finished, tmp_path):
+    lease, mine = put(tmp_path / "new/lease-of-house.json"), put(tmp_path / "new/m-pca0.parquet")
+    with pytest.raises(OutputError, match="exists already, with"):
+        transform(TransformConfig(output=str(finished), dataset="bundled:iris", destination=str(tmp_path / "new")))
+    assert [path.read_text() for path in (lease, mine)] == ["precious", "precious"]
+
+
+@pytest.mark.parametrize("beside", [["letter"], [], ["lease-of-house"], ["X"]], ids=str)
+def test_an_ingest_does_not_work_in_a_folder_of_another(tmp_path, beside):
+    mine = [put(tmp_path / "a.zarr.partial" / name) for name in ("old/a", "new/b", *beside)]
+    for refuse in (ingest, check_ingest):
+        with pytest.raises(OutputError, match=r"a\.zarr\.partial, which holds other files"):
+            refuse("bundled:iris", tmp_path / "a.zarr")
+    assert [path.read_text() for path in mine] == ["precious"] * len(mine)
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_overwrite_leaves_a_group_alone_that_others_have_added_to(request, tmp_path, kind):
+    folder = str(tmp_path) if kind == "local" else request.getfixturevalue("bucket")
+    for number, inner in enumerate(("notes.txt", "embedding/zarr.json")):
+        place = f"{folder}/{number}.zarr"
+        ingest("bundled:iris", place)
+        ingest("bundled:iris", place, overwrite=True)
+        table = open_dataset(place).place
+        for where in dict.fromkeys((place, table)):
+            storage.write_bytes(f"{where}/{inner}", b"precious")
+            for refuse in (ingest, check_ingest):
+                with pytest.raises(OutputError, match=rf"holds '{inner.partition('/')[0]}', .* --overwrite-any"):
+                    refuse("bundled:wine", place, overwrite=True)
+            assert storage.read_bytes(f"{where}/{inner}") == b"precious"
+            storage.remove(f"{where}/{inner.partition('/')[0]}")
+        ingest("bundled:wine", place, overwrite=True)
+        storage.write_bytes(f"{place}/{inner}", b"precious")
+        ingest("bundled:wine", place, overwrite="any")
+        assert open_dataset(place).n_rows == 178
+
+
+def test_columns_that_an_ingest_kept_are_its_own(tmp_path):
+    (tmp_path / "a.csv").write_text("a,who,label\n1,x,p\n2,y,q\n")
+    for overwrite in (False, True):
+        ingest(tmp_path / "a.csv", tmp_path / "a.zarr", keep=["who"], overwrite=overwrite)
+    assert zarr.open_group(tmp_path / "a.zarr").attrs[ARRAYS] == ["X", "y", "who"]
+    zarr.open_group(tmp_path / "a.zarr").attrs.update({ARRAYS: 7})  # damaged, or another's
+    with pytest.raises(OutputError, match="holds 'who'"):
+        ingest("bundled:iris", tmp_path / "a.zarr", overwrite=True)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_group_that_was_stored_where_an_ingest_was_killed_stays(bucket, version):
+    """On an object store a first ingest writes in place, under the names that another program may use then."""
+    place = f"{bucket}/a.zarr"
+    Destination.of(place)._begin(["X", "y"])
+    group = zarr.open_group(storage.zarr_place(place), mode="w", zarr_format=version)
+    group.create_array("X", data=np.ones((20, 3)))
+    group.create_array("y", data=np.arange(20) % 2)
+    before = objects(place)
+    clean(bucket)
+    assert objects(place) == before and storage.names_in(bucket) == ["a.zarr"]
+
+
+@pytest.mark.parametrize("address", ["s3://", "memory://", "S3:///", "~nobody-of-this-name/x"])
+def test_addresses_of_nothing_are_refused(tmp_path, monkeypatch, address):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"names no bucket|who is unknown"):
+        storage.normalize(address)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chunk_that_is_a_link_to_itself_is_named(tmp_path):
+    ingest("bundled:iris", tmp_path / "a.zarr")
+    chunk = next(path for path in (tmp_path / "a.zarr/X/c").rglob("*") if path.is_file())
+    chunk.unlink()
+    chunk.symlink_to(chunk.name)
+    with pytest.raises(AccessError, match=rf"{chunk}: Too many levels of symbolic links"):
+        run(settings(str(tmp_path / "run"), dataset={"uri": str(tmp_path / "a.zarr")}))
+
+
+def test_folders_that_cannot_be_found_are_said_to_be_so(tmp_path, monkeypatch):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("loop", "loop/x"):
+        for command in (
+            lambda place: ingest("bundled:iris", place),
+            lambda place: ingest(place, tmp_path / "b.zarr"),
+            lambda place: run(settings(place)),
+        ):
+            with pytest.raises((AccessError, OutputError), match=r"symbolic links|a file where|Not a directory"):
+                command(str(tmp_path / name))
+    assert (tmp_path / "loop").is_symlink() and storage.names_in(str(tmp_path)) == ["loop"]
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InputError, match="working directory, which was removed"):
+        storage.normalize("x")
