@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import pytest
 import zarr
 from test_ingest_replacing import objects, settings
 
 from mmpca_dist import run
-from mmpca_dist.datasets import open_dataset, storage
+from mmpca_dist.datasets import creating, open_dataset, storage
 from mmpca_dist.datasets.ingest import check_ingest, ingest
 from mmpca_dist.datasets.replacing import ARRAYS, Destination
 from mmpca_dist.errors import AccessError, InputError, OutputError
@@ -112,6 +115,36 @@ def test_a_chunk_that_is_a_link_to_itself_is_named(tmp_path):
     chunk.symlink_to(chunk.name)
     with pytest.raises(AccessError, match=rf"{chunk}: Too many levels of symbolic links"):
         run(settings(str(tmp_path / "run"), dataset={"uri": str(tmp_path / "a.zarr")}))
+
+
+def test_what_cannot_be_replaced_is_said_to_be_so(tmp_path, monkeypatch):
+    ingest("bundled:iris", tmp_path / "a.zarr")
+
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(AccessError, match=r"Cannot write .*a\.zarr: permission denied"):
+        ingest("bundled:wine", tmp_path / "a.zarr", overwrite=True)
+    assert open_dataset(tmp_path / "a.zarr").n_rows == 150 and storage.names_in(str(tmp_path)) == ["a.zarr"]
+
+
+def test_clean_passes_over_what_it_cannot_write_to(finished, tmp_path, monkeypatch):
+    for name in ("other", "run"):
+        run(settings(str(tmp_path / name)))
+        put(tmp_path / name / "scratch/a")
+    write = storage.write_bytes
+
+    def create(uri, data):
+        if uri.startswith(str(tmp_path / "other")):
+            raise AccessError(f"Cannot write {uri}: permission denied.")
+        write(uri, data)
+        return True
+
+    monkeypatch.setattr(creating, "create_bytes", create)
+    left = {Path(one.uri).name: str(one) for one in clean(str(tmp_path))}
+    assert "left alone: Cannot write" in left["other"] and (tmp_path / "other/scratch/a").exists()
+    assert "what is finished stays" in left["run"] and not (tmp_path / "run/scratch").exists()
 
 
 def test_folders_that_cannot_be_found_are_said_to_be_so(tmp_path, monkeypatch):

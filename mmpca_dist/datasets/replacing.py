@@ -12,6 +12,7 @@ token: from then on readers find the new table, and the old one is deleted.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import uuid
@@ -252,15 +253,18 @@ class Writing:
 
     def _rename(self) -> None:
         uri = Path(self.destination.uri)
-        try:
-            if uri.exists() and self.overwrite:
-                uri.rename(Path(self.destination.work, OLD))
-            Path(self.place).rename(uri)
-        except OSError as error:
-            raise OutputError(
-                f"Cannot put the finished group at {uri}: {error.strerror or error}. Something else has been written "
-                "there meanwhile; choose another destination."
-            ) from error
+        with storage.explained(str(uri), "write"):
+            try:
+                if uri.exists() and self.overwrite:
+                    uri.rename(Path(self.destination.work, OLD))
+                Path(self.place).rename(uri)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                    raise
+                raise OutputError(
+                    f"Cannot put the finished group at {uri}: {error.strerror}. Something else has been written there "
+                    "meanwhile; choose another destination."
+                ) from error
 
 
 def is_work(names: Sequence[str]) -> bool:

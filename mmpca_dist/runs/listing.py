@@ -199,7 +199,7 @@ def tidy_ingest(destination: Destination) -> Cleaned:
     try:
         before = _ingest_bytes(destination)
         destination.recover()
-    except OutputError as error:
+    except (OutputError, AccessError) as error:
         return Cleaned(destination.uri, 0, f"left alone: {error}")
     return Cleaned(destination.uri, before - _ingest_bytes(destination), "what a killed ingest had left is put right")
 
@@ -215,6 +215,8 @@ def clear_idle(uri: str) -> Cleaned:
             n_bytes = clear_scratch(RunDirectory(uri))
     except OutputError:
         return Cleaned(uri, 0, f"left alone, as it is in use by {holder(uri) or 'another process'}")
+    except AccessError as error:
+        return Cleaned(uri, 0, f"left alone: {error}")
     return Cleaned(uri, n_bytes, "what is finished stays" if n_bytes else "no scratch, nothing removed")
 
 
