@@ -126,28 +126,28 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
         "0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as often "
         "in 0 (sign test of these splits: p = 0.016)."
     )
-    assert third.startswith("Naming the largest class for every row errs in ")
+    assert third.startswith("Baseline (always the largest class): ")
     assert "lowest of 27 means" in last
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda *_: 40, "errs in 30.0%, which no mean is below: nothing is learned."),
-        (lambda m, *_: 40 if m == 0 else 10, "errs in 30.0%; 9 of 27 means are no lower."),
-        (lambda *_: 10, "errs in 30.0%."),
+        (lambda *_: 40, "30.0% error, and no mean is lower: nothing is learned."),
+        (lambda m, *_: 40 if m == 0 else 10, "30.0% error; 9 of 27 means are no lower."),
+        (lambda *_: 10, "30.0% error."),
     ],
 )
 def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> None:
     made = evaluation(errors=wrong)
     made = dataclasses.replace(made, dataset={**made.dataset, "counts": [30, 70]})
-    assert f"Naming the largest class for every row {said}" in words(made)[-2] + " "
+    assert f"Baseline (always the largest class): {said}" in words(made)[-2] + " "
 
 
 def test_the_largest_class_is_named_for_the_rows_held_out() -> None:
     """Given parts may hold other shares of the classes than all rows do."""
     made = dataclasses.replace(evaluation(errors=lambda *_: 10), guesses=[90.0, 97.0])
-    assert words(made)[-2] == "Naming the largest class for every row errs in 93.5%."
+    assert words(made)[-2] == "Baseline (always the largest class): 93.5% error."
 
 
 def test_models_that_repeat_are_counted_once() -> None:

@@ -30,7 +30,7 @@ def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
     column = config.evaluation.column
     assert column is not None  # noqa: S101  (the configuration is checked)
     if not column.endswith(".npy"):
-        return _own_column(column, config, dataset)
+        return _own_column(column, dataset)
     uri = storage.normalize(column)
     storage.require(uri)
     data = storage.read_bytes(uri)
@@ -47,7 +47,7 @@ def _array_of(data: bytes) -> NDArray:
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def _own_column(column: str, config: RunConfig, dataset: Dataset) -> Dataset:
+def _own_column(column: str, dataset: Dataset) -> Dataset:
     if dataset.uri.startswith(("bundled:", "synthetic:")):
         raise InputError(
             f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "

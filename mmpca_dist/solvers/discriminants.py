@@ -94,7 +94,7 @@ def discriminants(
             if within.outside is not None:
                 residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
             else:
-                bounds = _sketched(statistics, within, problem, pairs)
+                bounds = _sketched(within, problem, pairs)
                 proved["failure"] = PROBE_BASE ** -known.probed.shape[1]
             proved.update(_compared(bounds, epsilon + 8 * EPS))
     found = {"solver": known.solver, "passes": known.passes, "count": len(pairs.values)}
@@ -150,7 +150,7 @@ def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: flo
     return root @ root.T
 
 
-def _sketched(statistics: Statistics, within: Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
+def _sketched(within: Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
     """Return bounds from a Nystroem sketch, which is no larger than the scatter, and lacks no more than ``error``."""
     count, lacking = len(pairs.values), (1 - problem.shrinkage) * within.error
     divisor = np.eye(count) + lacking * pairs.vectors.T @ pairs.vectors

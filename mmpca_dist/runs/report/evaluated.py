@@ -117,7 +117,7 @@ def words(evaluation: Evaluation) -> list[str]:
             f"By the one-standard-error rule fewer components do: {named(evaluation, found.smallest)} has a mean of "
             f"{found.smallest.summary.mean:.{places}f}%, at most one corrected standard error above the lowest."
         )
-    said.append(_beside_guessing(evaluation, best.mean, places))
+    said.append(_baseline(evaluation, best.mean, places))
     if best.count > 1 and len(evaluation.distinct) > 1:
         said.append(
             f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking: it tends to be too low. "
@@ -126,14 +126,14 @@ def words(evaluation: Evaluation) -> list[str]:
     return said
 
 
-def _beside_guessing(evaluation: Evaluation, lowest: float, places: int) -> str:
-    """Tell what naming the largest class for every row would cost, which few look up and unbalanced classes hide."""
+def _baseline(evaluation: Evaluation, lowest: float, places: int) -> str:
+    """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     guessing, cells = evaluation.guessing, evaluation.distinct
-    said = f"Naming the largest class for every row errs in {guessing:.{places}f}%"
+    said = f"Baseline (always the largest class): {guessing:.{places}f}% error"
     if lowest >= guessing:
         return (
-            f"{said}, which no mean is below: nothing is learned. Some classifiers (fisher midway, svm and "
-            "logistic without bias) take no account of how frequent classes are: try others."
+            f"{said}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
+            "without bias) take no account of how frequent classes are: try others."
         )
     above = sum(cell.summary.mean >= guessing for cell in cells)
     return f"{said}; {above} of {len(cells)} means are no lower." if above else f"{said}."
