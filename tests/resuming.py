@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,8 @@ class Writes:
         write = getattr(module, name)
 
         def watched(uri, data):
+            if threading.current_thread().name == "lease":
+                return write(uri, data)  # renewed by the clock: counted, it would move the kills
             self.count += self.within in uri
             dying = self.count == self.kill_at and self.within in uri
             if dying and self.when == "half-way":

@@ -17,7 +17,7 @@ PIECE = 1 << 17
 """Values that are copied at a time for their checksum."""
 
 
-def checksum(data: bytes | memoryview) -> str:
+def checksum(data: bytes) -> str:
     """Return the CRC-32C of an object, as text."""
     return f"{google_crc32c.value(bytes(data)):08x}"
 

@@ -18,7 +18,7 @@ WRITER = "mmpca-writer"
 _memory = threading.Lock()
 
 
-def create_bytes(uri: str, data: bytes | memoryview) -> bool:
+def create_bytes(uri: str, data: bytes) -> bool:
     """Create a whole object if nothing is at ``uri``; of several that try at once, exactly one succeeds.
 
     On a local disk a complete temporary file gets its name by a hard link, which fails where the name is taken; an
@@ -57,7 +57,7 @@ def create_bytes(uri: str, data: bytes | memoryview) -> bool:
         return _created_once(fs, path, bytes(data))
 
 
-def _create_file(path: Path, data: bytes | memoryview) -> bool:
+def _create_file(path: Path, data: bytes) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     with storage.beside(path) as partial:
         partial.write_bytes(data)
@@ -73,7 +73,7 @@ def _create_file(path: Path, data: bytes | memoryview) -> bool:
     return True
 
 
-def _create_without_links(path: Path, data: bytes | memoryview) -> bool:
+def _create_without_links(path: Path, data: bytes) -> bool:
     """Create a file where a file system knows no hard links: a reader may see it before all of it is there."""
     try:
         with path.open("xb") as file:

@@ -27,7 +27,7 @@ def storable(cls: type[T]) -> type[T]:
     return cls
 
 
-def encode(value: Any) -> memoryview:
+def encode(value: Any) -> bytes:
     """Return a value as bytes that `decode` turns back; the parts carry checksums.
 
     Raises
@@ -41,10 +41,11 @@ def encode(value: Any) -> memoryview:
     file = io.BytesIO()
     named = {str(number): array for number, array in enumerate(arrays)}
     np.savez(file, **{_SHAPE: np.frombuffer(json.dumps(shape).encode(), np.uint8)}, **named)  # type: ignore[arg-type]
-    return file.getbuffer()
+    # No view of the buffer: Python before 3.12.4 crashes where the garbage collector meets one in a cycle.
+    return file.getvalue()
 
 
-def decode(data: bytes | memoryview) -> Any:
+def decode(data: bytes) -> Any:
     """Return what was given to `encode`, bit by bit; only the strides of arrays may differ.
 
     Raises
@@ -59,7 +60,7 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 @read_again
-def _decoded(data: bytes | memoryview) -> Any:
+def _decoded(data: bytes) -> Any:
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         return _built(json.loads(file[_SHAPE].tobytes()), file)
 
