@@ -105,6 +105,20 @@ def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
     assert load_config("quickstart").n_components == [3]
 
 
+def test_a_folder_of_that_name_is_no_configuration(tmp_path, monkeypatch):
+    """Such as the output of an earlier run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").mkdir()
+    assert load_config("quickstart") == load_config(ROOT / "conf" / "quickstart.yaml")
+
+
+@pytest.mark.parametrize("name", bundled_configs.OPERATIONS)
+def test_files_for_prefect_are_no_configurations_of_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"^{name} is a file for Prefect, not .*: see 'mmpca config {name}'"):
+        load_config(name)
+
+
 @pytest.mark.parametrize("name", ["quickstrat", "../conf/quickstart", "/quickstart", "prefcet"])
 def test_a_name_that_is_no_name_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

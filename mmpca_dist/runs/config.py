@@ -209,8 +209,8 @@ def load_config(
     ConfigError
         For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
     """
+    file = _file_of(path)
     try:
-        file = Path(path) if Path(path).exists() else bundled_configs.path_of(os.fspath(path)) or Path(path)
         content = read_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         hint = did_you_mean(os.fspath(path), bundled_configs.run_names())
@@ -224,6 +224,16 @@ def load_config(
     changes = changes or {}
     named = {key: f"the change of {key}" for key in changes} | (places or {})
     return parse_config(_replaced({**(defaults or {}), **content}, changes, named), os.fspath(path), named)
+
+
+def _file_of(path: str | os.PathLike) -> Path:
+    """Return the path of a configuration, which may go by the name of a bundled one where no file is called so."""
+    file, name = Path(path), os.fspath(path)
+    if file.exists() and not file.is_dir():  # a folder may be the output of an earlier run
+        return file
+    if name in bundled_configs.OPERATIONS:
+        raise ConfigError(f"{name} is a file for Prefect, not the configuration of a run: see 'mmpca config {name}'.")
+    return bundled_configs.path_of(name) or file
 
 
 def as_config(given: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
