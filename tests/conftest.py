@@ -32,10 +32,9 @@ settings.load_profile("suite")
 
 
 FAST = (
-    "test_bad_input", "test_checkpoint", "test_creating", "test_dask_graph", "test_dataset_errors", "test_datasets",
-    "test_discriminants", "test_ingest", "test_krylov", "test_medians", "test_moments", "test_object_storage",
-    "test_packaging", "test_pairs", "test_reduction", "test_resume", "test_runs", "test_shards", "test_sparse",
-    "test_storing", "test_tables", "test_transforming", "test_unforeseen_errors", "test_zarr_direct",
+    "test_checkpoint", "test_dask_graph", "test_dataset_errors", "test_datasets", "test_krylov", "test_moments",
+    "test_object_storage", "test_pairs", "test_runs", "test_shards", "test_storing", "test_tables", "test_transforming",
+    "test_unforeseen_errors", "test_zarr_direct",
 )  # fmt: skip
 """Files whose tests are marked ``fast``: they take every dependency through its paces, in a few minutes."""
 

@@ -251,7 +251,7 @@ def test_choices_of_earlier_versions_are_shown_with_their_own_standard_errors(no
 
 COMPUTE = [
     {"cluster": "threads", "workers": 3},
-    {"cluster": "local", "workers": 2, "memory_limit": "2GiB"},
+    pytest.param({"cluster": "local", "workers": 2, "memory_limit": "2GiB"}, marks=pytest.mark.slow),
 ]
 
 

@@ -240,6 +240,7 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, t
     assert all(line.count("│") in (0, 6) for line in shown)
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs_as_printed(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks

@@ -129,6 +129,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_uses_tls(tmp_path, monkeypatch):
     pytest.importorskip("cryptography", reason="certificates are made with it")
     no_report(monkeypatch)
@@ -223,6 +224,7 @@ def test_a_scheduler_that_goes_while_workers_are_waited_for_is_told_as_a_lost_co
             run(config)
 
 
+@pytest.mark.slow
 def test_a_script_that_starts_worker_processes_unguarded_is_told_so(tmp_path):
     """Every worker process would run the script, and start workers of its own."""
     script = tmp_path / "script.py"

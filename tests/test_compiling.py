@@ -38,7 +38,8 @@ if __name__ == "__main__":
 SETTINGS = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca2"], "n_components": [2]}
 
 
-@pytest.mark.parametrize("cluster", ["threads", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", ["threads", "local"])
 def test_told_once_per_machine(cluster, tmp_path):
     """On a machine whose numba has no cache, and then on one that has; also by the workers of a cluster."""
     script = tmp_path / "script.py"

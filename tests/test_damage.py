@@ -224,6 +224,7 @@ def test_metadata_is_guarded(finished):
     finished.restore()
 
 
+@pytest.mark.slow
 def test_objects_that_are_gone_from_a_store_are_named_and_mended(bucket):
     config = make_config(f"{bucket}/run", "bundled:iris", methods=["pca"], n_components=2)
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ def zarr_group(folder, rows=X, labels=Y, **arrays):
     for name, data in {"X": rows, "y": labels, **arrays}.items():
         if data is not None:
             data = np.asarray(data)
-            group.create_array(name, data=data, chunks=(20, *data.shape[1:]))
+            group.create_array(name, data=data, chunks=(20, *(max(size, 1) for size in data.shape[1:])))
     return str(folder / "a.zarr")
 
 

@@ -47,6 +47,7 @@ def bits(config):
     return timeless(records), joblib.hash(heads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
 def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path):
     uri = write_rows(tmp_path / "rows.zarr", X, Y, 50)

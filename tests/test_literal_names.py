@@ -79,7 +79,7 @@ def settings(output, **changes):
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("name", ["x[12]", "x?"])
+@pytest.mark.parametrize("name", ["x[12]", pytest.param("x?", marks=pytest.mark.slow)])
 def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):
     """Refused, done, and cleaned."""
     others = [f"{folder}/{other}" for other in ("x1", "x2")]

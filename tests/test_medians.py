@@ -192,6 +192,7 @@ def test_the_sample_brackets_the_median_of_a_fair_sample():
         assert inside < 0.35  # 5 standard deviations of the rank of a sample of 500 are 56 of 500, either side
 
 
+@pytest.mark.slow
 def test_every_round_narrows_so_that_the_passes_end(small_budget):
     small_budget(kept=64, floor=100, sample=4)
     settled = 0

@@ -260,6 +260,7 @@ def cluster(request):
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))], indirect=True)
 def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, reference):
     assert bits(Cluster(cluster), lambda: ZarrScratch(str(tmp_path / os.urandom(4).hex()))) == reference

@@ -255,6 +255,7 @@ def test_the_same_bits_for_any_number_of_threads_and_any_order(threads, kind, re
     assert bits(Threads(threads), Shuffled(open_dataset(URI), threads), kind) == reference[kind]
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_worker_processes(reference):
     options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
     with LocalCluster(n_workers=2, **options) as local, Client(local) as client:

@@ -68,6 +68,7 @@ def test_the_source_distribution_holds_what_its_tests_read(distributions):
     assert not needed - names
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_serves_in_an_empty_folder(distributions, tmp_path):
     """A configuration goes by its name, and foreign packages in the working directory do no harm."""
     with zipfile.ZipFile(distributions[1]) as wheel:

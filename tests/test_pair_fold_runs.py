@@ -77,6 +77,7 @@ def test_the_same_bits_for_any_number_of_threads_in_memory_and_on_disk(reference
     assert not list(tmp_path.iterdir()), "the scratch is gone"
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_worker_processes(reference, tmp_path):
     options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0}
     with LocalCluster(n_workers=2, **options) as local, Client(local) as client:

@@ -56,7 +56,9 @@ COMPUTE = {
 }
 
 
-@pytest.mark.parametrize("where", COMPUTE)
+@pytest.mark.parametrize(
+    "where", ["threads", *(pytest.param(w, marks=pytest.mark.slow) for w in COMPUTE if w != "threads")]
+)
 def test_a_run_gives_the_components_of_the_estimator(where, tmp_path, monkeypatch):
     """On threads, on a cluster of processes, and with a store in place of memory: the same bits."""
     if where == "little memory":

@@ -77,7 +77,7 @@ def cluster(request):
         yield client
 
 
-@pytest.mark.parametrize("cluster", [1, 2], indirect=True)
+@pytest.mark.parametrize("cluster", [pytest.param(1, marks=pytest.mark.slow), 2], indirect=True)
 def test_the_same_bits_for_any_number_of_worker_processes(cluster, reference):
     assert bits(Cluster(cluster)) == reference["single"]
 

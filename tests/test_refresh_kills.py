@@ -81,7 +81,9 @@ def small(tmp_path_factory):
         return base, inbox, folder / "before", bits(folder / "live"), writes.count
 
 
-@pytest.mark.parametrize(("half", "step"), [(False, 1), (True, 2)], ids=["before", "half"])
+@pytest.mark.parametrize(
+    ("half", "step"), [pytest.param(False, 1, id="before", marks=pytest.mark.slow), pytest.param(True, 2, id="half")]
+)
 def test_a_kill_at_any_write_changes_nothing_of_the_result(half, step, small, tmp_path):
     base, inbox, before, expected, writes = small
     old = bits(before)

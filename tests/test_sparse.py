@@ -153,6 +153,7 @@ def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, mo
         np.testing.assert_allclose(Z.read_rows(0, n), expected, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 def test_single_precision_and_workers_make_no_difference(tmp_path, no_report):
     parts, X, y = counts_like_text(150, 12, 3, seed=3)
     uris = write_kinds(tmp_path, parts, X, y)
