@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mmpca_dist.planning.plan import time_left
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.summary import legend
 
+MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
 """Progress is told no more often: every update is a request to the server."""
 
@@ -123,9 +125,8 @@ def publish_report(
             description="The search for nearest rows of other classes: what it took, and how much is proved",
         )
     _publish_figures(report)
-    notes = "\n".join(f"- {note}" for note in report["notes"]) or "Nothing to note."
     create_markdown_artifact(
-        f"# Run finished\n\nReport: `{report['html']}`\n\n## Notes\n\n{notes}\n",
+        f"# Run finished\n\nReport: {_plain(report['html'])}\n\n## Notes\n\n{_bullets(report['notes'])}\n",
         key="report",
         description="Report",
     )
@@ -135,15 +136,24 @@ def publish_report(
 def publish_evaluation(found: dict[str, Any]) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
     for key, (description, rows) in found["tables"].items():
-        create_table_artifact(rows, key=key, description=description)
+        create_table_artifact(rows, key=key, description=_plain(description))
     _publish_figures(found)
-    notes = "\n".join(f"- {note}" for note in found["notes"]) or "Nothing to note."
     create_markdown_artifact(
-        f"# Evaluation finished\n\n{found['verdict']}\n\nReport: `{found['html']}`\n\n## Notes\n\n{notes}\n",
+        f"# Evaluation finished\n\n{_plain(found['verdict'])}\n\nReport: {_plain(found['html'])}\n\n## Notes\n\n"
+        f"{_bullets(found['notes'])}\n",
         key="evaluation",
         description="What serves best",
     )
     _publish_page(found["html"])
+
+
+def _plain(text: str) -> str:
+    """Return text from data or settings as Markdown that shows it: no image, link or HTML of a stranger's."""
+    return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def _bullets(notes: list[str]) -> str:
+    return "\n".join(f"- {_plain(note)}" for note in notes) or "Nothing to note."
 
 
 def _publish_figures(report: dict[str, Any]) -> None:
@@ -153,7 +163,7 @@ def _publish_figures(report: dict[str, Any]) -> None:
         create_image_artifact(
             f"data:image/png;base64,{png}",
             key=f"figure-{figure['name']}".lower(),
-            description=figure["title"],
+            description=_plain(figure["title"]),
         )
 
 

@@ -17,21 +17,21 @@ os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 from typing import Any
 
 import click
-from rich.console import Console
 
 import mmpca_dist
 from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 from mmpca_dist.runs.tracebacks import UnforeseenError
 
+from .console import Terminal
 from .options import config_options, image_shape_of, load
 from .session import flow_session
 from .summaries import print_comparison, print_summary
 
 GOES_ON = "The same command goes on from the stages that are done."
 STARTS_AGAIN = "The same command starts again."
-console = Console()
-errors = Console(stderr=True)
+console = Terminal()
+errors = Terminal(stderr=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dask.utils import format_bytes
@@ -16,6 +17,21 @@ from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.listing import RunState
 
 from .lines import ProgressLines
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys, and what turns the direction of writing."""
+
+
+def visible(text: str) -> str:
+    """Return text from data or settings with control characters written out, such as ``\\x1b``."""
+    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class Terminal(Console):
+    """A console that shows the control characters of texts rather than sending them."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
 
 
 class ConsoleCallback(Callback):
@@ -102,7 +118,7 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
     for run in runs:
         name = run.uri.removeprefix(storage.normalize(folder)).strip("/") or folder
         shown = (name, run.words, run.dataset, ", ".join(run.methods), format_bytes(run.scratch))
-        table.add_row(*map(escape, shown))
+        table.add_row(*map(_cell, shown))
     return table
 
 
@@ -110,7 +126,7 @@ def plan_table(rows: list[Any]) -> Table:
     """Return the plan as a table."""
     table = Table(title="Plan", show_header=False, title_justify="left")
     for name, value in rows:
-        table.add_row(str(name), str(value))
+        table.add_row(_cell(name), _cell(value))
     return table
 
 
@@ -123,7 +139,11 @@ def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """Return rows with the same keys as a table."""
     table = Table(title=title, title_justify="left")
     for name in rows[0]:
-        table.add_column(name, overflow="fold")
+        table.add_column(_cell(name), overflow="fold")
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*map(_cell, row.values()))
     return table
+
+
+def _cell(value: object) -> str:
+    return escape(visible(str(value)))

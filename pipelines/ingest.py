@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Literal
 
@@ -22,6 +23,9 @@ from .artifacts import ArtifactCallback
 from .console import ConsoleCallback
 from .fit import watchers
 from .flows import COMMON, as_model, refused
+
+NUMBER = re.compile(r"-?[0-9]{1,9}")
+"""Of a column; longer ones are names."""
 
 
 class IngestConfig(Section):
@@ -79,7 +83,7 @@ class IngestConfig(Section):
     def column(self) -> str | int | None:
         """The label, as the number of a column where it is one."""
         label = self.label
-        return int(label) if label is not None and label.lstrip("-").isdigit() else label
+        return int(label) if label is not None and NUMBER.fullmatch(label) else label
 
     @property
     def selection(self) -> Selection:

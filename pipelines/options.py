@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.runs.bounded import read_yaml
 from mmpca_dist.runs.config import RunConfig, load_config
+
+SIDE = re.compile("[0-9]{1,9}")
 
 
 def config_options(command: Callable) -> Callable:
@@ -63,6 +66,6 @@ def image_shape_of(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     height, cross, width = text.lower().partition("x")
-    if not cross or not height.isdigit() or not width.isdigit():
+    if not cross or not SIDE.fullmatch(height) or not SIDE.fullmatch(width):
         raise ConfigError(f"--image-shape {text}: write it as HEIGHTxWIDTH, such as 28x28.")
     return int(height), int(width)

@@ -282,7 +282,6 @@ def test_addresses_with_credentials_are_refused(address, prefect_server, tmp_pat
         "http://127.0.0.1:9000/a.npy",
         "http://[::1]:9000/a.npy",
         "https://host/a.npy?version=3",
-        "sftp://me@host/a.npy",
         "gs://bucket/a?monkey=1",
     ],
 )

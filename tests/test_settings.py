@@ -38,7 +38,11 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
         ("shrinkage", 2, "shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2)."),
         ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
         ("compute.memory_limit", -1, "must be a size"),
-        ("compute.workers", 0, "compute.workers must be a whole number of at least 1, such as 'workers: 4' (found 0)."),
+        (
+            "compute.workers",
+            0,
+            "compute.workers must be a whole number from 1 to 10000, such as 'workers: 4' (found 0).",
+        ),
         ("compute.cluster", "thread", "Did you mean 'threads'?"),
         ("compute.cluster", 5, "or a class of Dask clusters"),
         ("dataset.image_shape", [1], "dataset.image_shape must be two whole numbers, such as 'image_shape: [28, 28]'"),

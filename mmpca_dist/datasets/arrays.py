@@ -144,7 +144,7 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)
                 parts = npz_members(names, features, label, label_required, uri)
-                _refuse_oversized(archive.zip, parts, uri)
+                _refuse_oversized(archive.zip, (*parts, *(["format"] if "format" in names else [])), uri)
                 y = archive[label] if label in parts else None
                 if features in parts:
                     return ArrayDataset(archive[features], y, uri)
@@ -190,7 +190,10 @@ def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int,
     InputError
         For other formats, and shapes that are none.
     """
-    form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
+    try:
+        form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
+    except (ValueError, SystemError) as error:  # several texts, or numbers of no characters
+        raise InputError(f"The array 'format' of {uri} is no text; it must be 'csr'.") from error
     if form != "csr":
         raise InputError(
             f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "

@@ -17,6 +17,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.addresses import refuse_inside, refuse_overlap
 from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.csr import value_type
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.replacing import Destination, Overwrite
 from mmpca_dist.datasets.scanning import naming_all, table_faults
 from mmpca_dist.datasets.selection import RowSource, Selection, naming_options
@@ -24,6 +25,8 @@ from mmpca_dist.datasets.spread import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.datasets.writing import CHUNK_BYTES, LABELS, ZarrWriter
 from mmpca_dist.errors import ColumnError, InputError
 
+SUM_BYTES = 4 * 8
+"""Of a column: mean and squares, of a block and of all rows."""
 LISTED_CLASSES = 100
 """Manifests give the number of rows of each class up to this many classes."""
 
@@ -179,6 +182,8 @@ def _copy(
     rows: RowSource, writer: ZarrWriter, kept: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
 ) -> list[tuple[int, float]]:
     """Write all rows, and return the columns that hold nearly all of their scatter."""
+    sums = f"A sum for each of {rows.n_features:,} columns of {rows.uri}"
+    refuse_larger(SUM_BYTES * rows.n_features, sums, "Take fewer columns")
     spread = ColumnSpread(rows.n_features)
     for block in rows.blocks():
         _refuse_not_finite(block.rows, kept, writer.n_rows, rows)

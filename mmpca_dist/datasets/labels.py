@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -78,8 +80,9 @@ def normalize_labels(y: Any, where: str) -> NDArray:
         kinds = {type(v) for v in values}
         if len(kinds) > 1:
             raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
-        return np.asarray(values)
+        return text_array(values, f"Labels in {where}")
     if kind == "U":
+        refuse_no_characters(y, f"Labels in {where}")
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
@@ -90,13 +93,49 @@ def distinct_labels(values: list[Any]) -> NDArray:
     Numbers that no type of 64 bits has in common name things, and do not count any: they become strings.
     """
     if not all(type(value) is int for value in values):
-        return np.asarray(values)
+        return text_array(values, "The distinct labels")
     for kind in (np.int64, np.uint64):  # NumPy makes floats of some lists, in which their digits are lost
         try:
             return np.asarray(values, kind)
         except OverflowError:
             continue
     return np.asarray([str(value) for value in values])
+
+
+def text_array(values: list[Any], what: str) -> NDArray:
+    """Return labels as an array, in which each takes as much room as the longest; refuse one that does not fit."""
+    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    refuse_larger(4 * longest * len(values), what, "Give the classes shorter names")
+    return np.asarray(values)
+
+
+def check_label_type(dtype: np.dtype, n_rows: int, where: str) -> None:
+    """Refuse text wider than names are, and labels of a reading unit of ``n_rows`` rows that do not fit.
+
+    Raises
+    ------
+    InputError
+    """
+    if dtype.kind in "SU" and dtype.itemsize > 4 * NAME_CHARACTERS:
+        raise InputError(
+            f"Labels in {where} have type {dtype}: names of classes have {NAME_CHARACTERS} characters at most. Name "
+            "other labels, or save these in a narrower type."
+        )
+    refuse_larger(n_rows * dtype.itemsize, f"The labels of {n_rows} rows of {where}")
+
+
+def refuse_no_characters(texts: NDArray, what: str) -> None:
+    """Refuse text of NumPy that holds numbers of no characters, of which Python makes a fault of its own.
+
+    Raises
+    ------
+    InputError
+    """
+    if not texts.size * texts.dtype.itemsize:
+        return
+    codes = np.ascontiguousarray(texts).view(np.dtype("u4").newbyteorder(texts.dtype.byteorder))
+    if codes.max() > sys.maxunicode or ((codes >= 0xD800) & (codes < 0xE000)).any():
+        raise InputError(f"{what} hold what are no characters of Unicode. They are damaged: write them again.")
 
 
 def refuse_texts(values: list[Any], what: str) -> None:

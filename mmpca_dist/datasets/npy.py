@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, check_table, chunk_edges, default_chunk_rows, reading_labels
-from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.labels import check_label_type, normalize_labels
 from mmpca_dist.datasets.parsing import read_again
 from mmpca_dist.errors import InputError
 
@@ -98,6 +98,9 @@ class NpyDataset(Dataset):
         rows = _header(uri, self._token)
         n_labels = None if label is None else _n_labels(label, self._token)
         check_table(uri if label is None else f"{uri} with {label}", rows.shape, rows.dtype, n_labels)
+        if label is not None:
+            n_rows = min(rows.shape[0], default_chunk_rows(rows.shape[1] * rows.dtype.itemsize))
+            check_label_type(_header(label, self._token).dtype, n_rows, label)
         local = storage.is_local(uri)
         if rows.by_column and not local:
             raise InputError(

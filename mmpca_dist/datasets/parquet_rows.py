@@ -8,19 +8,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, reading_labels
 from mmpca_dist.datasets.column_faults import ColumnFault
-from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.datasets.limits import refuse_absurd, refuse_larger
+from mmpca_dist.datasets.labels import NAME_CHARACTERS, normalize_labels, refuse_texts
+from mmpca_dist.datasets.limits import allowed_bytes, refuse_absurd, refuse_larger
 from mmpca_dist.datasets.parquet_folders import parquet_files
+from mmpca_dist.datasets.parquet_pages import CheckedColumns, columns_of, unpacks_little
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
 
 LABEL_NAMES = ("label", "y")
@@ -85,6 +89,7 @@ class ParquetDataset(Dataset):
         found = (i for i in range(len(leaves)) if leaves.column(i).path == self.label)
         self._label_number = next(found, None)
         self._groups: list[RowGroup] = []
+        self._allowed = allowed_bytes()
         start = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
@@ -139,12 +144,37 @@ class ParquetDataset(Dataset):
             yield table.select(columns).slice(skip, min(stop - group.start, group.n_rows) - skip), group.start + skip
 
     def _read_group(self, group: RowGroup, columns: list[str]) -> pa.Table:
-        with pq.ParquetFile(
-            _source(group.file),
-            metadata=_metadata(group.file, self._token),
-            page_checksum_verification=True,
-        ) as file:
-            return file.read_row_group(group.number, columns=columns, use_threads=False)
+        metadata = _metadata(group.file, self._token)
+        chunks = columns_of(metadata.row_group(group.number), set(columns))
+        are_texts = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
+        source, batch_rows = _source(group.file), group.n_rows
+        checks = are_texts or self._is_list or not unpacks_little(chunks, self._allowed)
+        if checks:
+            n_values = None if are_texts else group.n_rows * (self.n_features if self._is_list else 1)
+            with Path(source).open("rb") if isinstance(source, str) else source as raw:
+                source = CheckedColumns(raw, chunks, n_values, f"row group {group.number} of {group.file}")
+            if are_texts:
+                longest = max(pages.n_bytes if pages.repeats else 1 for pages in source.pages)
+                batch_rows = min(max(self._allowed // max(longest, 1), 1), group.n_rows)
+        with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=not checks) as file:
+            if batch_rows == group.n_rows:
+                return file.read_row_group(group.number, columns=columns, use_threads=False)
+            return pa.Table.from_batches(self._names(file.iter_batches(batch_rows, [group.number], columns)))
+
+    def _names(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Refuse texts that are longer than names, or do not fit, before there are many of them."""
+        n_bytes = 0
+        for batch in batches:
+            (column,) = batch.columns
+            texts = column.dictionary if pa.types.is_dictionary(column.type) else column
+            n_bytes += batch.nbytes
+            if n_bytes > self._allowed or (pc.max(pc.binary_length(texts)).as_py() or 0) > 4 * NAME_CHARACTERS:
+                refuse_texts(texts.to_pylist(), f"Labels in column {self.label!r} of {self.uri}")
+                raise InputError(
+                    f"The labels of a row group of {self.uri} take more than {format_bytes(self._allowed)}. Write it "
+                    "again with smaller row groups, or allow more memory."
+                )
+            yield batch
 
     def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
         """Return a row group with the columns that are in the names of folders."""
@@ -171,9 +201,9 @@ class ParquetDataset(Dataset):
             for table, first in self._parts(start, stop, [self.label]):
                 column = table.column(0)
                 _refuse_nulls(column, self.label, first, self.uri, "names")
-                if pa.types.is_dictionary(column.type):
-                    column = column.cast(column.type.value_type)
-                parts.append(normalize_labels(column.to_numpy(), f"column {self.label!r} of {self.uri}"))
+                parts += [
+                    normalize_labels(_values(chunk), f"column {self.label!r} of {self.uri}") for chunk in column.chunks
+                ]
             return np.concatenate(parts)
 
     def describe_chunk(self, row: int) -> str:
@@ -189,6 +219,13 @@ class ParquetDataset(Dataset):
         objects = [storage.list_objects(file) for file in self._files]
         in_folders = [self._of_file] if self._in_folders else []
         return storage.digest("parquet", self.n_rows, list(self._columns), self.label, objects, *in_folders)
+
+
+def _values(chunk: pa.Array) -> NDArray:
+    """Return labels without a copy of each text, of which categories are stored once."""
+    if pa.types.is_dictionary(chunk.type):
+        return chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy(zero_copy_only=False)]
+    return chunk.to_numpy(zero_copy_only=False)
 
 
 def _source(file: str) -> Any:

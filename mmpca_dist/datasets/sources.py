@@ -17,7 +17,7 @@ from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.arrays import csr_shape, npz_members
 from mmpca_dist.datasets.base import Dataset, check_table, unit_edges
 from mmpca_dist.datasets.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
-from mmpca_dist.datasets.labels import distinct_labels, refuse_made_up
+from mmpca_dist.datasets.labels import check_label_type, distinct_labels, refuse_made_up
 from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.npy import NpyHeader
 from mmpca_dist.datasets.parquet_rows import ParquetDataset
@@ -117,6 +117,7 @@ class CsrStream(SparseRows):
         size = csr_shape(shape.read_all(), None if form is None else form.read_all(), uri)
         self._data, self._indices, self._labels = (open_member(name) for name in ("data", "indices", label))
         check_table(uri, size, self._data.dtype, _length(self._labels), sparse=True)
+        check_label_type(self._labels.dtype, 1, self._labels.where)
         check_index_type(self._indices.dtype, uri)
         ends = open_member("indptr").read_all()
         check_row_ends(ends, size[0], _length(self._data), _length(self._indices), uri)
@@ -166,12 +167,13 @@ class NumpyRows:
         check_table(uri, rows.shape, rows.dtype, labels.shape[0] if labels.shape else 0)
         self.n_rows: int | None = rows.shape[0]
         self.n_features, self.dtype, self.total = rows.shape[1], rows.dtype, rows.shape[0]
+        self._step = max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
+        check_label_type(labels.dtype, min(self._step, self.total), labels.where)
 
     def blocks(self) -> Iterator[Block]:
         """Yield all rows."""
-        step = max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
-        for start in range(0, self.total, step):
-            stop = min(start + step, self.total)
+        for start in range(0, self.total, self._step):
+            stop = min(start + self._step, self.total)
             labels = self._labels.read(stop - start)
             codes = {LABELS: encode_block(labels, self._labels.where)}
             yield Block(self._rows.read(stop - start), codes, stop)

@@ -39,6 +39,10 @@ OUR_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
 """What Zarr calls a file of a chunk until it is whole."""
 
+KNOWN = (*OBJECT_STORES, "file", "memory", "http", "https")
+PROTOCOLS = "MMPCA_PROTOCOLS"
+"""The environment variable by which a machine allows others of fsspec's protocols, separated by commas."""
+
 ONE_VERSION = re.compile(r"\?(versionid|generation)=", re.IGNORECASE)
 
 
@@ -96,15 +100,26 @@ def _absolute(path: str) -> Path:
 def refuse_ambiguous(uri: str) -> None:
     """Refuse URLs that a store, or the package that asks it, may take for the address of another object.
 
+    Those of other protocols are refused, unless this machine allows them: some of fsspec's chain others, fill in
+    templates, write caches or ask workers.
+
     Raises
     ------
     InputError
     """
-    protocol, _, path = uri.partition("://")
-    if not (is_private(uri) or protocol in OBJECT_STORES):
+    protocol, separator, path = uri.partition("://")
+    if not separator:
         return
+    allowed = filter(None, os.environ.get(PROTOCOLS, "").replace(" ", "").split(","))
+    if protocol.lower() not in (*KNOWN, *allowed):
+        raise InputError(
+            f"Cannot reach {uri}: unknown protocol {protocol!r}.{did_you_mean(protocol, KNOWN)} There are "
+            f"{', '.join(KNOWN)}. If another is to be allowed, set {PROTOCOLS}={protocol} in the environment."
+        )
     if "::" in path:
         raise InputError(f"{uri} holds '::', which chains file systems. Choose a name without it.")
+    if not (is_private(uri) or protocol in OBJECT_STORES):
+        return
     if any(part in (".", "..") for part in path.split("/")):
         raise InputError(f"{uri} holds '.' or '..' as a folder. Write the address without it.")
     if ONE_VERSION.search(path) or (protocol in GCS and re.search(r"#\d+$", path)):
@@ -205,6 +220,8 @@ def require(uri: str) -> None:
         if not fs.exists(path):
             fs.info(path)  # raises what ``exists`` keeps to itself
             raise FileNotFoundError(uri)
+    if is_local(uri) and not (Path(path).is_file() or Path(path).is_dir()):  # a pipe would be waited for
+        raise InputError(f"{uri} is neither a file nor a folder.")
 
 
 def remove_children(uri: str, names: Iterable[str]) -> None:

@@ -42,6 +42,7 @@ SHARD_ENTRY_BYTES = 16
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
 ZSTD_BLOCK = 128 << 10
+MOST_CODECS = 20
 VLEN = ("vlen-utf8", "vlen-bytes", "vlen-array")
 STREAMS = ("gzip", "zlib", "bz2", "lzma")
 UNPACKED = ("zstd", "blosc", "lz4", *STREAMS)
@@ -75,11 +76,16 @@ def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | 
 def _bounded(array: zarr.Array, where: str) -> zarr.Array:
     metadata: Any = copy.copy(array.metadata)
     n_items = math.prod(array.chunks)
+    if array.ndim and not n_items * math.prod(array.shards or (1,)):
+        raise InputError(f"The chunks of {where} have shape {array.chunks}, which is empty. Its metadata are damaged.")
     refuse_larger(n_items * array.dtype.itemsize, f"A chunk of {where}", "Store it in smaller chunks")
     if array.shards is not None:
         n_chunks = math.prod(-(-a // b) for a, b in zip(array.shards, array.chunks, strict=True))
         refuse_larger(SHARD_ENTRY_BYTES * n_chunks, f"The index of a shard of {where}", "Store it in smaller shards")
     most = n_items * array.dtype.itemsize if array.dtype.kind in NUMBERS else allowed_bytes()
+    codecs = metadata.codecs if metadata.zarr_format == 3 else metadata.filters or ()
+    if len(codecs) > MOST_CODECS:
+        raise InputError(f"{where} declares {len(codecs):,} codecs. Its metadata are damaged or made up.")
     if metadata.zarr_format == 3:
         object.__setattr__(metadata, "codecs", _bounded_codecs(metadata.codecs, most, n_items))
     else:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, default_chunk_rows
-from mmpca_dist.datasets.limits import refuse_larger
+from mmpca_dist.datasets.labels import check_label_type
 from mmpca_dist.datasets.spread import stored_heavy_columns
 from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_labels import ZarrLabels, stored_values
@@ -63,7 +63,7 @@ class ZarrGroupRows(Dataset):
         self._attributes(group)
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
-            refuse_larger(n_rows * labels.array.dtype.itemsize, f"The labels of {n_rows} rows of {uri}/{label}")
+            check_label_type(labels.array.dtype, n_rows, f"{uri}/{label}")
             self._note_missing_labels(labels)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
@@ -97,7 +99,10 @@ def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
     found = member(group, name, uri)
     if isinstance(found, zarr.Group):
         found = member(found, "values", f"{uri}/{name}")
-    return values_of(found) if isinstance(found, zarr.Array) else None
+    if not isinstance(found, zarr.Array):
+        return None
+    refuse_larger(math.prod(found.shape) * found.dtype.itemsize, f"{uri}/{name}, read whole,", "Store fewer values")
+    return values_of(found)
 
 
 def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:

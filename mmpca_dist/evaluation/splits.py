@@ -6,6 +6,7 @@ parts of the rows it reads.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +21,9 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
 from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+
+PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
+"""Of larger exponents Python would write out every digit."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +316,7 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
         For one that is not between 0 and 1.
     """
     try:
-        exact = Fraction(share if isinstance(share, Fraction) else str(share))
+        exact = Fraction(share if isinstance(share, Fraction) or PLAIN_SHARE.fullmatch(str(share).strip()) else 0)
     except (ValueError, ZeroDivisionError):
         exact = Fraction(0)
     if not 0 < exact < 1:

@@ -42,8 +42,10 @@ PLAIN_OPTIONS = frozenset(
 """What says how much and where. Others start code (preload, prologues, images, commands, arguments, environments)."""
 PLAIN_TEXT = re.compile(r"[\d.]+ [A-Za-z]+|[\w./][\w./:@,+=-]*|")
 """Job scripts and command lines hold these texts, where a space or a line's end would begin something else."""
-NEAR_NAME = re.compile(r"[A-Za-z][\w-]*|.*\.(local|localhost|internal|lan|svc)", re.I)
-"""Names that only this network resolves: without a dot (numbers are addresses), or of reserved domains."""
+NEAR_NAME = re.compile(r"[A-Za-z][\w-]*|.*\.(local|localhost|internal|lan|svc)", re.I | re.ASCII)
+"""Names that only this network resolves: without a dot (numbers are addresses), or of reserved domains.
+
+Of other letters some stand for a dot: the resolver takes ``a\u2488com`` for ``a1.com``."""
 
 
 def refuse_strange_cluster(compute: ComputeConfig) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
+from datetime import date
 from typing import Any
 
 import yaml
@@ -16,8 +18,12 @@ MOST_ITEMS = 50_000
 """Of one list: names of columns to leave out are the longest."""
 MOST_NODES = 100_000
 """Keys and values in all, those of an alias counted wherever it stands."""
-NOT_IN_TEXT = (0, *range(0xD800, 0xE000))
+MOST_DIGITS = 10_000
+"""Of numbers to the base of sixty, which YAML 1.1 has, the time grows with the square."""
+NOT_IN_TEXT = re.compile("[\0\ud800-\udfff]")
 """NUL ends a name for the operating system, and half a surrogate pair has no bytes in UTF-8."""
+FOREIGN = (bytes, date, set, frozenset)
+"""What YAML tags can make and no setting is: checks of texts would pass over it."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -47,6 +53,13 @@ class _Loader(yaml.SafeLoader):
         if self._total > MOST_NODES:
             raise yaml.YAMLError(f"it holds more than {MOST_NODES:,} keys and values, aliases written out")
         return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if not node.tag.endswith(":str") and len(node.value) > MOST_DIGITS:
+            raise yaml.YAMLError(
+                f"a number or date, of line {node.start_mark.line + 1}, has {len(node.value):,} digits"
+            )
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -91,14 +104,14 @@ def refuse_unbounded(content: Any, where: str) -> None:
         n_nodes += 1
         if depth > MOST_DEPTH:
             raise ConfigError(f"{where}: {key} is nested more than {MOST_DEPTH} deep.")
-        if isinstance(value, dict | list | tuple | set | frozenset) and len(value) > MOST_ITEMS:
+        if isinstance(value, dict | list | tuple) and len(value) > MOST_ITEMS:
             raise ConfigError(f"{where}: {key or 'the mapping'} has {len(value):,} items, and may have {MOST_ITEMS:,}.")
         if isinstance(value, dict):
             ahead += [
                 (inner, f"{key}.{name}".lstrip(".") if depth < 3 else key, depth + 1) for name, inner in value.items()
             ]
             ahead += [(name, f"a key of {key}" if key else "a key", depth + 1) for name in value]
-        elif isinstance(value, list | tuple | set | frozenset):
+        elif isinstance(value, list | tuple):
             ahead += [(inner, key, depth + 1) for inner in value]
         else:
             _refuse_value(value, key, where)
@@ -107,7 +120,9 @@ def refuse_unbounded(content: Any, where: str) -> None:
 
 
 def _refuse_value(value: Any, key: str, where: str) -> None:
-    if isinstance(value, str) and any(ord(character) in NOT_IN_TEXT for character in value):
+    if isinstance(value, FOREIGN):
+        raise ConfigError(f"{where}: {key} is of type {type(value).__name__}. Write a text in quotes, or a list.")
+    if isinstance(value, str) and NOT_IN_TEXT.search(value):
         raise ConfigError(f"{where}: {key} holds a character that no name may hold, such as NUL. Remove it.")
     if isinstance(value, int) and value.bit_length() > 64:
         raise ConfigError(f"{where}: {key} is a number of {int(value.bit_length() * math.log10(2)) + 1} digits.")

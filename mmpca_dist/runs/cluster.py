@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,8 @@ TOLD_AFTER_SECONDS = 5
 """So long workers are waited for without a word."""
 PAUSED = 0.8
 """Share of its memory limit from which on Dask gives a worker no work: its default."""
+MOST_THREADS = 64
+"""On a computer with few processors; with more than 16, four each."""
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """What workers of this computer run first: Ctrl-C reaches them too, but it is the parent that ends them."""
 
@@ -60,6 +63,14 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.memory_limit is {compute.memory_limit}, and a worker holds {WORKER_BASE >> 20} MiB before any "
             f"data; Dask gives no work to one that uses {PAUSED:.0%} of its limit. Give {least}MiB at least, or use "
             "compute.cluster: threads."
+        )
+    most = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
+    n_threads = max(compute.n_threads, *(size for size in compute.options.values() if type(size) is int), 0)
+    if (compute.cluster in ("threads", "local") or compute.cluster.endswith(".LocalCluster")) and n_threads > most:
+        raise ConfigError(
+            f"compute.cluster: {compute.cluster} would run {n_threads:,} threads (compute.workers x "
+            f"compute.threads_per_worker, or compute.options), and {most} is the most on this computer. Lower them, or "
+            "name a cluster of several."
         )
     tls = [compute.tls_ca_file, compute.tls_cert, compute.tls_key]
     if any(tls) and not (all(tls) and is_address):
@@ -180,9 +191,11 @@ def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]
         raise InputError(
             f"No Dask scheduler answers at {where} (compute.cluster). Is it running and reachable from here?"
         ) from error
-    except TypeError as error:
-        if not where.startswith("tls://"):
-            raise
+    except (TypeError, ValueError) as error:
+        if not where.startswith("tls://") or isinstance(error, ValueError):
+            raise InputError(
+                f"compute.cluster: {where} is no address of a Dask scheduler ({error}). Write tcp://HOST:PORT."
+            ) from error
         raise InputError(
             f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
             "distributed.comm.tls in Dask's own configuration."

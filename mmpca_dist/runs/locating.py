@@ -15,9 +15,11 @@ from urllib.request import urlopen
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from dask.utils import format_bytes, parse_bytes
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets import patience, storage
+from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.runs.sections import DatasetConfig
 
@@ -29,6 +31,8 @@ FETCHED = (".npz", ".npy", ".parquet", ".pq")
 """Only files that nothing runs or reads as settings are fetched, for the folder is the configuration's choice."""
 OPENML = re.compile(r"openml:(?P<number>[0-9]+)(?P<scaled>\?scale=libsvm)?")
 PIECE_BYTES = 1 << 20
+LIMIT = "MMPCA_DOWNLOAD_LIMIT"
+"""The environment variable that says how large a file on the web may be."""
 
 
 def located(section: DatasetConfig, fetch: bool = True) -> str:
@@ -120,17 +124,30 @@ def _downloaded(address: str, place: str) -> Iterator[bytes]:
         Where it does not come, or not whole.
     """
     what, host = f"the file {address}", urlsplit(address).netloc
-    done = 0
+    done, most = 0, _most_bytes()
     try:
         with urlopen(address, timeout=patience.timeout()) as answer:  # noqa: S310  (http or https, by the settings)
-            while piece := answer.read(PIECE_BYTES):
+            length = answer.headers["Content-Length"]
+            size = None if length is None else int(length)
+            while max(done, size or 0) <= most and (piece := answer.read(PIECE_BYTES)):
                 done += len(piece)
                 yield piece
-            length = answer.headers["Content-Length"]
     except (OSError, HTTPException, ValueError) as error:
         raise _unfetched(place, what, error, host) from error
-    if length is not None and done != int(length):
-        raise _unfetched(place, what, f"only {done} of {length} bytes came", host)
+    if max(done, size or 0) > most:
+        raise InputError(
+            f"{what[0].upper()}{what[1:]} is larger than {format_bytes(most)}, and is not fetched. Put it into the "
+            f"folder by hand, or set {LIMIT} to what may be fetched, such as 100GiB."
+        )
+    if size is not None and done != size:
+        raise _unfetched(place, what, f"only {done} of {size} bytes came", host)
+
+
+def _most_bytes() -> int:
+    try:
+        return int(parse_bytes(os.environ.get(LIMIT, "16GiB")))
+    except ValueError as error:
+        raise InputError(f"The environment variable {LIMIT} is no size. Write it like 100GiB.") from error
 
 
 def _fetch_openml(number: int, place: str, scaled: bool) -> None:
@@ -149,7 +166,11 @@ def _fetch_openml(number: int, place: str, scaled: bool) -> None:
             columns.append(column.to_numpy(np.float64))
         else:
             values = column.astype(str).to_numpy()
-            columns += [(values == value).astype(np.int8) for value in np.unique(values)]
+            distinct = np.unique(values)
+            refuse_larger(
+                8 * len(values) * (len(columns) + len(distinct)), f"OpenML's data set {number}, as indicators,"
+            )
+            columns += [(values == value).astype(np.int8) for value in distinct]
     if scaled:
         columns = [_between_minus_one_and_one(column) for column in columns]
     table = pa.table({f"f{i}": pa.array(column) for i, column in enumerate(columns)})

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.datasets.credentials import refuse_secrets
+from mmpca_dist.datasets.limits import MOST_BYTES
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction
@@ -21,6 +22,9 @@ from mmpca_dist.reducers.methods import METHODS
 from mmpca_dist.solvers.options import SolverOptions
 
 SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
+MOST_SECONDS = 7 * 24 * 3600
+MOST_PARTS = 100_000
+"""That an evaluation holds out: each takes memory and a fit."""
 ASSIGNED = re.compile(r"(\w+)\s*=")
 
 
@@ -57,7 +61,8 @@ def setting(default: Any = ..., *, values: str | None = None, example: Any = Non
 
 
 _PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
-ImageShape = Annotated[tuple[int, int], WithJsonSchema(_PAIR)]
+_Side = Annotated[int, Field(ge=1)]
+ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
 """Height and width; forms know lists, but not pairs."""
 
 ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
@@ -164,9 +169,9 @@ class SolverConfig(Section):
         "apply scatters to a block of vectors (krylov, subspace iteration, nystroem in one); auto goes by the shape",
     )
     oversampling: int = setting(
-        10, ge=0, example=20, description="In passes: vectors of a block beyond the components asked for"
+        10, ge=0, le=10_000, example=20, description="In passes: vectors of a block beyond the components asked for"
     )
-    passes: int = setting(4, ge=2, example=8, description="Passes over the rows, at most; nystroem makes one")
+    passes: int = setting(4, ge=2, le=1_000, example=8, description="Passes over the rows, at most; nystroem makes one")
     tolerance: float = setting(
         1e-4,
         ge=0,
@@ -304,6 +309,9 @@ class EvaluationConfig(Section):
         again = next((label for label in times if times[label] > 1), None)
         if again is not None:
             raise ValueError(f"two classifiers are called {again!r}; give one of them another label.")
+        n_parts = self.count * (self.folds if self.splits == "folds" else 1)
+        if n_parts > MOST_PARTS:
+            raise ValueError(f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count or folds.")
         return self
 
 
@@ -325,7 +333,12 @@ class ComputeConfig(Section):
         "code: images, commands and the like belong into Dask's own configuration",
     )
     wait: float = setting(
-        60, gt=0, values="a number of seconds", example=600, description="How long workers are waited for"
+        60,
+        gt=0,
+        le=MOST_SECONDS,
+        values="a number of seconds, a week at most",
+        example=600,
+        description="How long workers are waited for",
     )
     tls_ca_file: str | None = setting(
         None,
@@ -336,9 +349,9 @@ class ComputeConfig(Section):
     tls_cert: str | None = setting(None, example="/etc/dask/client.pem", description="The file of our certificate")
     tls_key: str | None = setting(None, example="/etc/dask/client.key", description="The file of our private key")
     workers: int = setting(
-        2, ge=1, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
+        2, ge=1, le=10_000, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
     )
-    threads_per_worker: int = setting(1, ge=1, example=2, description="Tasks that a worker runs at a time")
+    threads_per_worker: int = setting(1, ge=1, le=1_000, example=2, description="Tasks that a worker runs at a time")
     memory_limit: str | int = setting(
         "2GiB",
         values="a size, or a number of bytes",
@@ -379,6 +392,8 @@ class ComputeConfig(Section):
             raise PydanticCustomError("size", "not a size") from error
         if isinstance(value, bool) or size <= 0:
             raise PydanticCustomError("size", "not a size")
+        if size > MOST_BYTES:
+            raise ValueError(f"{str(value)[:60]} is more than 1 PiB. Give what a worker may use.")
         return value
 
     @property

@@ -1,0 +1,331 @@
+"""What a second attack found: settings and files of strangers end in one sentence, within the allowed memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import time
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from test_bounds import COLUMNS, ROWS, change, store
+from test_fetching import section, serving
+from test_file_bounds import npy
+
+from mmpca_dist import open_dataset
+from mmpca_dist.datasets import labels, limits, parquet_pages, storage
+from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.errors import ConfigError, InputError, MmpcaError
+from mmpca_dist.evaluation.splits import as_fraction
+from mmpca_dist.runs.allowed import refuse_strange_cluster
+from mmpca_dist.runs.bounded import read_yaml
+from mmpca_dist.runs.cluster import connect, refuse_misfit
+from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.locating import located
+from mmpca_dist.runs.sections import ComputeConfig
+from mmpca_dist.runs.stages import preview
+from mmpca_pipelines.ingest import IngestConfig
+from mmpca_pipelines.options import image_shape_of
+
+FINE = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2, "output": "out"}
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"evaluation": {"count": 10**9}}, "5,000,000,000 parts are held out, and may be 100,000"),
+        ({"evaluation": {"splits": "shares", "count": 10**6}}, "1,000,000 parts are held out"),
+        ({"evaluation": {"folds": 10**9}}, "parts are held out"),
+        ({"compute": {"workers": 10**6}}, "compute.workers must be a whole number from 1 to 10000"),
+        ({"compute": {"threads_per_worker": 10**6}}, "threads_per_worker must be a whole number from 1 to 1000"),
+        ({"compute": {"memory_limit": "1e30GB"}}, "memory_limit: 1e30GB is more than 1 PiB"),
+        ({"compute": {"wait": 1e308}}, "compute.wait must be a number of seconds, a week at most"),
+        ({"solver": {"oversampling": 10**15}}, "solver.oversampling must be a whole number from 0 to 10000"),
+        ({"solver": {"passes": 10**15}}, "solver.passes must be a whole number from 2 to 1000"),
+        ({"dataset": {"uri": "bundled:digits", "image_shape": [-8, -8]}}, "image_shape must be two whole numbers"),
+        ({"compute": {"options": {"queue": b"\xff\n"}}}, "compute.options.queue is of type bytes"),
+        ({"compute": {"options": {"queue": {"a\nb"}}}}, "compute.options.queue is of type set"),
+        ({"evaluation": {"classifiers": [{"name": "svm", "options": {"tol": b"\xff"}}]}}, "is of type bytes"),
+    ],
+)
+def test_numbers_without_bounds_and_other_types(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        parse_config({**FINE, **settings}, "the form")
+
+
+@pytest.mark.parametrize("share", ["1e1000000000", "1e-999999999", "1e-9_999_999_99", f"1/{'9' * 4000}"])
+def test_a_share_is_never_written_out(share):
+    began = time.monotonic()
+    with pytest.raises(InputError, match="must be between 0 and 1"):
+        as_fraction(share)
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("text", ["a: " + "x" * 900_000, "a: " + ":".join(["59"] * 300_000)])
+def test_long_texts_and_numbers_take_no_time(text):
+    began = time.monotonic()
+    try:
+        parse_config({**FINE, **read_yaml(text)}, "the form")
+    except ConfigError:
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("address", ["tcp://a\u2488com:8786", "tcp://x.\u017fvc:8786"])
+def test_letters_that_stand_for_others_name_no_near_host(address):
+    """The resolver takes the first for a1.com."""
+    with pytest.raises(ConfigError, match="beyond this network"):
+        refuse_strange_cluster(ComputeConfig(cluster=address))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "options"),
+    [
+        ("threads", {}),
+        ("local", {}),
+        ("distributed.LocalCluster", {}),
+        ("distributed.LocalCluster", {"n_workers": 999}),
+    ],
+)
+def test_a_computer_runs_so_many_workers(cluster, options):
+    workers = 2 if options else 900
+    with pytest.raises(ConfigError, match=r"would run 9\d\d threads .* is the most on this computer"):
+        refuse_misfit(ComputeConfig(cluster=cluster, workers=workers, options=options))
+
+
+@pytest.mark.parametrize("length", [None, 10**12, "none"])
+def test_a_file_that_is_too_large_is_not_fetched(length, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("MMPCA_DOWNLOAD_LIMIT", "3MiB")
+    words = r"is larger than 3\.00 MiB, .* MMPCA_DOWNLOAD_LIMIT|invalid literal"
+    with serving(bytes(5 * MIB), length=length) as (address, _), pytest.raises(MmpcaError, match=words):
+        located(section(tmp_path, address))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def pool():
+    """Return a pool of Arrow's memory that knows its peak."""
+    before = pa.default_memory_pool()
+    found = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(found)
+    yield found
+    pa.set_memory_pool(before)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "category", "prefixes"])
+def test_labels_that_repeat_a_long_text(kind, pool, tmp_path):
+    """A text that is stored once takes room for every row."""
+    names, plain = pa.array(["a" * 100_000, "b" * 100_000]), {"label": "DELTA_BYTE_ARRAY", "a": "PLAIN"}
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.arange(2_000) % 2, pa.int32()), names)
+    if kind == "prefixes":
+        texts = names.take(pa.array(np.arange(2_000) // 1_000))
+    options = {"use_dictionary": False, "column_encoding": plain} if kind == "prefixes" else {}
+    table = pa.table({"a": np.arange(2_000) * 1.0, "label": texts})
+    pq.write_table(table, tmp_path / "a.parquet", store_schema=kind == "category", **options)
+    del table, texts
+    with limits.within(8 * MIB, "the test"):
+        pool = pa.proxy_memory_pool(pool)
+        pa.set_memory_pool(pool)
+        with pytest.raises(InputError, match="hold one of 100000 characters"):
+            open_dataset(tmp_path / "a.parquet").read_labels(0, 2_000)
+    assert pool.max_memory() < 40 * MIB
+
+
+@pytest.mark.parametrize("features", ["columns", "list"])
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
+def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmpca_dist.datasets.parquet_rows.unpacks_little", lambda *_: False)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((500, 4)).astype("f4"), [f"class {i % 7}" for i in range(500)]
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 4)
+    columns = {"x": lists} if features == "list" else {f"x{i}": X[:, i] for i in range(4)}
+    pq.write_table(
+        pa.table({**columns, "label": y}), tmp_path / "a.parquet", compression=compression, row_group_size=130,
+        data_page_version="2.0" if compression == "gzip" else "1.0", write_page_checksum=True,
+    )  # fmt: skip
+    for allowed in (1 << 30, 20_000):  # of which the second takes labels in batches
+        with limits.within(allowed, "the test"):
+            dataset = open_dataset(tmp_path / "a.parquet")
+        assert np.array_equal(dataset.read_rows(0, 500), X)
+        assert dataset.read_labels(0, 500).tolist() == y
+
+
+def test_a_page_that_declares_more_than_its_values(tmp_path):
+    path, n_rows = tmp_path / "a.parquet", 20_000
+    table = pa.table({"a": np.zeros(n_rows), "label": np.arange(n_rows) % 2})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False)
+    open_dataset(path).read_rows(0, n_rows)
+    data = bytearray(path.read_bytes())
+    at = pq.read_metadata(path).row_group(0).column(0).data_page_offset + 3
+    assert data[at - 1] == 0x15 and data[at + 2] < 128 <= data[at + 1]  # a number of three bytes
+    data[at : at + 3] = b"\xfe\xff\x7f"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"pages of column 'a' of row group 0 .* declare 1,048,\d+ bytes"):
+        open_dataset(path).read_rows(0, n_rows)
+
+
+def test_pages_of_more_values_than_lists_have(tmp_path):
+    pq.write_table(pa.table({"a": np.zeros(100)}), tmp_path / "a.parquet")
+    column = pq.read_metadata(tmp_path / "a.parquet").row_group(0).column(0)
+    with (tmp_path / "a.parquet").open("rb") as file, pytest.raises(InputError, match="and 100 values, which is more"):
+        parquet_pages.CheckedColumns(file, [column], 99, "the test")
+
+
+@pytest.mark.parametrize("array", ["X", "y"])
+def test_empty_chunks_and_codecs_without_end(array, tmp_path):
+    folder = store(tmp_path / "a.zarr")
+    change(folder, array, chunk=[0, COLUMNS][: 2 if array == "X" else 1])
+    with pytest.raises(InputError, match=r"which is empty|metadata are damaged"):
+        open_dataset(folder)
+    folder = store(tmp_path / "b.zarr")
+    squeeze = {"name": "gzip", "configuration": {"level": 5}}
+    change(folder, array, codecs=[{"name": "bytes", "configuration": {"endian": "little"}}, *[squeeze] * 1_000])
+    with pytest.raises(InputError, match="declares 1,001 codecs"):
+        open_dataset(folder)
+
+
+@pytest.mark.parametrize("place", ["categories", "names"])
+def test_lists_of_names_that_are_only_declared(place, tmp_path):
+    group = zarr.open_group(store(tmp_path / "a.zarr"), mode="a")
+    within = group.create_group("obs/cell" if place == "categories" else "var")
+    within.create_array(place, shape=(10**12,), chunks=(10,), dtype="i8")
+    within.attrs["_index"] = place
+    if place == "categories":
+        within.create_array("codes", data=np.arange(ROWS) % 2)
+    with pytest.raises(InputError, match="read whole, takes"):
+        open_dataset(tmp_path / "a.zarr", label="obs/cell" if place == "categories" else "y")
+
+
+def npz(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            if not isinstance(data, bytes):
+                file = io.BytesIO()
+                np.save(file, data)
+                data = file.getvalue()
+            archive.writestr(f"{name}.npy", data)
+    return path
+
+
+@pytest.mark.parametrize("wide", ["<U2000", "|S9000"])
+def test_labels_in_a_wide_type(wide, tmp_path):
+    names = np.zeros(4, wide)
+    np.save(tmp_path / "X.npy", np.ones((4, 2)))
+    np.save(tmp_path / "y.npy", names)
+    npz(tmp_path / "a.npz", X=np.ones((4, 2)), y=names)
+    csr = {"data": np.ones(1), "indices": np.zeros(1, "i4"), "indptr": np.ones(5, "i4"), "shape": np.array([4, 2])}
+    npz(tmp_path / "b.npz", **csr | {"indptr": np.array([0, 1, 1, 1, 1])}, y=names)
+    for attempt in (
+        lambda: open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")),
+        lambda: ingest(tmp_path / "a.npz", tmp_path / "c.zarr"),
+        lambda: ingest(tmp_path / "b.npz", tmp_path / "c.zarr"),
+    ):
+        with pytest.raises(InputError, match="names of classes have 1000 characters at most"):
+            attempt()
+
+
+@pytest.mark.parametrize("code", [0xFFFFFFFF, 0xD800])
+@pytest.mark.parametrize("order", "<>")
+def test_labels_that_are_no_characters(order, code, tmp_path):
+    np.save(tmp_path / "X.npy", np.ones((4, 2)))
+    np.save(tmp_path / "y.npy", np.array(["a", "b", "c", "dd"], f"{order}U2"))
+    raw = (tmp_path / "y.npy").read_bytes()
+    (tmp_path / "y.npy").write_bytes(raw[:-4] + struct.pack(f"{order}I", code))
+    with pytest.raises(InputError, match="no characters of Unicode"):
+        open_dataset(tmp_path / "X.npy", label=str(tmp_path / "y.npy")).read_labels(0, 4)
+
+
+def test_distinct_labels_that_do_not_fit():
+    names = [f"{i}{'x' * 900}" for i in range(2_000)]
+    with limits.within(4 * MIB, "the test"):
+        for attempt in (
+            labels.distinct_labels,
+            lambda values: labels.normalize_labels(np.array(values, object), "a list"),
+        ):
+            with pytest.raises(InputError, match="Give the classes shorter names"):
+                attempt(names)
+
+
+def test_the_format_of_a_matrix_is_one_text(tmp_path):
+    csr = {"data": np.ones(1), "indices": np.zeros(1, "i4"), "indptr": np.array([0, 1, 1]), "shape": np.array([2, 2])}
+    npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=np.array(["csr", "csc"]))
+    for attempt in (open_dataset, lambda source: ingest(source, tmp_path / "b.zarr")):
+        with pytest.raises(InputError, match="The array 'format' of"):
+            attempt(tmp_path / "a.npz")
+    npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=npy("()", 16 * MIB, "<U4000000"))
+    with limits.within(4 * MIB, "the test"), pytest.raises(InputError, match=r"a\.npz takes 16"):
+        open_dataset(tmp_path / "a.npz")
+
+
+def test_columns_of_which_not_even_the_sums_fit(tmp_path):
+    (tmp_path / "a.libsvm").write_text("1 2147483647:1\n0 1:1\n")
+    with limits.within(1 << 30, "the test"), pytest.raises(InputError, match="A sum for each of 2,147,483,647 columns"):
+        ingest(tmp_path / "a.libsvm", tmp_path / "b.zarr")
+
+
+@pytest.mark.parametrize(("label", "column"), [("-2", -2), ("7", 7), *[(x, x) for x in ("--5", "\u00b2", "5" * 5_000)]])
+def test_what_is_no_number_of_a_column_is_a_name(label, column):
+    assert IngestConfig(source="a", destination="b", label=label).column == column
+
+
+@pytest.mark.parametrize("text", ["\u00b2x\u00b2", f"{'9' * 5_000}x1", "-1x-1"])
+def test_what_is_no_shape_of_images(text):
+    with pytest.raises(ConfigError, match="write it as HEIGHTxWIDTH"):
+        image_shape_of(text)
+
+
+SPELLINGS = [
+    "reference://g::http://127.0.0.1:{}/refs.npz",
+    "REFERENCE://g::http://127.0.0.1:{}/refs.npz",
+    "simplecache::http://127.0.0.1:{}/a.npz",
+    "filecache://x::http://127.0.0.1:{}/a.npz",
+    "http://127.0.0.1:{}/x::file:///etc/passwd.npz",
+    "dask://x/a.npz",
+    "ssh://x/a.npz",
+    "://x/a.npz",
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_protocols_that_fill_in_templates_write_caches_or_ask_workers(spelling, monkeypatch):
+    """fsspec's references put variables of the environment into addresses, and ask for these, in a plan already."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    leak = '{"version": 1, "templates": {"t": "{{ 1 }}"}, "refs": {"g": ["%s/{{t.__globals__[os].environ[HOME]}}"]}}'
+    with serving(leak.encode()) as (address, asked):
+        uri = spelling.format(address.rpartition(":")[2].partition("/")[0])
+        for attempt in (lambda: preview(parse_config({**FINE, "dataset": {"uri": uri}}, "the form")),
+                        lambda: parse_config({**FINE, "output": uri}, "the form"),
+                        lambda: storage.zarr_place(uri)):  # fmt: skip
+            with pytest.raises(MmpcaError, match=r"unknown protocol|which chains file systems"):
+                attempt()
+    assert not asked
+
+
+def test_protocols_that_the_machine_allows(monkeypatch):
+    monkeypatch.setenv("MMPCA_PROTOCOLS", "ftp, sftp")
+    assert storage.normalize("sftp://me@host/a.npy") == "sftp://me@host/a.npy"
+    with pytest.raises(InputError, match="unknown protocol 'hdfs'"):
+        storage.normalize("hdfs://host/a.npy")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.npz", "a.npy"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    np.save(tmp_path / "y.npy", np.arange(2))
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        open_dataset(tmp_path / name, label=str(tmp_path / "y.npy") if name == "a.npy" else None)
+
+
+@pytest.mark.parametrize(
+    "address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x", f"tcp://{'a' * 70}:1"]
+)
+def test_what_is_no_address_of_a_scheduler(address):
+    words = r"is no address of a Dask scheduler .* Write tcp://HOST:PORT"
+    with pytest.raises(InputError, match=words), connect(ComputeConfig(cluster=address, wait=3), address):
+        pass
