@@ -280,7 +280,7 @@ def test_addresses_with_credentials_are_refused(address, prefect_server, tmp_pat
         "abfs://container@account.dfs.core.windows.net/a.zarr",
         "az://container@account.dfs.core.windows.net/a.zarr",
         "http://127.0.0.1:9000/a.npy",
-        "http://[::1]:9000/a.npy",
+        "http://[fe80:0:0:0:0:0:0:1]:9000/a.npy",
         "https://host/a.npy?version=3",
         "gs://bucket/a?monkey=1",
     ],

@@ -315,8 +315,9 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
     InputError
         For one that is not between 0 and 1.
     """
+    written = str(share).strip()
     try:
-        exact = Fraction(share if isinstance(share, Fraction) or PLAIN_SHARE.fullmatch(str(share).strip()) else 0)
+        exact = Fraction(written if PLAIN_SHARE.fullmatch(written) else 0)
     except (ValueError, ZeroDivisionError):
         exact = Fraction(0)
     if not 0 < exact < 1:

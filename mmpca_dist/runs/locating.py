@@ -67,9 +67,22 @@ def variables_named(section: DatasetConfig) -> Iterator[None]:
         yield
     except MmpcaError as error:
         folder = section.data_dir or ""
-        if not VARIABLE.match(folder) or (value := _expanded(folder)) == "/" or value not in str(error):
+        value = _value(folder)
+        if value in ("", "/") or value not in str(error):
             raise
         raise type(error)(str(error).replace(value, folder)) from None
+
+
+def _value(folder: str) -> str:
+    """Return what errors may show for a folder that begins with a variable, or nothing."""
+    found = VARIABLE.match(folder)
+    if found is None:
+        return ""
+    written = os.environ.get(found["braced"] or found["plain"], "") + folder[found.end() :]
+    try:
+        return storage.normalize(written)
+    except InputError:  # which is the error at hand
+        return written
 
 
 def _refuse_outside(uri: str) -> None:
