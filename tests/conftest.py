@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from pathlib import Path
 
@@ -72,6 +73,34 @@ def real_data(real_path):
             return arrays["X"], arrays["y"]
 
     return load
+
+
+@pytest.fixture
+def mmpca(monkeypatch, capsys):
+    """Return a function that runs the command in this process and returns (exit code, what it printed, its errors)."""
+    from mmpca_pipelines import cli
+    from mmpca_pipelines.__main__ import main
+
+    for console in (cli.console, cli.errors):
+        monkeypatch.setattr(console, "width", 80)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mmpca", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    """Fail where a Prefect server is started."""
+    monkeypatch.setattr("mmpca_pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
 
 
 @pytest.fixture(scope="session")

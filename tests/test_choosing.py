@@ -16,7 +16,6 @@ from naive_evaluation import one_standard_error as by_hand
 from operations import artifacts_of
 from refreshing import PARTS, X, Y, refreshed, write
 from samples import counts_like_text, labelled
-from test_cli import mmpca
 from test_runs import Recorder, model_hash
 
 from mmpca_dist import load_model, open_dataset, run
@@ -350,19 +349,19 @@ def test_it_works_on_an_object_store_url(no_report):
     assert storage.exists("memory://bucket/chosen/splits/00004.json")
 
 
-def test_the_command_says_what_was_chosen(tmp_path, tmp_path_factory):
+def test_the_command_says_what_was_chosen(mmpca, prefect_server, tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(f"{{dataset: {{uri: 'bundled:iris'}}, methods: pca, n_components: auto, output: {tmp_path}/out}}")
     planned = CliRunner().invoke(cli, ["plan", str(path)], catch_exceptions=False)
     assert "choose: moments" in planned.output
-    ended = mmpca("run", path, home=tmp_path_factory.mktemp("prefect"))
-    assert ended.returncode == 0, ended.stderr
-    assert "pca: 3 components (one-standard-error rule, fisher, 5 folds)" in ended.stdout
+    code, printed, errors = mmpca("run", path)
+    assert code == 0, errors
+    assert "pca: 3 components (one-standard-error rule, fisher, 5 folds)" in printed
     line = "components: chosen for each method by the one-standard-error rule, fisher, 5 folds"
-    assert line in " ".join(ended.stdout.split())
+    assert line in " ".join(printed.split())
     assert line in " ".join(CliRunner().invoke(cli, ["show", str(tmp_path / "out")]).output.split())
-    mistaken = mmpca("run", path, "--set", "n_components=aut")
-    assert mistaken.returncode == 2 and "Did you mean 'auto'?" in " ".join(mistaken.stderr.split())
+    code, _, errors = mmpca("run", path, "--set", "n_components=aut")
+    assert code == 2 and "Did you mean 'auto'?" in " ".join(errors.split())
 
 
 def test_the_flow_shows_what_was_chosen(prefect_server, tmp_path):

@@ -109,12 +109,13 @@ def test_a_run_broken_off_ends_soon_with_one_line(prefect_home, long_config, tmp
     assert not (tmp_path / "out" / "records" / "reduce.json").exists()
 
 
-def mmpca(*arguments, home="unused", **more):
+def in_process(*arguments, home="unused", **more):
     return subprocess.run(
         [*MMPCA, *map(str, arguments)], env={**environment(home), **more}, capture_output=True, text=True, timeout=120
     )
 
 
+@pytest.mark.slow
 def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
     """Prefect delivers its events while the temporary server still listens, not to a closed port for a minute."""
     content = {
@@ -133,8 +134,9 @@ def test_a_finished_run_leaves_at_once(prefect_home, tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_named(long_config, prefect_home, tmp_path):
-    ended = mmpca("run", long_config, home=prefect_home, PREFECT_API_URL="http://127.0.0.1:9/api")
+    ended = in_process("run", long_config, home=prefect_home, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert ended.returncode == 2
     assert "No Prefect server answers at http://127.0.0.1:9/api (PREFECT_API_URL)" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -149,11 +151,11 @@ def test_a_server_that_does_not_answer_is_named(long_config, prefect_home, tmp_p
     ],
     ids=["no data set", "too many components"],
 )
-def test_mistakes_are_answered_before_a_server_starts(long_config, tmp_path, settings, expected):
-    ended = mmpca("run", long_config, *[word for s in settings for word in ("--set", s)])
-    assert ended.returncode == 2
-    assert expected in ended.stderr
-    assert "Prefect" not in ended.stdout + ended.stderr
+def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, no_server, tmp_path, settings, expected):
+    code, printed, errors = mmpca("run", long_config, *[word for s in settings for word in ("--set", s)])
+    assert code == 2
+    assert expected in errors
+    assert "Prefect" not in printed + errors
     assert not (tmp_path / "out").exists()
 
 
@@ -186,46 +188,46 @@ def test_addresses_are_refused_before_a_server_starts(arguments, expected, tmp_p
     assert not Path("made").exists() and not Path("made.zarr").exists()
 
 
-def test_a_taken_output_is_refused_before_a_server_starts(long_config, tmp_path):
+def test_a_taken_output_is_refused_before_a_server_starts(long_config, mmpca, no_server, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("precious")
-    ended = mmpca("run", long_config)
-    assert ended.returncode == 2
-    assert "holds other files ('mine.txt') and no run" in ended.stderr
-    assert "Prefect" not in ended.stdout + ended.stderr
+    code, printed, errors = mmpca("run", long_config)
+    assert code == 2
+    assert "holds other files ('mine.txt') and no run" in errors
+    assert "Prefect" not in printed + errors
 
 
-def test_a_plan_needs_no_output(tmp_path):
+def test_a_plan_needs_no_output(mmpca, tmp_path):
     (tmp_path / "my.yaml").write_text("{dataset: {uri: 'bundled:iris'}, methods: pca, n_components: 2}")
-    ended = mmpca("plan", tmp_path / "my.yaml")
-    assert ended.returncode == 0, ended.stderr
-    assert "passes over the rows" in ended.stdout
-    ended = mmpca("run", tmp_path / "my.yaml")
-    assert ended.returncode == 2
-    assert "The key 'output' is missing. Add it, such as 'output: runs/mine'." in ended.stderr
+    code, printed, errors = mmpca("plan", tmp_path / "my.yaml")
+    assert code == 0, errors
+    assert "passes over the rows" in printed
+    code, _, errors = mmpca("run", tmp_path / "my.yaml")
+    assert code == 2
+    assert "The key 'output' is missing. Add it, such as 'output: runs/mine'." in errors
 
 
-def test_set_is_named_on_the_command_line(long_config):
-    ended = mmpca("plan", long_config, "--set", "compute.workers=many")
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("mmpca: --set compute.workers=many: compute.workers must be a whole number")
+def test_set_is_named_on_the_command_line(long_config, mmpca):
+    code, _, errors = mmpca("plan", long_config, "--set", "compute.workers=many")
+    assert code == 2
+    assert errors.startswith("mmpca: --set compute.workers=many: compute.workers must be a whole number")
 
 
-def test_the_methods_are_those_that_run_and_as_in_the_readme():
+def test_the_methods_are_those_that_run_and_as_in_the_readme(mmpca):
     readme = (ROOT / "README.md").read_text().replace("**", "")
     for name, method in METHODS.items():  # the README may say more about Python
         row = (
             re.escape(f"| `{name}` | {method.keeps}") + "([,;][^|]*)? " + re.escape(f"| {method.limit}") + "(,[^|]*)? "
         )
         assert re.search(row + re.escape("|"), readme), name
-    listed = mmpca("methods").stdout.splitlines()
+    listed = mmpca("methods")[1].splitlines()
     assert [line.split()[0] for line in listed] == list(METHODS)
 
 
-def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, tmp_path):
+def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, mmpca, tmp_path):
     output = str(tmp_path / "out")
     run({"dataset": {"uri": "bundled:digits"}, "methods": list(METHODS), "n_components": 16, "output": output})
-    shown = mmpca("show", output).stdout.splitlines()
+    shown = mmpca("show", output)[1].splitlines()
     assert shown[0] == "bundled:digits: 1797 rows, 64 features, 10 classes"
     assert max(map(len, shown[:-1])) <= 80  # the last line is an address
     assert shown[-1] == f"Report: {output}/report/index.html"

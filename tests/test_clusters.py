@@ -151,6 +151,7 @@ def test_a_scheduler_that_uses_tls(tmp_path, monkeypatch):
     assert model_hash(tmp_path / "out", ["pca"]) == model_hash(tmp_path / "threads", ["pca"])
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_in_the_middle_is_one_sentence(tmp_path, monkeypatch):
     """And the same settings go on, on another cluster."""
     no_report(monkeypatch)

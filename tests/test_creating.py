@@ -70,7 +70,7 @@ def race(uri, writer, ready, found, environment):
     found.put((writer, create_bytes(uri, content(writer))))
 
 
-@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize("place", ["local", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 def test_one_of_eight_processes_wins(place):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mmpca_dist.datasets.creating", __name__])

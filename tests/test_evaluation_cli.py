@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
 from mmpca_dist.runs.job import check_run
 from mmpca_dist.runs.models import load_model
 from mmpca_pipelines import cli
-from mmpca_pipelines.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 PAPER = sorted((ROOT / "conf" / "paper").glob("*.yaml"))
@@ -33,30 +31,13 @@ SOUND = {
 
 
 @pytest.fixture
-def mmpca(tmp_path, monkeypatch, capsys):
-    """Return a function that runs the command in this process and returns (exit code, what it printed, its errors)."""
+def mmpca(mmpca, tmp_path, monkeypatch):
+    """Run the command where ``my.yaml`` is, with wide lines."""
     (tmp_path / "my.yaml").write_text(yaml.safe_dump({**SOUND, "output": "out"}))
     monkeypatch.chdir(tmp_path)
     for console in (cli.console, cli.errors):
         monkeypatch.setattr(console, "width", 200)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["mmpca", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code
-        return (code, *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def no_server(monkeypatch):
-    """No mistake here needs a Prefect server to be found."""
-    monkeypatch.setattr(cli, "flow_session", lambda *_: pytest.fail("a server is started"))
+    return mmpca
 
 
 LOG_ODDS = {"name": "fisher", "options": {"threshold": "log-odds"}}

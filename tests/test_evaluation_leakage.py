@@ -101,7 +101,9 @@ def assert_blind(tmp_path, X, y, **settings):
     return set(fitted)
 
 
-@pytest.mark.parametrize(("held_out", "standardize"), [(None, False), (None, True), ("b", True)])
+@pytest.mark.parametrize(
+    ("held_out", "standardize"), [pytest.param(None, False, marks=pytest.mark.slow), (None, True), ("b", True)]
+)
 def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
     monkeypatch.setattr(scoring, "merges", lambda *_: True)

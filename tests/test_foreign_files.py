@@ -56,7 +56,7 @@ def test_an_ingest_does_not_work_in_a_folder_of_another(tmp_path, beside):
     assert [path.read_text() for path in mine] == ["precious"] * len(mine)
 
 
-@pytest.mark.parametrize("kind", ["local", "s3"])
+@pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.slow)])
 def test_overwrite_leaves_a_group_alone_that_others_have_added_to(request, tmp_path, kind):
     folder = str(tmp_path) if kind == "local" else request.getfixturevalue("bucket")
     for number, inner in enumerate(("notes.txt", "embedding/zarr.json")):

@@ -95,6 +95,7 @@ def test_places_that_only_look_alike_are_different(tmp_path):
     assert not lies_within(tmp_path, tmp_path / "a") and lies_within(tmp_path / "a", tmp_path)
 
 
+@pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 def test_only_completed_groups_are_replaced_unless_any_may_be(folder):
     """A group of another program has no attribute ``complete``; a folder that is no group is never replaced."""
     ours, foreign, other = (f"{folder}/{name}" for name in ("ours", "foreign", "other"))
@@ -201,6 +202,7 @@ def settings(output, **changes):
     }
 
 
+@pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.usefixtures("no_report")
 def test_no_command_writes_inside_a_run_or_a_data_set(folder):
     """Be it that of the command itself or another's."""

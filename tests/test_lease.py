@@ -82,7 +82,7 @@ def test_of_many_that_try_one_holds(tmp_path):
     assert len(held_by) == 1 and len(refused) == 15
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_dead_process_is_taken_over_at_once(how, tmp_path):
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"held\n"
@@ -124,7 +124,7 @@ def test_elsewhere_a_wrong_clock_is_no_death(soon, tmp_path):
             held(str(tmp_path)).__enter__()
 
 
-@pytest.mark.parametrize("clock", ["set", "steady"])
+@pytest.mark.parametrize("clock", ["set", pytest.param("steady", marks=pytest.mark.slow)])
 def test_a_clock_that_is_set_is_no_death(clock, tmp_path, monkeypatch):
     """Nor does it make the dead live: what psutil says of the begin of a process moves with the clock."""
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
@@ -238,6 +238,7 @@ def take_over(folder, barrier, queue):
         queue.put("refused")
 
 
+@pytest.mark.slow
 def test_of_many_processes_one_takes_over_from_the_dead(tmp_path):
     owner = replace(Owner.here(), token="other", pid=2**22 - 1, started=0.0)  # noqa: S106  (no password)
     storage.write_json(f"{tmp_path}/lease-000001.json", asdict(owner))

@@ -78,6 +78,7 @@ def settings(output, **changes):
     }
 
 
+@pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("name", ["x[12]", pytest.param("x?", marks=pytest.mark.slow)])
 def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):

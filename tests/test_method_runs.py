@@ -43,7 +43,10 @@ def fitted(method, config, n_components, X, y):
 
 
 @pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize(("name", "load"), [("breast_cancer", load_breast_cancer), ("digits", load_digits)])
+@pytest.mark.parametrize(
+    ("name", "load"),
+    [("breast_cancer", load_breast_cancer), pytest.param("digits", load_digits, marks=pytest.mark.slow)],
+)
 def test_a_run_has_the_models_of_the_estimators(name, load, standardize, tmp_path):
     X, y = load(return_X_y=True)
     config = config_of(tmp_path / "out", f"bundled:{name}", standardize=standardize, alpha=3.0, seed=4)

@@ -297,6 +297,7 @@ class Fatal(ZarrScratch):
         return super().get(name, arrays, start, stop)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_the_same_bits_after_a_worker_was_lost_in_mid_search(cluster, tmp_path, reference):
     flag = tmp_path / "killed"

@@ -68,6 +68,7 @@ def test_lines_end_with_their_stage(monkeypatch):
     assert len(printed) == count and set(printed) == {"reduce, under a second"}
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_plain_lines(tmp_path):
     """Stage, pass, units and time; no control characters, and no line is cut."""
     found = subprocess.check_output([sys.executable, "-c", SCRIPT, str(tmp_path / "out")]).decode()

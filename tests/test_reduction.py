@@ -82,6 +82,7 @@ def test_the_same_bits_for_any_number_of_worker_processes(cluster, reference):
     assert bits(Cluster(cluster)) == reference["single"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_the_same_bits_after_a_worker_was_lost(cluster, reference, tmp_path):
     flag = tmp_path / "killed"
@@ -117,6 +118,7 @@ def test_a_finding_ends_the_pass_without_a_crash(bad, caplog, capfd):
     assert reduce_spans(Refuses(-1), spans, add, scheduler=Threads(2), name="accept") == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [1], indirect=True)
 def test_a_finding_on_a_worker_ends_the_pass_without_a_crash(cluster, caplog, capfd):
     spans = [Span(i, (i, i + 1)) for i in range(40)]

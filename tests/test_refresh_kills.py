@@ -82,7 +82,11 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("half", "step"), [pytest.param(False, 1, id="before", marks=pytest.mark.slow), pytest.param(True, 2, id="half")]
+    ("half", "step"),
+    [
+        pytest.param(False, 1, id="before", marks=pytest.mark.slow),
+        pytest.param(True, 2, id="half", marks=pytest.mark.slow),
+    ],
 )
 def test_a_kill_at_any_write_changes_nothing_of_the_result(half, step, small, tmp_path):
     base, inbox, before, expected, writes = small
@@ -141,7 +145,9 @@ refresh(RefreshConfig(run=run, new=new, output=output), [Kill()])
 """
 
 
-@pytest.mark.parametrize("when", ["b.npz", "solve", "report"])
+@pytest.mark.parametrize(
+    "when", [pytest.param("b.npz", marks=pytest.mark.slow), "solve", pytest.param("report", marks=pytest.mark.slow)]
+)
 def test_kill_9(when, small, tmp_path):
     """Nothing of the process is left to clean up."""
     base, inbox, before, expected, _ = small

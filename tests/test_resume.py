@@ -47,10 +47,11 @@ KINDS = {
 }
 
 
+FEW = [pytest.param(kind, 3, marks=() if kind in ("on disk", "in passes") else pytest.mark.slow) for kind in KINDS]
 EVERY = [pytest.param(kind, None if kind == "in memory" else 25, marks=pytest.mark.chaos) for kind in KINDS]
 
 
-@pytest.mark.parametrize(("kind", "points"), [*((kind, 3) for kind in KINDS), *EVERY])
+@pytest.mark.parametrize(("kind", "points"), [*FEW, *EVERY])
 def test_a_run_killed_at_the_objects_it_writes(kind, points, rows, tmp_path, monkeypatch):
     """Every record, and every group of spans, or some of them: before it is written, half-way, or just after."""
     if kind == "on disk":

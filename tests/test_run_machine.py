@@ -140,8 +140,16 @@ class RunFolder(RuleBasedStateMachine):
             (self.folder / "out" / "records" / ".solve.json.123.partial").write_bytes(b'{"key"')
 
 
-TestRunFolder = RunFolder.TestCase
-TestRunFolder.settings = settings(
-    max_examples=25, stateful_step_count=8, deadline=None, derandomize=True, phases=[Phase.generate],
+SOME = settings(
+    max_examples=8, stateful_step_count=8, deadline=None, derandomize=True, phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
+
+
+class TestRunFolder(RunFolder.TestCase):
+    settings = SOME
+
+
+@pytest.mark.slow
+class TestRunFolderLonger(RunFolder.TestCase):
+    settings = settings(SOME, max_examples=60)

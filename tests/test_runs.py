@@ -201,7 +201,7 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
     [
         {"cluster": "threads", "workers": 1},
         {"cluster": "threads", "workers": 4},
-        {"cluster": "local", "workers": 2, "memory_limit": "2GiB"},
+        pytest.param({"cluster": "local", "workers": 2, "memory_limit": "2GiB"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

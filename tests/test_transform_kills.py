@@ -84,7 +84,7 @@ def test_kill_9_at_half(config):
         pq.read_table(f"{config.destination}/pca.parquet")
 
 
-@pytest.mark.parametrize("when", ["half", "end"])
+@pytest.mark.parametrize("when", ["half", pytest.param("end", marks=pytest.mark.slow)])
 def test_the_same_call_again_finishes(when, config):
     killed(config, when)
     told = Notes()
