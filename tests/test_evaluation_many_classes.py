@@ -42,6 +42,7 @@ def assert_like_scikit_learn(config, X, y, most, reducer):
     return found, records
 
 
+@pytest.mark.slow
 def test_mnist_in_folds(real_path, real_data, tmp_path):
     """Ten digits; moments of folds are merged."""
     X, y = real_data("mnist")

@@ -11,7 +11,7 @@ from mmpca_dist.datasets import open_dataset, storage
 from mmpca_dist.datasets.ingest import ingest
 from mmpca_dist.errors import InputError, OutputError
 
-NAMES = ["x[12]", "x?", "x*", "x[!a]", "**"]
+NAMES = ["x[12]", "x?", "**", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x*", "x[!a]"))]
 NEIGHBOURS = ["x1", "x2", "x10", "x", "x[12]1", "x?.more", "y", "x1/deep"]
 
 

@@ -94,7 +94,9 @@ def test_every_format_is_read(kind, bucket, tmp_path):
     np.testing.assert_array_equal(again.read_rows(0, 9), X[:9])
 
 
-@pytest.mark.parametrize("kind", ["libsvm", "csv.gz", "npz", "npy", "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv.gz", "npz", "parquet", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("libsvm", "npy"))]
+)
 def test_every_source_is_ingested(kind, bucket, tmp_path):
     import gzip
 

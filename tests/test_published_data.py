@@ -90,6 +90,7 @@ def test_parquet_tables_whole(real_data, real_path, tmp_path, name):
     assert_all_methods(models, X.astype(float), y)
 
 
+@pytest.mark.slow
 def test_leukemia_through_ingest(real_data, real_path, tmp_path):
     """72 rows of 3,571 columns stored column by column, solved in the span of the rows."""
     X, y = real_data("leukemia")

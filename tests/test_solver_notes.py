@@ -78,7 +78,7 @@ def test_the_criterion_of_discriminants():
     assert note({**nothing, "count": 0}, "fisher") is None
 
 
-@pytest.mark.parametrize("kind", ["krylov", "subspace", "nystroem"])
+@pytest.mark.parametrize("kind", ["krylov", pytest.param("subspace", marks=pytest.mark.slow), "nystroem"])
 def test_a_run_tells_of_every_method(tmp_path, kind):
     methods = ["pca", "m-pca0", "fisher", "hsic", "lol"]
     results = run({
