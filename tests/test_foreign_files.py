@@ -10,11 +10,12 @@ import pytest
 import zarr
 from test_ingest_replacing import objects, settings
 
-from mmpca_dist import run
+from mmpca_dist import load_model, run
 from mmpca_dist.datasets import creating, open_dataset, storage
 from mmpca_dist.datasets.ingest import check_ingest, ingest
 from mmpca_dist.datasets.replacing import ARRAYS, Destination
-from mmpca_dist.errors import AccessError, InputError, OutputError
+from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
+from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.runs.transforming import TransformConfig, transform
 
@@ -38,6 +39,25 @@ def test_files_of_similar_names_in_a_run_stay(finished):
     clean(str(finished))
     run(settings(str(finished)))
     assert [path.read_text() for path in mine] == ["precious"] * len(mine)
+
+
+@pytest.mark.parametrize("key", ["outputs", "objects"])
+@pytest.mark.parametrize("name", ["../mine", "model/../../mine", "{}/mine"])
+def test_records_of_a_run_name_nothing_outside_of_it(key, name, finished, tmp_path):
+    """What a damaged stage has left is deleted by the names in its record, and a run may come from a stranger."""
+    mine, place, told = put(tmp_path / "mine"), str(finished / "records" / "solve.json"), []
+    record = storage.read_json(place)
+    name = name.format(tmp_path)
+    record[key] = [name, *record[key]] if key == "outputs" else {name: [1, 1], **record[key]}
+    storage.write_json(place, record)
+    with pytest.raises(DamageError, match="is outside of the run"):
+        load_model(str(finished), "m-pca0")
+    callback = Callback()
+    callback.on_note = told.append
+    run(settings(str(finished)), [callback])
+    assert mine.read_text() == "precious"
+    assert any("is outside of the run" in note and "'solve' is done again" in note for note in told)
+    assert load_model(str(finished), "m-pca0").components_.shape == (2, 4)
 
 
 def test_a_transform_replaces_no_file_beside_what_is_called_like_a_lease(finished, tmp_path):

@@ -244,7 +244,9 @@ class RunDirectory:
         if not storage.exists(place):
             return None
         with reading_own(place, AGAIN):
-            return storage.read_json(place, AGAIN)
+            record = storage.read_json(place, AGAIN)
+            _refuse_outside(record)
+            return record
 
     def record_path(self, stage: str) -> str:
         """Return the address of the record of a stage."""
@@ -291,3 +293,10 @@ def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -
         key = next(key for key in new if old[key] != new[key])
         name, old, new = f"{name}.{key}", old[key], new[key]
     return f"its {name} is {old!r}, here it is {new!r}"
+
+
+def _refuse_outside(record: dict[str, Any]) -> None:
+    """Refuse a record that names files of others: what a damaged stage has left is deleted by these names."""
+    for name in (*record.get("outputs", []), *(record.get("objects") or {}), record.get("folder", "")):
+        if name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"it names {name!r}, which is outside of the run")
