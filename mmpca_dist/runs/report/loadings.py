@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mmpca_dist.runs.report import drawing
 from mmpca_dist.runs.report.contents import MethodResult, ReportContents
 from mmpca_dist.runs.report.drawing import FAINT, PAGE_WIDTH, Figure, plain
+from mmpca_dist.runs.report.mosaics import NAMES_WIDTH, Tile, mosaic
 
 POSITIVE, NEGATIVE = "#B2182B", "#2166AC"
 """The ends of the diverging map RdBu, which the images use."""
@@ -23,6 +24,8 @@ LARGEST = 8
 """Bars for so many loadings where there are more features than that."""
 COMPONENTS, IMAGES = 3, 8
 """How many components have bars; how many have images."""
+TALLEST = 2.2
+"""Inches of an image at most."""
 
 
 def loadings(contents: ReportContents) -> list[Figure]:
@@ -37,31 +40,16 @@ def loadings(contents: ReportContents) -> list[Figure]:
 
 def _images(methods: list[MethodResult], shape: tuple[int, int]) -> Figure:
     columns = min(IMAGES, max(len(m.components) for m in methods))
-    columns_of_sheet = max(columns, 4)
-    tall = min(1.6, shape[0] / shape[1]) * (PAGE_WIDTH - 1.2) / columns_of_sheet
-    made = drawing.sheet(PAGE_WIDTH, len(methods) * (min(tall, 2.2) + 0.12) + 0.3)
-    panels = made.subplots(len(methods), columns_of_sheet, squeeze=False)
-    for method, row in zip(methods, panels, strict=True):
-        directions = method.directions(columns)
-        for k, panel in enumerate(row):
-            if k >= min(columns, len(method.components)):
-                panel.set_axis_off()
-                continue
-            image = directions[k].reshape(shape)
-            reach = float(np.abs(image).max()) or 1.0
-            panel.imshow(image, cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
-            drawing.dress(panel)
-            panel.set_xticks([])
-            panel.set_yticks([])
-            for side in panel.spines.values():
-                side.set(visible=True, color=FAINT, linewidth=0.5)
-        row[0].set_ylabel(
-            plain(method.title, most=22).replace(" ", "\n", 1),
-            fontsize=drawing.LABEL_SIZE, family=drawing.FONT, fontweight="bold",
-            rotation=0, ha="right", va="center",
-        )  # fmt: skip
-    for k in range(columns):
-        panels[0, k].set_title(str(k + 1), fontsize=drawing.LABEL_SIZE, family=drawing.FONT)
+    lines: list[tuple[str, list[Tile]]] = []
+    for method in methods:
+        images = [direction.reshape(shape) for direction in method.directions(columns)]
+        reaches = [float(np.abs(image).max()) or 1.0 for image in images]
+        tiles = [
+            Tile(image, k, (-reach, reach), "" if lines else str(k + 1))
+            for k, (image, reach) in enumerate(zip(images, reaches, strict=True))
+        ]
+        lines.append((method.title, tiles))
+    made = mosaic(lines, (PAGE_WIDTH - NAMES_WIDTH) / max(columns, 4), TALLEST, "RdBu_r")
     caption = (
         "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
         "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "

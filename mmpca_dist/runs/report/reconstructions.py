@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from mmpca_dist.runs.report import drawing
 from mmpca_dist.runs.report.contents import Reconstructions, ReportContents
-from mmpca_dist.runs.report.drawing import FAINT, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.runs.report.drawing import PAGE_WIDTH, Figure, plain
+from mmpca_dist.runs.report.mosaics import NAMES_WIDTH, Tile, mosaic, widths
 
-NAMES_WIDTH, GAP = 1.1, 0.25
-"""Inches for the names on the left; width between two rows of the data, in widths of an image."""
-TALLEST, NARROWEST = 1.1, 0.6
-"""Inches of an image at most, where there are few, and that its title needs."""
+GAP, TALLEST = 0.25, 1.1
+"""Between two rows of the data, in places of an image; inches of an image at most."""
 LETTERS = 12
 """Letters of a title an inch."""
 
@@ -27,36 +25,28 @@ def reconstructions(contents: ReportContents) -> list[Figure]:
     if shown.before_noise is not None:
         tops = [("original", shown.before_noise), ("with noise", shown.rows)]
     n, columns = len(shown.rows), len(shown.sizes)
-    across = n * (columns + GAP) - GAP
-    width = min((PAGE_WIDTH - NAMES_WIDTH) / across, max(TALLEST * shape[1] / shape[0], NARROWEST))
-    tall = min(width * shape[0] / shape[1], TALLEST)
-    made = drawing.sheet(NAMES_WIDTH + width * across, (len(tops) + len(methods)) * (tall + 0.1) + 0.6)
-    widths = ([1.0] * columns + [GAP]) * n
-    grid = made.add_gridspec(len(tops) + len(methods), len(widths) - 1, width_ratios=widths[:-1])
-    scale = (float(tops[0][1].min()), float(tops[0][1].max()))
-    for line, (name, rows) in enumerate(tops):
-        for example in range(n):
-            first = example * (columns + 1)
-            panel = made.add_subplot(grid[line, first : first + columns])
-            _image(panel, rows[example].reshape(shape), scale)
-            if line == 0:
-                _title(panel, plain(shown.labels[example], most=max(int(LETTERS * width * columns), 4)))
-            if example == 0:  # beside the first image of the methods below
-                _name(made.add_subplot(grid[line, 0]), name)
-    for line, method in enumerate(methods, len(tops)):
-        rebuilt = shown.rebuilt[method.name]
-        for example in range(n):
-            for column, size in enumerate(shown.sizes):
-                panel = made.add_subplot(grid[line, example * (columns + 1) + column])
-                used = _used(rebuilt, shown.sizes, column)
-                if used is None:
-                    panel.set_axis_off()
-                    continue
-                _image(panel, rebuilt[used][example].reshape(shape), scale)
-                if line == len(tops) or used != size:
-                    _title(panel, f"K = {used}" if width > 0.5 else str(used))
-                if example == column == 0:
-                    _name(panel, method.title)
+    room = (PAGE_WIDTH - NAMES_WIDTH) / (n * (columns + GAP) - GAP)
+    _, place = widths(shape, room, TALLEST)
+    ends = (float(tops[0][1].min()), float(tops[0][1].max()))
+
+    def tile(row: NDArray, example: int, column: float, title: str) -> Tile:
+        return Tile(row.reshape(shape), example * (columns + GAP) + column, ends, title)
+
+    lines: list[tuple[str, list[Tile]]] = []
+    for name, rows in tops:
+        most = max(int(LETTERS * place * columns), 4)
+        titles = ["" if lines else plain(label, most=most) for label in shown.labels]
+        lines.append((name, [tile(rows[i], i, (columns - 1) / 2, titles[i]) for i in range(n)]))
+    for method in methods:
+        rebuilt, tiles = shown.rebuilt[method.name], []
+        for column, size in enumerate(shown.sizes):
+            used = _used(rebuilt, shown.sizes, column)
+            if used is not None:
+                told = method is methods[0] or used != size
+                title = (f"K = {used}" if place > 0.5 else str(used)) if told else ""
+                tiles += [tile(rebuilt[used][i], i, column, title) for i in range(n)]
+        lines.append((method.title, tiles))
+    made = mosaic(lines, room, TALLEST, "gray_r")
     caption, title = _words(shown)
     return [Figure("reconstructions", title, caption, drawing.png(made))]
 
@@ -67,32 +57,6 @@ def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | N
     if sizes[column] in rebuilt:
         return sizes[column]
     return most if sizes[column] > most and (column == 0 or sizes[column - 1] < most) else None
-
-
-def _image(panel: Axes, image: NDArray, scale: tuple[float, float]) -> None:
-    panel.imshow(image, cmap="gray_r", vmin=scale[0], vmax=scale[1], interpolation="nearest")
-    drawing.dress(panel)
-    panel.set_xticks([])
-    panel.set_yticks([])
-    for side in panel.spines.values():
-        side.set(visible=True, color=FAINT, linewidth=0.5)
-
-
-def _title(panel: Axes, text: str) -> None:
-    panel.set_title(text, fontsize=drawing.LABEL_SIZE, family=drawing.FONT, color=INK, loc="center", pad=3)
-
-
-def _name(panel: Axes, name: str) -> None:
-    """Write a name to the left of a panel, which is left as it is."""
-    if not panel.images:
-        panel.set_frame_on(False)
-        panel.set_xticks([])
-        panel.set_yticks([])
-    panel.set_ylabel(
-        plain(name, most=22).replace(" ", "\n", 1),
-        fontsize=drawing.LABEL_SIZE, family=drawing.FONT, fontweight="bold", color=INK,
-        rotation=0, ha="right", va="center",
-    )  # fmt: skip
 
 
 def _words(shown: Reconstructions) -> tuple[str, str]:
