@@ -15,6 +15,7 @@ from mmpca_dist.datasets import creating, open_dataset, storage
 from mmpca_dist.datasets.ingest import check_ingest, ingest
 from mmpca_dist.datasets.replacing import ARRAYS, Destination
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
+from mmpca_dist.runs.directory import RunDirectory
 from mmpca_dist.runs.events import Callback
 from mmpca_dist.runs.listing import clean
 from mmpca_dist.runs.transforming import TransformConfig, transform
@@ -58,6 +59,22 @@ def test_records_of_a_run_name_nothing_outside_of_it(key, name, finished, tmp_pa
     assert mine.read_text() == "precious"
     assert any("is outside of the run" in note and "'solve' is done again" in note for note in told)
     assert load_model(str(finished), "m-pca0").components_.shape == (2, 4)
+
+
+def test_the_report_of_a_run_is_that_in_its_folder(finished, tmp_path):
+    """Its address is published, and its pictures are; a run may have moved, or come from a stranger."""
+    place = str(finished / "records" / "report.json")
+    record = storage.read_json(place)
+    expected = record["html"], str(finished / "report" / "spectrum.png")
+    record["html"] = str(put(tmp_path / "mine"))
+    record["figures"] = [{"name": "spectrum", "png": record["html"]}]
+    storage.write_json(place, record)
+    found = RunDirectory(str(finished)).record("report")
+    assert (found["html"], found["figures"][0]["png"]) == expected
+    record["figures"][0]["name"] = "../../mine"
+    storage.write_json(place, record)
+    with pytest.raises(DamageError, match="is outside of the run"):
+        RunDirectory(str(finished)).record("report")
 
 
 def test_a_transform_replaces_no_file_beside_what_is_called_like_a_lease(finished, tmp_path):

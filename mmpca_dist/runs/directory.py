@@ -246,7 +246,15 @@ class RunDirectory:
         with reading_own(place, AGAIN):
             record = storage.read_json(place, AGAIN)
             _refuse_outside(record)
+            self._locate_report(record)
             return record
+
+    def _locate_report(self, record: dict[str, Any]) -> None:
+        """Have the page and the pictures of a record in this folder, which may have moved or come from a stranger."""
+        if "html" in record:
+            record["html"] = self.path("report", "index.html")
+        for figure in record.get("figures", []):
+            figure["png"] = self.path("report", f"{figure['name']}.png")
 
     def record_path(self, stage: str) -> str:
         """Return the address of the record of a stage."""
@@ -296,7 +304,8 @@ def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -
 
 
 def _refuse_outside(record: dict[str, Any]) -> None:
-    """Refuse a record that names files of others: what a damaged stage has left is deleted by these names."""
-    for name in (*record.get("outputs", []), *(record.get("objects") or {}), record.get("folder", "")):
+    """Refuse a record that names files of others: these names are deleted, read or published."""
+    figures = [figure["name"] for figure in record.get("figures", [])]
+    for name in (*record.get("outputs", []), *(record.get("objects") or {}), record.get("folder", ""), *figures):
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"it names {name!r}, which is outside of the run")
