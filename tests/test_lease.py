@@ -330,3 +330,20 @@ def test_a_lease_whose_creation_was_answered_with_no_is_held_all_the_same(tmp_pa
     monkeypatch.setattr(lease_module.creating, "create_bytes", answered_no)
     with held(str(tmp_path / "run")) as lease:
         assert not lease.is_lost
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, AccessError])
+def test_a_claim_that_is_broken_off_does_not_lock_its_own_process_out(error, tmp_path, monkeypatch):
+    """The lease is written, its process goes on, and nobody renews the lease."""
+    uri, create = str(tmp_path / "out"), lease_module._create
+
+    def create_and_fail(*details):
+        create(*details)
+        raise error("as soon as it is written")
+
+    with monkeypatch.context() as patch, pytest.raises(error):
+        patch.setattr(lease_module, "_create", create_and_fail)
+        with held(uri):
+            pytest.fail("it is held")
+    with held(uri) as lease:
+        assert lease.number == 2

@@ -208,14 +208,18 @@ def _taken(uri: str, on_note: Callable[[str], None]) -> Lease:
         number = 1 if newest is None else newest[0] + 1
         lease = Lease(uri, number, Owner.here())
         _ours.add(lease.owner.token)
-        if not _create(uri, number, lease.owner) and not _is_newest(uri, lease.owner):
-            _ours.discard(lease.owner.token)
-            continue  # another run was faster: see who
-        if newest is not None:
-            on_note(f"Took {uri} over from {newest[1]}, which has ended.")
-            for name in _names(uri):
-                if _number(name) < number:
-                    storage.remove(storage.join(uri, name))
+        try:
+            if not _create(uri, number, lease.owner) and not _is_newest(uri, lease.owner):
+                _ours.discard(lease.owner.token)
+                continue  # another run was faster: see who
+            if newest is not None:
+                on_note(f"Took {uri} over from {newest[1]}, which has ended.")
+                for name in _names(uri):
+                    if _number(name) < number:
+                        storage.remove(storage.join(uri, name))
+        except BaseException:
+            _ours.discard(lease.owner.token)  # nobody renews it, so this process may take it again
+            raise
         return lease
 
 
