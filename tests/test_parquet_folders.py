@@ -1,6 +1,8 @@
 """Folders of Parquet as other tools write them: order of files, columns in names of folders, tables with a log."""
 
 import builtins
+import json
+import time
 from pathlib import Path
 
 import dask.dataframe as dd
@@ -274,6 +276,19 @@ def test_an_iceberg_table_is_read_through_its_metadata(iceberg):
     after = open_dataset(uri)
     assert after.n_rows == 10
     assert after.fingerprint() != before
+
+
+def test_an_iceberg_table_starts_no_program(iceberg, tmp_path):
+    """Its metadata name the class that opens its files, which pyiceberg imports and calls with what they also hold."""
+    _, uri, expected = iceberg
+    made = tmp_path / "made"
+    newest = max(Path(uri, "metadata").glob("*.metadata.json"))
+    metadata = json.loads(newest.read_text())
+    metadata["properties"] = {"mkdir": "", str(made): "", "py-io-impl": "subprocess.Popen"}
+    newest.write_text(json.dumps(metadata))
+    assert open_dataset(uri).n_rows == len(expected)
+    time.sleep(0.5)
+    assert not made.exists()
 
 
 def test_an_iceberg_table_with_renamed_columns_is_refused(iceberg):

@@ -157,9 +157,7 @@ def _is_iceberg(uri: str, names: Collection[str]) -> bool:
 
 
 def _of_iceberg(uri: str) -> ParquetFiles:
-    from pyiceberg.table import StaticTable
-
-    table = StaticTable.from_metadata(_iceberg_metadata(uri))
+    table = _iceberg_table(_iceberg_metadata(uri))
     _refuse_renamed(uri, table)
     scans = list(table.scan().plan_files())
     if any(scan.delete_files for scan in scans):
@@ -171,6 +169,22 @@ def _of_iceberg(uri: str) -> ParquetFiles:
         raise InputError(f"The Iceberg table {uri} has no rows.")
     files = [str(scan.file.file_path) for scan in scans]
     return ParquetFiles([storage.normalize(file) for file in sorted(files, key=natural_sort_key)])
+
+
+def _iceberg_table(place: str) -> Any:
+    """Open a table as ``StaticTable.from_metadata`` does, without the properties in its metadata.
+
+    These name the class that opens files (``py-io-impl``), which pyiceberg imports and calls, and the server of a
+    bucket; and the table may come from a stranger.
+    """
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io import load_file_io
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import StaticTable
+
+    io = load_file_io(location=place)
+    metadata = FromInputFile.table_metadata(io.new_input(place))
+    return StaticTable(("static-table", place), metadata, place, io, NoopCatalog("static-table"))
 
 
 def _iceberg_metadata(uri: str) -> str:
