@@ -128,3 +128,77 @@ def test_columns_that_are_kept_are_held_to_the_same(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="ends with a NUL character"):
         ingest(str(tmp_path / "a.parquet"), str(tmp_path / "a.zarr"), keep=["patient"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["01", "1"], ["01", "1"]),
+        (["1_0", "10"], ["10", "1_0"]),
+        (["\u0661", "1"], ["1", "\u0661"]),
+        (["9007199254740993", "9007199254740992.0"], [9007199254740992, 9007199254740993]),
+        (["1", "1.0", "+1", "1e0"], [1]),
+    ],
+)
+def test_numbers_that_are_written_otherwise_are_other_labels(cells, classes, tmp_path):
+    """Of CSV; a sign, a point, and an exponent make no difference."""
+    lines = [f"{i},{cell}\n" for i, cell in enumerate(cells * 2)]
+    (tmp_path / "a.csv").write_text("a,label\n" + "".join(lines), encoding="utf-8")
+    ingest(tmp_path / "a.csv", tmp_path / "a.zarr")
+    dataset = open_dataset(tmp_path / "a.zarr")
+    assert np.unique(dataset.read_labels(0, dataset.n_rows)).tolist() == classes
+
+
+def test_folders_of_other_digits_are_other_labels(tmp_path):
+    for name in ("01", "1"):
+        (tmp_path / f"label={name}").mkdir()
+        pq.write_table(pa.table({"a": [1.0, 2.0]}), tmp_path / f"label={name}/x.parquet")
+    assert open_dataset(tmp_path).read_labels(0, 4).tolist() == ["01", "01", "1", "1"]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_that_stand_for_several_whole_numbers_are_no_labels(kind):
+    first = 2.0 ** (np.finfo(kind).nmant + 1)
+    assert kind(first + 1) == kind(first)
+    assert normalize_labels(np.asarray([first - 1], kind), "y").tolist() == [first - 1]
+    with pytest.raises(InputError, match="not a whole number below"):
+        normalize_labels(np.asarray([first], kind), "y")
+
+
+def test_numbers_of_libsvm_are_not_those_of_python(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1_0 2:3\n2 1:1\n")
+    with pytest.raises(InputError, match="'1:1_0' in line 1"):
+        ingest(tmp_path / "a.svm", tmp_path / "a.zarr")
+
+
+def column_of_anndata(folder, **arrays):
+    root = zarr.open_group(str(folder / "a.zarr"), mode="w")
+    root.create_array("X", data=X)
+    column = root.create_group("obs").create_group("kind")
+    for name, values in arrays.items():
+        if values.dtype.kind == "U":
+            column.create_array(name, shape=values.shape, dtype=str, chunks=(1,))[...] = values.astype(object)
+        else:
+            column.create_array(name, data=values)
+    return folder / "a.zarr"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"codes": np.arange(8) % 3, "categories": np.asarray(["a", "b", "a"])}, "'a' 2 times"),
+        ({"codes": np.arange(8) % 2 == 0, "categories": np.asarray(list("abcdefgh"))}, "type bool"),
+        ({"values": np.arange(8) % 2, "mask": np.zeros(3, bool)}, r"shape \(8,\) and a mask of \(3,\)"),
+    ],
+)
+def test_columns_of_anndata_that_do_not_fit_together(arrays, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        open_dataset(column_of_anndata(tmp_path, **arrays), label="obs/kind")
+
+
+def test_categories_that_are_gone_make_no_class_of_two(tmp_path):
+    place = column_of_anndata(tmp_path, codes=np.arange(8) % 3, categories=np.asarray(["a", "b", "c"]))
+    for chunk in (1, 2):
+        (place / f"obs/kind/categories/c/{chunk}").unlink()
+    with pytest.raises(InputError, match="'' 2 times, or lacks a chunk"):
+        open_dataset(place, label="obs/kind")

@@ -149,7 +149,7 @@ def _load(uri: str, features: str, label: str, label_required: bool, token: str)
                 if features in parts:
                     return ArrayDataset(archive[features], y, uri)
                 return _csr_of(archive, y, uri)
-        except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
             if isinstance(error, MmpcaError) or getattr(error, "errno", None):
                 raise  # the file is out of reach, not damaged
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
@@ -177,6 +177,8 @@ def npz_members(names: list[str], features: str, label: str, label_required: boo
     rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
     wanted = (*rows, label) if label_required or label in names else rows
     for name in wanted:
+        if names.count(name) > 1:
+            raise InputError(f"{uri} holds {names.count(name)} arrays called {name!r}. Save one of them again.")
         if name not in names:
             raise InputError(f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}")
     return wanted

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.errors import InputError, did_you_mean, some_names
@@ -85,7 +88,28 @@ def _position(names: list[str], n_columns: int, wanted: str | int, uri: str, opt
 
 
 def as_number(text: str) -> float | None:
+    """Return the number that a text is; ``1_0`` is one in Python alone."""
     try:
-        return float(text)
+        return None if "_" in text else float(text)
     except ValueError:
         return None
+
+
+def whole_numbers(texts: list[str]) -> list[int] | None:
+    """Return the whole numbers that all of some texts are, exactly; None where one is none.
+
+    ``1.0`` and ``+1`` are ``1``. Beside ``1``, however, ``01`` names another thing, so that all of them are texts.
+    """
+    numbers: list[int] = []
+    digits: dict[int, str] = {}
+    for text in texts:
+        value = as_number(text)
+        if value is None or not math.isfinite(value):
+            return None
+        number = int(Decimal(text))
+        plain = re.sub(r"^[+-]|\.0*$", "", text)
+        other = digits.setdefault(number, plain)
+        if Decimal(text) != number or (plain != other and plain.isdecimal() and other.isdecimal()):
+            return None
+        numbers.append(number)
+    return numbers

@@ -58,12 +58,13 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     if kind in "iub":
         return y
     if kind == "f":
-        whole = (y == np.rint(y)) & (np.abs(y) < 2.0**63)
+        exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, several whole numbers become one
+        whole = (y == np.rint(y)) & (np.abs(y) < exact)
         if not whole.all():
             row = int(np.argmin(whole))
             raise InputError(
-                f"Label {y[row]!s} at position {row} of {where} is not a whole number. Labels must be classes: "
-                "integers or strings."
+                f"Label {y[row]!s} at position {row} of {where} is not a whole number below {exact:.0f}. Labels must "
+                "be classes: integers or strings."
             )
         return y.astype(np.int64)
     if kind == "S":

@@ -53,6 +53,8 @@ class LibsvmRows(Text):
         with self._open() as (_, text):
             for number, line in enumerate(self._lines(text), 1):
                 content = line.partition(b"#")[0]
+                if b"_" in content:  # Python, and scikit-learn with it, takes 1_0 for 10
+                    self._explain(line, number)
                 nnz += content.count(b":")
                 tokens = content.rsplit(None, 1)
                 if len(tokens) == 2 and not tokens[1].startswith(b"qid:"):

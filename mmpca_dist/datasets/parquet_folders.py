@@ -113,9 +113,10 @@ def _with_partitions(uri: str, names: list[str]) -> ParquetFiles:
 
 def _integers_or_text(values: pa.Array) -> pa.Array:
     try:
-        return values.cast(pa.int64())
+        numbers = values.cast(pa.int64())
     except pa.ArrowInvalid:
         return values
+    return numbers if len(numbers.unique()) == len(values.unique()) else values  # 01 beside 1 names another thing
 
 
 def _through_log(uri: str, kind: str, extra: str, read: Callable[[str], ParquetFiles]) -> ParquetFiles:

@@ -36,6 +36,8 @@ TABLE = "mmpca-table"
 """Attribute of a group: the sub-group that holds its table."""
 ARRAYS = "mmpca-arrays"
 """Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
+ROWS = "mmpca-rows"
+"""Attribute of a group: how many rows and columns were written, and of which type; earlier versions record nothing."""
 TOKEN = re.compile("[0-9a-f]{32}")
 GROUP_MARKS = (METADATA, ".zgroup", "X/zarr.json", "X/data/zarr.json")
 """One of these is in every Zarr group of rows, and in the remains of one."""

@@ -332,7 +332,10 @@ def write_json(uri: str, value: dict[str, Any]) -> None:
 
 
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
-    """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group."""
+    """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group.
+
+    Consolidated metadata are passed over: they are copies, and of an array that was replaced since they are false.
+    """
     with explained(uri, "read" if mode == "r" else "write"):
         if is_local(uri) and mode in ("a", "w"):
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
@@ -341,8 +344,8 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
             if mode == "r" and is_remote(uri):
                 # Looking for all forms of groups at once would take four times as many requests.
                 with suppress(zarr.errors.GroupNotFoundError):
-                    return zarr.open_group(place, mode="r", zarr_format=3)
-            return zarr.open_group(place, mode=mode)  # type: ignore[arg-type]
+                    return zarr.open_group(place, mode="r", zarr_format=3, use_consolidated=False)
+            return zarr.open_group(place, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
         except zarr.errors.GroupNotFoundError as error:
             raise InputError(
                 f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "

@@ -24,8 +24,15 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.column_faults import ColumnFault
-from mmpca_dist.datasets.csv_columns import as_number, dropped_positions, is_header, kept_positions, label_position
-from mmpca_dist.datasets.labels import distinct_labels, normalize_labels, text_array
+from mmpca_dist.datasets.csv_columns import (
+    as_number,
+    dropped_positions,
+    is_header,
+    kept_positions,
+    label_position,
+    whole_numbers,
+)
+from mmpca_dist.datasets.labels import distinct_labels, text_array
 from mmpca_dist.datasets.limits import refuse_larger
 from mmpca_dist.datasets.parquet_rows import LABEL_NAMES
 from mmpca_dist.datasets.quotes import with_quotes_closed
@@ -344,15 +351,11 @@ class CsvRows(Text):
 
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as integers, where all of them are, or as strings."""
-        try:
-            numbers = distinct_labels([int(v) if v.lstrip("+-").isdecimal() else float(v) for v in values])
-        except ValueError as error:
-            if isinstance(error, InputError):
-                raise
+        numbers = whole_numbers(values)
+        found = None if numbers is None else distinct_labels(numbers)
+        if found is None or found.dtype.kind not in "iu":  # numbers of things, too large for 64 bits
             return text_array(values, f"The distinct labels of {self.uri}")
-        if numbers.dtype.kind not in "iuf":  # numbers of things, too large for 64 bits
-            return text_array(values, f"The distinct labels of {self.uri}")
-        return normalize_labels(numbers, self.uri)
+        return found
 
     def where(self, row: int) -> str:
         """Say where a row is."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.csr import index_type
 from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
-from mmpca_dist.datasets.replacing import ARRAYS, Destination, Overwrite, Writing
+from mmpca_dist.datasets.replacing import ARRAYS, ROWS, Destination, Overwrite, Writing
 from mmpca_dist.datasets.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
 from mmpca_dist.errors import InputError, PlanError
 
@@ -127,6 +127,7 @@ class ZarrWriter:
                 )
         self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
         body = CsrBody if sparse else DenseBody
+        self._n_features, self._dtype = n_features, dtype
         self._body = body(self._writing.place, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
@@ -173,7 +174,8 @@ class ZarrWriter:
         for name, column in self._columns.items():
             self._write_column(place, name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
         n_bytes = sum(size for _, size, _ in storage.list_objects(place))
-        self._writing.complete({**attributes, ARRAYS: ["X", *self._columns]})
+        rows = [self.n_rows, self._n_features, str(self._dtype)]
+        self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
         self._stack.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, default_chunk_rows
 from mmpca_dist.datasets.labels import check_label_type
+from mmpca_dist.datasets.replacing import ROWS
 from mmpca_dist.datasets.spread import stored_heavy_columns
 from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_labels import ZarrLabels, stored_values
@@ -60,6 +61,7 @@ class ZarrGroupRows(Dataset):
         self.kind = "local" if storage.is_local(uri) else "remote"
         self._where = f"{uri} ({features!r} with {label!r})" if labels is not None else f"{uri} ({features!r})"
         self._open(group, None if labels is None else labels.array.shape[0])
+        self._refuse_other_rows(group)
         self._attributes(group)
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
@@ -69,6 +71,19 @@ class ZarrGroupRows(Dataset):
     @abstractmethod
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
         """Look at the rows: set their shape and type, and refuse what is none."""
+
+    def _refuse_other_rows(self, group: zarr.Group) -> None:
+        """Metadata of arrays have no checksum: a digit that is another would make other columns of the same values."""
+        written = group.attrs.get(ROWS)
+        if self.features != "X" or not isinstance(written, list):
+            return
+        rows, *others = [*written, None]
+        found = [self.n_features, str(self.dtype), None]
+        if others != found or not isinstance(rows, int) or self.n_rows < rows:
+            raise InputError(
+                f"{self.uri}/{self.features} has {self.n_rows} rows of {self.n_features} columns of type {self.dtype}, "
+                f"and was written with {str(written)[:60]}. Its metadata are damaged: restore them, or write it again."
+            )
 
     def _attributes(self, group: zarr.Group) -> None:
         names = group.attrs.get("feature_names", _column_names(group, self.uri))

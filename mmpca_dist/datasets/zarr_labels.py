@@ -18,6 +18,8 @@ from mmpca_dist.datasets.zarr_bounds import member
 from mmpca_dist.datasets.zarr_stores import values_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 
+AGAIN = " It is damaged: write it again, or restore it from its source."
+
 
 @dataclass(frozen=True)
 class ZarrLabels:
@@ -55,8 +57,11 @@ class ZarrLabels:
             categories = stored_values(found, "categories", f"{uri}/{name}")
         if isinstance(codes, zarr.Array) and categories is not None:
             categories = normalize_labels(categories, f"{uri}/{name}/categories")
+            _refuse_other_codes(codes, categories, f"{uri}/{name}")
             return cls(uri, f"{name}/codes", _flat(codes, name, uri), categories)
         if isinstance(values, zarr.Array) and isinstance(mask, zarr.Array):
+            if mask.shape != values.shape:
+                raise InputError(f"{uri}/{name} has values of shape {values.shape} and a mask of {mask.shape}.{AGAIN}")
             return cls(uri, f"{name}/values", _flat(values, name, uri), None, _flat(mask, name, uri))
         raise InputError(
             f"The labels {name!r} of {uri} are a group of encoding-type {found.attrs.get('encoding-type')!r}; they "
@@ -103,6 +108,19 @@ def stored_values(group: zarr.Group, name: str, uri: str) -> NDArray | None:
         return None
     refuse_larger(math.prod(found.shape) * found.dtype.itemsize, f"{uri}/{name}, read whole,", "Store fewer values")
     return values_of(found)
+
+
+def _refuse_other_codes(codes: zarr.Array, categories: NDArray, where: str) -> None:
+    """Refuse codes that are no numbers of categories, and a category that is there twice: then two codes are one class.
+
+    Categories of a chunk that is gone are all alike.
+    """
+    if codes.dtype.kind not in "iu":
+        raise InputError(f"The codes of {where} have type {codes.dtype}, and must be integers.{AGAIN}")
+    values, times = np.unique(categories, return_counts=True)
+    if (times > 1).any():
+        value = str(values[np.argmax(times > 1)])
+        raise InputError(f"{where}/categories holds {value!r} {times.max()} times, or lacks a chunk.{AGAIN}")
 
 
 def _flat(labels: zarr.Array, name: str, uri: str) -> zarr.Array:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets import storage
 from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, spans_of
 from mmpca_dist.datasets.checksums import checksum
+from mmpca_dist.datasets.replacing import ROWS
 from mmpca_dist.errors import InputError
 from mmpca_dist.planning.projecting import output_chunk_rows
 from mmpca_dist.reducers.projecting import projected
@@ -80,7 +81,7 @@ def project_rows(
     task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)
     written = reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
     for projector in projectors:
-        _complete(projector)
+        _complete(projector, dataset.n_rows)
     return written
 
 
@@ -96,12 +97,14 @@ def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type:
             _create_labels(projector.zarr, dataset.n_rows, chunk_rows, label_type)
 
 
-def _complete(projector: Projector) -> None:
+def _complete(projector: Projector, n_rows: int) -> None:
     """Let readers find the rows."""
     if projector.zarr is not None:
         with storage.explained(projector.zarr, "write"):
             names = [f"{projector.name}_{j}" for j in range(projector.matrix.shape[1])]
-            storage.open_group(projector.zarr, "a").attrs["feature_names"] = names
+            storage.open_group(projector.zarr, "a").attrs.update(
+                {"feature_names": names, ROWS: [n_rows, len(names), str(projector.matrix.dtype)]}
+            )
     if projector.parquet is not None:
         storage.remove(storage.join(projector.parquet, UNFINISHED))
 
