@@ -92,7 +92,7 @@ def end_server(pid, _terminal):
 @pytest.mark.parametrize(
     ("cluster", "act", "code", "reason"),
     [
-        ("threads", press_ctrl_c, 130, "stopped."),
+        pytest.param("threads", press_ctrl_c, 130, "stopped.", marks=pytest.mark.slow),
         pytest.param("local", press_ctrl_c, 130, "stopped.", marks=pytest.mark.server),
         pytest.param("threads", end_server, 1, "The temporary Prefect server has ended.", marks=pytest.mark.server),
     ],
