@@ -147,10 +147,11 @@ def test_a_method_with_fewer_components_is_shown_once_with_its_own_number(monkey
 
     def titles(contents):
         sheet = drawn_sheet(monkeypatch, contents, "reconstructions")
-        return [panel.get_title() for panel in sheet.axes if panel.get_title()]
+        (panel,) = sheet.axes
+        return [text.get_text() for text in panel.texts]
 
     used = {"pca": SIZES, "hsic": [2, 8, 9], "fisher": [2]}
     contents = with_rebuilt(used, SIZES, ["0", "1"], [8, 8])
-    assert titles(contents) == ["0", "1", *2 * ["K = 2", "K = 8", "K = 20"], *2 * ["K = 9"]]
+    assert titles(contents) == ["0", "1", *(f"K = {size}" for size in (2, 2, 8, 8, 20, 20, 9, 9))]
     alone = with_rebuilt({"fisher": [9]}, [16, 20], ["0"], [8, 8])
     assert titles(alone) == ["0", "K = 9"]
