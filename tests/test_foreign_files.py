@@ -93,6 +93,34 @@ def test_an_ingest_does_not_work_in_a_folder_of_another(tmp_path, beside):
     assert [path.read_text() for path in mine] == ["precious"] * len(mine)
 
 
+def test_a_journal_of_another_program_is_none(tmp_path):
+    """Its folder may hold what is called as in that of an ingest."""
+    work = tmp_path / "a.zarr.partial"
+    mine = [put(work / name) for name in ("old/a", "new/b")]
+    (work / "ingest.json").write_text('{"job": 7}')
+    with pytest.raises(OutputError, match="written by another program"):
+        ingest("bundled:iris", tmp_path / "a.zarr")
+    (cleaned,) = clean(str(tmp_path))
+    assert "left alone" in str(cleaned)
+    assert [path.read_text() for path in mine] == ["precious"] * 2
+
+
+def test_a_run_that_a_numbered_link_leads_to_keeps_its_scratch(finished, tmp_path):
+    """It has a lease of its own."""
+    run(settings(str(tmp_path / "other")))
+    mine = put(tmp_path / "other/scratch/a")
+    (finished / "000001").symlink_to(tmp_path / "other")
+    clean(str(finished))
+    assert mine.read_text() == "precious"
+
+
+def test_a_record_of_another_program_is_no_transform(finished, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/transform.json").write_text('{"rows": 1}')
+    with pytest.raises(OutputError, match="written by another program"):
+        transform(TransformConfig(output=str(finished), dataset="bundled:iris", destination=str(tmp_path / "new")))
+
+
 @pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.slow)])
 def test_overwrite_leaves_a_group_alone_that_others_have_added_to(request, tmp_path, kind):
     folder = str(tmp_path) if kind == "local" else request.getfixturevalue("bucket")

@@ -11,7 +11,7 @@ import zarr
 
 from mmpca_dist import MarginPCA, class_moments, open_dataset
 from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.datasets.labels import normalize_labels, unite
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors import NearestOpposite
 from mmpca_dist.predictors import ClassifierSection, fit_rows
@@ -202,3 +202,9 @@ def test_categories_that_are_gone_make_no_class_of_two(tmp_path):
         (place / f"obs/kind/categories/c/{chunk}").unlink()
     with pytest.raises(InputError, match="'' 2 times, or lacks a chunk"):
         open_dataset(place, label="obs/kind")
+
+
+@pytest.mark.parametrize("labels", [[True, False], ["1", "0"]])
+def test_labels_of_another_kind_are_not_united(labels):
+    with pytest.raises(InputError, match="use one type"):
+        unite(np.asarray([0, 1]), np.asarray(labels))

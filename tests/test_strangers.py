@@ -26,6 +26,7 @@ from mmpca_dist.runs.allowed import refuse_strange_cluster
 from mmpca_dist.runs.bounded import read_yaml
 from mmpca_dist.runs.cluster import connect, refuse_misfit
 from mmpca_dist.runs.config import parse_config
+from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.locating import located
 from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.runs.stages import preview
@@ -320,6 +321,15 @@ def test_a_pipe_is_not_waited_for(name, tmp_path):
     np.save(tmp_path / "y.npy", np.arange(2))
     with pytest.raises(InputError, match="neither a file nor a folder"):
         open_dataset(tmp_path / name, label=str(tmp_path / "y.npy") if name == "a.npy" else None)
+
+
+def test_no_pipe_in_a_folder_is_waited_for(tmp_path):
+    (tmp_path / "table").mkdir()
+    for name in ("table/a.parquet", "run.json"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        open_dataset(tmp_path / "table")
+    assert [run.state for run in find_runs(str(tmp_path))] == ["unreadable"]
 
 
 @pytest.mark.parametrize(

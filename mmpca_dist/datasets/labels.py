@@ -165,9 +165,10 @@ def unite(known: NDArray, found: NDArray, where: str = "these rows") -> NDArray:
     Raises
     ------
     InputError
-        Where some are text and others numbers.
+        Where some are text and others numbers, or some are true or false, which NumPy would make 1 and 0.
     """
-    if known.dtype.kind != found.dtype.kind and np.result_type(known, found).kind not in "iu":
+    kinds = {known.dtype.kind, found.dtype.kind}
+    if len(kinds) > 1 and ("b" in kinds or np.result_type(known, found).kind not in "iu"):
         raise InputError(f"Labels were {known.dtype} and are now {found.dtype} in {where}; use one type.")
     return np.union1d(known, found)
 

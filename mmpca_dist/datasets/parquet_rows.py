@@ -235,6 +235,7 @@ def _source(file: str) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _metadata(file: str, token: str) -> pq.FileMetaData:
+    storage.refuse_pipe(file)
     with storage.explained(file):
         try:
             return storage.undamaged(file, lambda: storage.agreed(file, lambda: pq.read_metadata(_source(file))))

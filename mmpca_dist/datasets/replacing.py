@@ -190,10 +190,16 @@ class Destination:
         place = storage.join(self.work, JOURNAL)
         if not storage.exists(place):
             return
+        journal = storage.read_json(place)
+        if set(journal) != (set() if self.is_local else {"table", "new", "old"}):
+            raise OutputError(
+                f"{place} was written by another program, and an ingest to {self.uri} works in the same folder. Move "
+                "that folder, or choose another destination."
+            )
         if self.is_local:
             self._tidy_folders(Path(self.work, NEW), Path(self.work, OLD))
         else:
-            journal, root = storage.read_json(place), self._root()
+            root = self._root()
             switched = root.get("complete") is True and root.get(TABLE, "") == journal["table"]
             foreign = not journal["table"] and any(storage.exists(storage.join(self.uri, m)) for m in GROUP_MARKS[:2])
             if switched or not foreign:  # a group's metadata come last: what has some is complete, or another's

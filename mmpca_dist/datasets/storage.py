@@ -220,8 +220,15 @@ def require(uri: str) -> None:
         if not fs.exists(path):
             fs.info(path)  # raises what ``exists`` keeps to itself
             raise FileNotFoundError(uri)
-    if is_local(uri) and not (Path(path).is_file() or Path(path).is_dir()):  # a pipe would be waited for
-        raise InputError(f"{uri} is neither a file nor a folder.")
+    refuse_pipe(uri)
+
+
+def refuse_pipe(uri: str) -> None:
+    """Raise an ``InputError`` for what is neither a file nor a folder on this machine: it would be waited for."""
+    if is_local(uri):
+        place = Path(filesystem(uri)[1])
+        if place.exists() and not (place.is_file() or place.is_dir()):
+            raise InputError(f"{uri} is neither a file nor a folder.")
 
 
 def remove_children(uri: str, names: Iterable[str]) -> None:
@@ -246,6 +253,7 @@ def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
     """
     fs, path = filesystem(uri)
     with explained(uri):
+        refuse_pipe(uri)
         try:
             return undamaged(uri, lambda: from_json(agreed(uri, lambda: fs.cat_file(path))))
         except MmpcaError:
@@ -323,6 +331,7 @@ def read_bytes(uri: str) -> bytes:
     """Read a whole object."""
     fs, path = filesystem(uri)
     with explained(uri):
+        refuse_pipe(uri)
         return bytes(fs.cat_file(path))
 
 
@@ -334,7 +343,7 @@ def write_json(uri: str, value: dict[str, Any]) -> None:
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
     """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group.
 
-    Consolidated metadata are passed over: they are copies, and of an array that was replaced since they are false.
+    Consolidated metadata, which are copies, are passed over: of an array that was replaced since they are false.
     """
     with explained(uri, "read" if mode == "r" else "write"):
         if is_local(uri) and mode in ("a", "w"):

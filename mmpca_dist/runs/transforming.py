@@ -255,7 +255,10 @@ def _record(destination: str) -> dict[str, Any] | None:
     """Return what a finished transform has left."""
     place, remedy = storage.join(destination, RECORD), "Restore it from a copy, or choose another destination."
     with reading_own(place, remedy):
-        return storage.read_json(place, remedy) if storage.exists(place) else None
+        done = storage.read_json(place, remedy) if storage.exists(place) else None
+    if done is not None and not {"key", "rows", "dataset"} <= set(done):
+        raise OutputError(f"{place} was written by another program. Choose another destination.")
+    return done
 
 
 def _refuse_what_is_there(destination: str) -> None:
