@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from dask.utils import format_bytes
 
@@ -139,7 +139,7 @@ def _scratch_bytes(run: RunDirectory) -> int:
 
 def _scratch_places(run: RunDirectory) -> list[str]:
     """Return where a run, or a folder of a refreshed one, may keep something of unfinished stages."""
-    names = [name for name in storage.names_in(run.uri) if name.isdigit() and not os.path.islink(run.path(name))]
+    names = [name for name in storage.names_in(run.uri) if name.isdigit() and not Path(run.path(name)).is_symlink()]
     folders = [RunDirectory(run.path(name)) for name in names]  # what a link leads to has a lease of its own
     return [run.path("scratch"), *(folder.path("scratch") for folder in folders if folder.exists)]
 
