@@ -1,11 +1,10 @@
 """Uncompressed Zarr chunks on a local disk, read straight into the caller's buffer.
 
-Zarr reads a chunk into fresh memory and copies it from there: 2.7 GiB/s on two cores, most of it page
-faults, where reading into a reused buffer does 20 (7 with the checksum, which has to see every byte). The
-bytes are the same, and so are the checksums; a test compares the two paths. Chunks may be files of their own
-or lie in shards. Metadata is compared with Zarr's specification, not with the classes of one version of the
-library, and whatever is not a plain local chunk for certain goes through Zarr. ``benchmarks/reading.py``
-compares the speeds.
+Zarr reads a chunk into fresh memory and copies it from there: 1.7 GiB/s on two cores, most of it page faults,
+where reading into a reused buffer does 6 (3 with the checksum, which has to see every byte). The bytes are the
+same, and so are the checksums; a test compares the two paths. Chunks may be files of their own or lie in shards.
+Metadata is compared with Zarr's specification, not with the classes of one version of the library, and whatever
+is not a plain local chunk for certain goes through Zarr. ``benchmarks/reading.py`` compares the speeds.
 """
 
 from __future__ import annotations
