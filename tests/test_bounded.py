@@ -55,6 +55,7 @@ MERGES = "".join(f"m{i}: &m{i} {{<<: [*m{i - 1}, *m{i - 1}]}}\n" for i in range(
         ("#" * (1 << 20) + "\n" + TEXT, "characters, and configurations at most 1,048,576"),
         (TEXT + "seed: 1\nseed: 2", "the key 'seed', of line 5, is there 2 times"),
         (TEXT + "? [a, b]\n: 1", "unhashable"),
+        (TEXT + "\0", "unacceptable character #x0000"),
         (TEXT + "alpha: .inf", r"alpha must be a number .*\(found inf\)"),
         (TEXT + "compute: {wait: .nan}", "compute.wait must be"),
         (TEXT + "compute: {memory_limit: 1e400GB}", "compute.memory_limit must be a size"),

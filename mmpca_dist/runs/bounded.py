@@ -81,13 +81,10 @@ def read_yaml(text: str) -> Any:
     """
     if len(text) > MOST_BYTES:
         raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MOST_BYTES:,}.")
-    loader = _Loader(text)
     try:
-        return loader.get_single_data()
+        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
     except Exception as error:  # also of scalars that PyYAML takes for a date or a number, and cannot read as one
         raise ConfigError(" ".join(str(error).split()).rstrip(".") + ".") from error
-    finally:
-        loader.dispose()
 
 
 def refuse_unbounded(content: Any, where: str) -> None:
