@@ -134,25 +134,18 @@ def percent_axis(panel: Axes) -> None:
 
 def png(drawn: Sheet, *, palette: bool = True) -> bytes:
     """Return the sheet as a PNG, with a palette unless shades matter (a third to a quarter of the bytes)."""
-    buffer = io.BytesIO()
+    canvas = FigureCanvasAgg(drawn)
     with _drawing:
-        drawn.savefig(
-            buffer,
-            format="png",
-            dpi=DPI,
-            metadata={"Software": None},
-            pil_kwargs={"compress_level": 1 if palette else 9},
-        )
-    if not palette:
-        return buffer.getvalue()
-    with Image.open(buffer) as full:
-        reduced = full.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    colours, paper = reduced.getpalette() or [], reduced.getpixel((0, 0))
-    if isinstance(paper, int) and colours:  # median cut may average the paper with what is nearly white
-        colours[3 * paper : 3 * paper + 3] = [255, 255, 255]
-        reduced.putpalette(colours)
+        canvas.draw()
+        image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    if palette:
+        image = image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        colours, paper = image.getpalette() or [], image.getpixel((0, 0))
+        if isinstance(paper, int) and colours:  # the paper may be averaged with what is nearly white
+            colours[3 * paper : 3 * paper + 3] = [255, 255, 255]
+            image.putpalette(colours)
     buffer = io.BytesIO()
-    reduced.save(buffer, format="png", optimize=True)
+    image.save(buffer, format="png")
     return buffer.getvalue()
 
 
