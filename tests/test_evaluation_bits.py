@@ -72,7 +72,8 @@ def kept_rows():
     return len(scoring._rows)
 
 
-@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", [False, True])
 def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
     """Neither those of somebody's cluster, which go on, nor after a failure."""
     monkeypatch.setattr(scoring, "merges", lambda *_: False)

@@ -46,7 +46,7 @@ CASES = {
 }
 """Shape and classes of the rows, settings, splits, classifiers."""
 
-FEW = ["many classes and columns", "merged, curved classifiers"]
+FEW = ["many classes and columns"]
 
 
 def measured(tmp_path, case, **compute):

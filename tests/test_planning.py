@@ -123,7 +123,7 @@ SEARCH = {"methods": ["pca", "m-pca2"], "precision": "single", "n_components": 2
 SEARCHED = "synthetic:gaussian?n=150000&d=64"
 
 
-@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("in_memory", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     """Memory, passes, pairs, and scratch, which is laid out in memory or on the disk."""
     if not in_memory:
