@@ -153,13 +153,9 @@ class ClassMoments:
 
     def scaled(self, factors: NDArray) -> ClassMoments:
         """Return the moments of the rows with column j multiplied by ``factors[j]``."""
-        return ClassMoments(
-            self.classes,
-            self.counts,
-            self.means * factors,
-            self.scatters * factors[:, None] * factors,
-            self.weights,
-        )
+        scatters = self.scatters * factors[:, None]
+        scatters *= factors  # in place: they are the largest of all
+        return ClassMoments(self.classes, self.counts, self.means * factors, scatters, self.weights)
 
     def _absorb(self, at: NDArray, counts: NDArray, means: NDArray, scatters: NDArray | list[NDArray]) -> None:
         """Merge rows of the classes ``at`` into these moments, in place.
