@@ -30,7 +30,7 @@ import numpy as np
 import psutil
 from moments import make_store
 
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 
 D, PART, FOLDS = 256, 50_000, 5
 METHODS = ["pca", "m-pca0", "m-pca1a", "fisher", "hsic"]
@@ -57,7 +57,7 @@ def one_fit(path: Path) -> dict[str, float]:
 
 
 def cross_validation(path: Path) -> dict[str, float]:
-    from mmpca_dist.runs.evaluating import evaluate
+    from mmpca_dist.evaluation_runs.stages import evaluate
 
     wanted = {"splits": "folds", "folds": FOLDS, "classifiers": ["fisher"]}
     watch = Stages()
@@ -66,7 +66,7 @@ def cross_validation(path: Path) -> dict[str, float]:
 
 
 def many_classes(path: Path) -> dict[str, float]:
-    from mmpca_dist.runs.evaluating import evaluate
+    from mmpca_dist.evaluation_runs.stages import evaluate
 
     rows = path.parent / "evaluation-classes.npz"
     rng, y = np.random.default_rng(0), np.arange(2414) % 38
@@ -83,8 +83,8 @@ def many_classes(path: Path) -> dict[str, float]:
 
 
 def ionosphere(path: Path) -> dict[str, float]:
-    from mmpca_dist.runs.config import load_config
-    from mmpca_dist.runs.evaluating import evaluate
+    from mmpca_dist.configuration.schema import load_config
+    from mmpca_dist.evaluation_runs.stages import evaluate
 
     output = path.parent / "evaluation-ionosphere"
     shutil.rmtree(output, ignore_errors=True)
@@ -132,10 +132,10 @@ FUNCTIONS = {
 
 def measure(case: str, path: Path, profile: bool = False) -> dict[str, Any]:
     """Run a case in this process and return its seconds, CPU seconds, peak memory, and CPU seconds by stage."""
-    import mmpca_dist.neighbors.pairs
-    import mmpca_dist.runs.evaluating
-    import mmpca_dist.runs.evaluation_reporting
-    import mmpca_dist.runs.reporting  # noqa: F401
+    import mmpca_dist.evaluation_runs.stages
+    import mmpca_dist.neighbors.pair_statistics
+    import mmpca_dist.report.evaluation_files
+    import mmpca_dist.report.run_contents  # noqa: F401
 
     profiler = cProfile.Profile()
     begin, spent = time.perf_counter(), time.process_time()

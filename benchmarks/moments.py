@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from mmpca_dist.statistics.rows import Rows
+
 D, K, CHUNK = 256, 32, 65_536
 METHODS = ("pca", "m-pca0", "m-pca1a")
 THREADS = psutil.cpu_count(logical=True) or 2
@@ -45,18 +47,20 @@ def make_store(path: Path, rows: int) -> None:
 
 def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist import open_dataset
-    from mmpca_dist.datasets import make_spans
-    from mmpca_dist.reducers.solving import solve_margin
+    from mmpca_dist.datasets.dataset import make_spans
+    from mmpca_dist.methods.margin_pca import solve_margin
     from mmpca_dist.statistics.census import take_census
     from mmpca_dist.statistics.gather import gather_statistics
-    from mmpca_dist.statistics.reduction import Threads
-    from mmpca_dist.statistics.summary import median_sets
+    from mmpca_dist.statistics.tasks import Tasks
+    from mmpca_dist.statistics.tree_reduction import Threads
 
     dataset, scheduler = open_dataset(str(path)), Threads(THREADS)
     spans = make_spans(dataset)
-    census = take_census(dataset, spans, scheduler)
-    medians = median_sets(2, "one-vs-rest") if "m-pca1b" in methods else None
-    statistics = gather_statistics(dataset, census, spans, scheduler=scheduler, precision="single", medians_of=medians)
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
+    pairings = ("one-vs-rest",) if "m-pca1b" in methods else ()
+    statistics = gather_statistics(
+        Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler), precision="single", pairings=pairings
+    )
     for method in methods:
         solve_margin(statistics, K, variant=method)
 

@@ -19,15 +19,16 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist import open_dataset
-from mmpca_dist.evaluation.comparing import corrected_t_test
-from mmpca_dist.predictors import ClassifierSection, choose_C
-from mmpca_dist.predictors.penalties import GRID
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.dealing import splits_of
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import open_job, run_stage
-from mmpca_dist.runs.scoring import SplitRecords, forgetting
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.evaluation.comparisons import corrected_t_test
+from mmpca_dist.evaluation_runs.score_stage import SplitRecords, forgetting
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.jobs.configured_splits import splits_of
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.penalties import GRID, choose_C
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
 METHODS = ["pca", "m-pca1a"]

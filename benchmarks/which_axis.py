@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from mmpca_paper.theory import PREDICTED, threshold_distance
 
 from mmpca_dist import MarginPCA, open_dataset
-from mmpca_dist.evaluation.theory import PREDICTED, threshold_distance
 
 ROWS, COLUMNS, VARIANCE, SPREAD = 20_000, 8, 0.25, 4.0
 SHARES = (0.5, 0.1, 0.02)

@@ -2,50 +2,28 @@
 
 from typing import Any
 
-from mmpca_dist.datasets import open_dataset
-from mmpca_dist.reducers import (
-    LOL,
-    PLS,
-    FisherDiscriminant,
-    FisherScore,
-    LassoSelection,
-    MarginPCA,
-    RandomProjection,
-    RidgeDirections,
-    SupervisedPCA,
-)
-from mmpca_dist.runs.config import RunConfig, load_config
-from mmpca_dist.runs.models import load_model, load_moments
-from mmpca_dist.runs.stages import run
-from mmpca_dist.statistics.gather import class_moments
-from mmpca_dist.statistics.moments import ClassMoments
+import lazy_loader
 
-__all__ = [
-    "LOL",
-    "PLS",
-    "ClassMoments",
-    "FisherDiscriminant",
-    "FisherScore",
-    "LassoSelection",
-    "MarginPCA",
-    "NearestOpposite",
-    "RandomProjection",
-    "RidgeDirections",
-    "RunConfig",
-    "SupervisedPCA",
-    "class_moments",
-    "load_config",
-    "load_model",
-    "load_moments",
-    "open_dataset",
-    "run",
-]
 __version__ = "0.1.0"
+
+_from_stub, _names_of_stub, _public = lazy_loader.attach_stub(__name__, __file__)
+__all__ = [*_public, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "NearestOpposite":  # slow to import, for its inner loops are compiled
-        from mmpca_dist.neighbors import NearestOpposite
+    """Import what is asked for: names of ``__init__.pyi``, or the estimator of a method, be it of another package."""
+    try:
+        return _from_stub(name)
+    except AttributeError:
+        if not name[:1].isupper():
+            raise
+    from mmpca_dist.methods.registry import METHODS
 
-        return NearestOpposite
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    estimators = {method.estimator.__name__: method.estimator for method in METHODS.values()}
+    if name not in estimators:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return estimators[name]
+
+
+def __dir__() -> list[str]:
+    return [*_names_of_stub(), "__version__"]

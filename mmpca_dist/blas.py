@@ -1,4 +1,4 @@
-"""One BLAS thread at a time: as many tasks as cores beat many threads a task, and the bits stay the same."""
+"""One BLAS thread per task: as many tasks as cores beat many threads per task, and the bits stay the same."""
 
 from __future__ import annotations
 

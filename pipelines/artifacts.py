@@ -1,4 +1,4 @@
-"""A run's plan, progress, tables and pictures as artifacts in the Prefect UI."""
+"""Artifacts in the Prefect UI: plan, progress, tables and pictures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from prefect.artifacts import (
 )
 from prefect.logging import get_run_logger
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.planning.plan import time_left
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.summary import legend
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.durations import time_left
+from mmpca_dist.jobs.events import Callback
 
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
@@ -108,6 +107,7 @@ def publish_report(
     report: dict[str, Any],
     plan: list[tuple[str, str, str]],
     spectra: list[dict[str, Any]],
+    meaning: str,
     search: list[tuple[str, str, str]],
 ) -> None:
     """Publish plan versus measured, eigenvalues, the certificate of a search, and the pictures of a finished run."""
@@ -117,7 +117,7 @@ def publish_report(
             key="plan-and-measured",
             description="The plan beside what was used",
         )
-    create_table_artifact(spectra, key="components", description=legend(spectra))
+    create_table_artifact(spectra, key="components", description=meaning)
     if search:
         create_table_artifact(
             [{"what": a, "found": b, "what it means": c} for a, b, c in search],

@@ -19,13 +19,11 @@ from typing import Any
 import click
 
 import mmpca_dist
-from mmpca_dist.datasets import storage
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
-from mmpca_dist.runs.tracebacks import UnforeseenError
 
 from .console import Terminal
-from .options import config_options, image_shape_of, load
-from .session import flow_session
+from .options import config_options, image_shape_of, load, prefect_option
+from .session import session
 from .summaries import print_comparison, print_summary
 
 GOES_ON = "The same command goes on from the stages that are done."
@@ -52,8 +50,9 @@ def cli() -> None:
 
 
 @cli.command(short_help="Fit the methods of a configuration.")
+@prefect_option
 @config_options
-def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
+def run(config: str, settings: tuple[str, ...], output: str | None, prefect: bool) -> None:
     """Fit every method of CONFIG; store models and projected rows, write the report.
 
     CONFIG is a YAML file, or the name of a bundled configuration (see `mmpca config --list`).
@@ -65,17 +64,11 @@ def run(config: str, settings: tuple[str, ...], output: str | None) -> None:
       mmpca run quickstart
       mmpca run my.yaml --output runs/second --set 'n_components=[4,8]'
     """
-    loaded = load(config, settings, output)
-    from mmpca_dist.runs.job import check_run
-
-    check_run(loaded)
-    console.print(f"Reading {loaded.dataset.uri} into {loaded.output}", highlight=False, markup=False)
-    from .fit import fit_flow
-
-    with flow_session(console, errors, GOES_ON) as watcher:
-        state = fit_flow(loaded, return_state=True)
-    _finished(state)
-    print_summary(console, loaded.output, watcher.notes)
+    with session(console, errors, GOES_ON, prefect) as work:
+        loaded = load(config, settings, output)
+        work.callback.heading = f"Reading {loaded.dataset.uri} into {loaded.output}"
+        work.fit(loaded)
+    print_summary(console, loaded.output, work.callback.notes)
 
 
 @cli.command(short_help="Print what a run or an evaluation would cost.")
@@ -90,7 +83,7 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
       mmpca plan my.yaml --evaluation
     """
     loaded = load(config, settings, output, {"output": "."})
-    from mmpca_dist.runs.evaluating import preview_evaluation
+    from mmpca_dist.evaluation_runs.stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
     from .console import plan_table
@@ -101,8 +94,9 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
 
 
 @cli.command(short_help="Compare methods and numbers of components on rows held out.")
+@prefect_option
 @config_options
-def evaluate(config: str, settings: tuple[str, ...], output: str | None) -> None:
+def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect: bool) -> None:
     """Fit every method of CONFIG to some of the rows and judge it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
@@ -114,28 +108,23 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None) -> None
       mmpca evaluate conf/evaluate.yaml
       mmpca evaluate my.yaml --output runs/compared --set evaluation.folds=10
     """
-    loaded = load(config, settings, output)
-    from mmpca_dist.runs.directory import folder_of
-    from mmpca_dist.runs.job import check_run
+    with session(console, errors, GOES_ON, prefect) as work:
+        loaded = load(config, settings, output)
+        from mmpca_dist.jobs.directory import folder_of
 
-    check_run(loaded, "evaluation")
-    folder = folder_of(loaded, "evaluation").uri
-    console.print(f"Reading {loaded.dataset.uri} into {folder}", highlight=False, markup=False)
-    from .evaluate import evaluate_flow
-
-    with flow_session(console, errors, GOES_ON) as watcher:
-        state = evaluate_flow(loaded, return_state=True)
-    _finished(state)
-    print_comparison(console, folder, watcher.notes)
+        folder = folder_of(loaded, "evaluation").uri
+        work.callback.heading = f"Reading {loaded.dataset.uri} into {folder}"
+        work.evaluate(loaded)
+    print_comparison(console, folder, work.callback.notes)
 
 
 @cli.command(short_help="List the classifiers of evaluations.")
 def classifiers() -> None:
     """List the classifiers that judge reduced rows in evaluations."""
-    from mmpca_dist.predictors.classifiers import CLASSIFIERS
+    from mmpca_dist.predictors.registry import CLASSIFIERS
 
-    for name, what in CLASSIFIERS.items():
-        click.echo(f"{name:<15}{what}")
+    for name, classifier in CLASSIFIERS.items():
+        click.echo(f"{name:<15}{classifier.description}")
     click.echo(
         "\nAny other goes by its import name, such as sklearn.neighbors.KNeighborsClassifier. Settings are given like\n"
         "{name: svm, C: 10, bias: true, label: SVM} or {name: naive-bayes, options: {ddof: 1}}; options of svm,\n"
@@ -159,15 +148,15 @@ def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> 
       mmpca config quickstart > my.yaml
       prefect --no-prompt deploy --prefect-file "$(mmpca config prefect --path)" --all
     """
-    from mmpca_dist.runs import bundled_configs
-    from mmpca_dist.runs.settings import commented_yaml, page
+    from mmpca_dist.configuration import bundled
+    from mmpca_dist.configuration.reference import commented_yaml, page
 
     if lists:
-        click.echo("\n".join(bundled_configs.names()))
+        click.echo("\n".join(bundled.names()))
     elif name is not None:
-        path = bundled_configs.path_of(name)
+        path = bundled.path_of(name)
         if path is None:
-            hint = did_you_mean(name, bundled_configs.names())
+            hint = did_you_mean(name, bundled.names())
             raise ConfigError(f"There is no bundled file {name!r}; 'mmpca config --list' lists them.{hint}")
         click.echo(str(path) if shows_path else path.read_text(encoding="utf-8"), nl=shows_path)
     elif shows_path:
@@ -179,7 +168,7 @@ def config_(name: str | None, lists: bool, shows_path: bool, markdown: bool) -> 
 @cli.command(short_help="List the methods.")
 def methods() -> None:
     """List the methods, what their components keep, and how many there are of n rows with d features."""
-    from mmpca_dist.runs.settings import methods_rows
+    from mmpca_dist.configuration.reference import methods_rows
 
     for name, keeps, limit in methods_rows():
         click.echo(f"{name:<19}{keeps}; at most {limit}")
@@ -189,7 +178,8 @@ def methods() -> None:
 @click.argument("output")
 def show(output: str) -> None:
     """Print the summary of the run or evaluation in OUTPUT: a table of its methods, and where its report is."""
-    from mmpca_dist.runs.directory import EVALUATION, RunDirectory
+    from mmpca_dist.datasets.stores import storage
+    from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
 
     run = RunDirectory(storage.normalize(output))
     below = RunDirectory(run.path(EVALUATION))
@@ -238,18 +228,16 @@ def clean(folder: str) -> None:
 @click.option("--method", "methods", multiple=True, help="Only this method; may be repeated.")
 @click.option("--features", help="Array or column of the rows.")
 @click.option("--label", help="Array, column or .npy file of the labels, which are carried along; there need be none.")
-def transform(**options: Any) -> None:
+@prefect_option
+def transform(prefect: bool, **options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
-    from mmpca_dist.runs.transforming import TransformConfig, check_transform
+    from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 
     given = TransformConfig(**options)
     check_transform(given)
-    from .transform import transform_flow
-
-    with flow_session(console, errors, STARTS_AGAIN):
-        state = transform_flow(given, return_state=True)
-    _finished(state)
-    console.print(state.message, highlight=False, markup=False, soft_wrap=True)
+    with session(console, errors, STARTS_AGAIN, prefect) as work:
+        done = work.transform(given)
+    console.print(done, highlight=False, markup=False, soft_wrap=True)
 
 
 @cli.command(short_help="Extend a finished run by new rows.")
@@ -258,7 +246,8 @@ def transform(**options: Any) -> None:
 @click.argument("output")
 @click.option("--features", help="Array or column of the new rows; by default as for the run.")
 @click.option("--label", help="Array, column or .npy file of their labels; by default as for the run.")
-def refresh(**options: Any) -> None:
+@prefect_option
+def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
     NEW is a data set, or a folder of *.zarr, *.parquet and *.npz. What OUTPUT has taken up before is left out, so that
@@ -268,16 +257,13 @@ def refresh(**options: Any) -> None:
     Example:
       mmpca refresh runs/mine inbox runs/live
     """
-    from mmpca_dist.runs.refreshing import RefreshConfig, check_refresh
+    from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh
 
     given = RefreshConfig(**options)
     check_refresh(given)
-    from .refresh import refresh_flow
-
-    with flow_session(console, errors, GOES_ON):
-        state = refresh_flow(given, return_state=True)
-    _finished(state)
-    console.print(state.message, highlight=False, markup=False, soft_wrap=True)
+    with session(console, errors, GOES_ON, prefect) as work:
+        done = work.refresh(given)
+    console.print(done, highlight=False, markup=False, soft_wrap=True)
 
 
 @cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
@@ -322,7 +308,9 @@ def refresh(**options: Any) -> None:
     default=True,
     help="Read CSV, and Parquet that may hold NaN, once before: whatever column cannot be used is named at once.",
 )
+@prefect_option
 def ingest(
+    prefect: bool,
     image_shape: str | None,
     sparse: bool | None,
     drop: tuple[str, ...],
@@ -340,7 +328,7 @@ def ingest(
       mmpca ingest images.npz images.zarr --image-shape 28x28
       mmpca ingest news.libsvm news.zarr --sparse
     """
-    from mmpca_dist.datasets.ingest import check_ingest
+    from mmpca_dist.datasets.ingest.job import check_ingest
 
     check_ingest(
         options["source"],
@@ -349,7 +337,7 @@ def ingest(
         overwrite="any" if options["overwrite_any"] else options["overwrite"],
         note=lambda message: console.print(message, highlight=False, markup=False, soft_wrap=True),
     )
-    from .ingest import IngestConfig, check_source, ingest_flow
+    from .ingest_table import IngestConfig, check_source
 
     config = IngestConfig(
         image_shape=image_shape_of(image_shape),
@@ -360,22 +348,8 @@ def ingest(
     )
     if check:
         check_source(console, config)
-    with flow_session(console, errors, STARTS_AGAIN):
-        state = ingest_flow(config, return_state=True)
-    _finished(state)
+    with session(console, errors, STARTS_AGAIN, prefect) as work:
+        done = work.ingest(config)
     place = shlex.quote(config.destination)
     following = f"transform RUN {place} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={place}"
-    console.print(f"{state.message}\nNext: mmpca {following}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _finished(state: Any) -> None:
-    """End the command where a flow was refused or failed."""
-    from .flows import REFUSED
-
-    if state.name == REFUSED:
-        raise InputError(state.message)
-    if not state.is_completed():
-        error = state.result(raise_on_failure=False)
-        if isinstance(error, UnforeseenError):  # the state's message adds words of Prefect's
-            raise error
-        raise click.ClickException(state.message or f"the flow ended as {state.name}")
+    console.print(f"{done}\nNext: mmpca {following}", highlight=False, markup=False, soft_wrap=True)

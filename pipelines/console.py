@@ -1,22 +1,22 @@
-"""What a person sees in a terminal: progress bars, tables, one line for a mistake."""
+"""Terminal output: progress bars, tables, one line for a mistake."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dask.utils import format_bytes
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.planning.plan import time_left
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.listing import RunState
+from mmpca_dist.durations import time_left
+from mmpca_dist.jobs.events import Callback
 
 from .lines import ProgressLines
+
+if TYPE_CHECKING:
+    from mmpca_dist.runs.listing import RunState
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""
@@ -40,6 +40,8 @@ class ConsoleCallback(Callback):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.notes: list[str] = []
+        self.heading: str | None = None
+        """Printed before the first stage, of work that has not been refused."""
         self._bars: Progress | None = None
         self._task: TaskID | None = None
         self._lines: ProgressLines | None = None
@@ -53,6 +55,9 @@ class ConsoleCallback(Callback):
 
     def on_stage_start(self, stage: str) -> None:
         self.close()
+        if self.heading is not None:
+            self.console.print(self.heading, highlight=False, markup=False)
+            self.heading = None
         if self.console.is_terminal:
             self._bars = Progress(
                 TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -112,6 +117,10 @@ def print_note(console: Console, message: str, *, wrapped: bool = False) -> None
 
 def runs_table(runs: list[RunState], folder: str) -> Table:
     """Return the runs in a folder and how far they are, as a table; names are those within the folder."""
+    from dask.utils import format_bytes
+
+    from mmpca_dist.datasets.stores import storage
+
     table = Table(title=f"Runs in {escape(folder)}", title_justify="left")
     for name in ("run", "state", "data set", "methods", "scratch"):
         table.add_column(name, overflow="fold")

@@ -1,22 +1,21 @@
-"""The flow that compares methods on rows held out."""
+"""The flow of an evaluation."""
 
 from __future__ import annotations
 
 from prefect import flow
 from prefect.states import Completed, State
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.directory import folder_of
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES
-from mmpca_dist.runs.events import Callbacks
-from mmpca_dist.runs.job import open_job
-from mmpca_dist.runs.scoring import forgetting
-from mmpca_dist.runs.tracebacks import traceback_kept
+from mmpca_dist.evaluation_runs.score_stage import forgetting
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.jobs.directory import folder_of
+from mmpca_dist.jobs.tracebacks import traceback_kept
 
 from .artifacts import publish_evaluation
 from .fit import execute, listeners
 from .flows import COMMON, as_model, refused
+from .prepared import job_of_flow
 
 
 @flow(
@@ -33,7 +32,7 @@ def evaluate_flow(config: RunConfig) -> State:
         config = as_model(RunConfig, config)
         with (
             traceback_kept(folder_of(config, "evaluation").uri),
-            open_job(config, Callbacks(listeners()), "evaluation") as job,
+            job_of_flow(config, listeners(), "evaluation") as job,
             forgetting(job),
         ):
             for stage in EVALUATION_STAGES:

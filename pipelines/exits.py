@@ -1,7 +1,7 @@
 """Exit codes of the command ``mmpca``."""
 
 FAILED = 1
-"""Of an error that nobody foresaw."""
+"""An unforeseen error."""
 
 REFUSED = 2
 """Of a user's mistake."""

@@ -1,50 +1,32 @@
-"""The main flow: rows to moments to components, a stored model, projected rows and a report."""
+"""The flow of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from prefect import flow, task
 from prefect.states import Completed, State
 
+from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.certificate import search_rows
-from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.job import Job, Stage, open_job, run_stage
-from mmpca_dist.runs.reporting import plan_and_measured
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.search_summary import search_rows
+from mmpca_dist.jobs.tracebacks import traceback_kept
+from mmpca_dist.report.run_contents import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
-from mmpca_dist.runs.summary import components
-from mmpca_dist.runs.tracebacks import traceback_kept
+from mmpca_dist.runs.summary import components, legend
 
 from .artifacts import ArtifactCallback, publish_report
 from .flows import COMMON, as_model, refused
 from .metrics import MetricsCallback
-
-_watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
-
-
-@contextmanager
-def watching(callback: Callback) -> Iterator[None]:
-    """Let a callback of this process, such as a terminal's, hear of the flows that are started within."""
-    token = _watchers.set((callback,))
-    try:
-        yield
-    finally:
-        _watchers.reset(token)
-
-
-def watchers() -> tuple[Callback, ...]:
-    """Return who watches the flows that this context starts."""
-    return _watchers.get()
+from .prepared import job_of_flow
 
 
 def listeners() -> list[Callback]:
-    """Return all who hear of a run within a flow: Prefect's artifacts, counters, and who watches."""
-    return [ArtifactCallback(), MetricsCallback(), *watchers()]
+    """Return who hears of a run for Prefect: artifacts, and counters."""
+    return [ArtifactCallback(), MetricsCallback()]
 
 
 @flow(
@@ -59,14 +41,15 @@ def fit_flow(config: RunConfig) -> State:
     """
     try:
         config = as_model(RunConfig, config)
-        with traceback_kept(config.output), open_job(config, Callbacks(listeners())) as job:
+        with traceback_kept(config.output), job_of_flow(config, listeners()) as job:
             for stage in stages_of(config):
                 execute(job, stage)
             publish_report(
                 job.results["report"],
                 plan_and_measured(job.results),
                 components(job.run.uri),
-                search_rows(job.results),
+                legend(job.run.uri),
+                search_rows(job.config, job.results),
             )
             return Completed(message=f"Report: {job.results['report']['html']}")
     except MmpcaError as error:
@@ -90,7 +73,7 @@ def execute(job: Job, stage: Stage) -> None:
     @task(name=stage.name, description=stage.title, persist_result=False)
     def run_one() -> Any:
         try:
-            manifest = run_stage(job, stage)
+            manifest = job.results.get(stage.name) or run_stage(job, stage)
         except MmpcaError as error:
             ended_by.append(error)
             return refused(error)

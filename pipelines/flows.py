@@ -1,4 +1,4 @@
-"""What all flows have in common: how they take their parameters, and what becomes of a run that dies."""
+"""Shared by all flows: parameters, and the states of refused and crashed runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from prefect.states import Failed, State
 from pydantic import BaseModel
 
 import mmpca_dist
+from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.config import RunConfig, parse_config, parse_model
 
 from .hooks import on_cancellation, on_crashed
 

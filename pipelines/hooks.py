@@ -1,4 +1,4 @@
-"""What becomes of the things that a cancelled or crashed run leaves behind.
+"""Clean up after cancelled and crashed flow runs.
 
 A worker runs these hooks once the process of the flow is gone. A cancelled fit or evaluation gives back its scratch,
 which may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are
@@ -15,12 +15,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.logging.loggers import flow_run_logger
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.replacing import Destination
+from mmpca_dist.datasets.ingest.destination import Destination
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import OutputError
-from mmpca_dist.runs.directory import RunDirectory, evaluation_of
+from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
 from mmpca_dist.runs.listing import Cleaned, clear_idle
-from mmpca_dist.runs.transforming import discard_unfinished
+from mmpca_dist.runs.transform_rows import discard_unfinished
 
 WRITTEN = {
     "fit": "output",

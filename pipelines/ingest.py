@@ -1,152 +1,33 @@
-"""The flow that turns CSV, LIBSVM text, NumPy files, CSR matrices and Parquet into chunked, checksummed Zarr."""
+"""The flow of an ingest."""
 
 from __future__ import annotations
-
-import re
-import time
-from typing import Any, Literal
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.states import Completed, State
-from rich.console import Console
 
-from mmpca_dist.datasets.ingest import check_columns, ingest
-from mmpca_dist.datasets.replacing import Overwrite
-from mmpca_dist.datasets.selection import Selection
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.sections import ColumnNames, ImageShape, Section, setting
-from mmpca_dist.runs.tracebacks import traceback_kept
+from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.tracebacks import traceback_kept
 
 from .artifacts import ArtifactCallback
-from .console import ConsoleCallback
-from .fit import watchers
 from .flows import COMMON, as_model, refused
-
-NUMBER = re.compile(r"-?[0-9]{1,9}")
-"""Of a column; longer ones are names."""
-
-
-class IngestConfig(Section):
-    """Which table becomes which Zarr group."""
-
-    source: str = setting(
-        example="table.csv", description="Path or fsspec URL of CSV, LIBSVM text, .npz, .npy, Parquet or Zarr"
-    )
-    destination: str = setting(example="table.zarr", description="Path or fsspec URL of the Zarr group to write")
-    features: str | None = setting(
-        None, example="X", description="Array or list column of the rows; by default X, or all columns beside the label"
-    )
-    label: str | None = setting(
-        None,
-        example="species",
-        description="Array or column of the labels, by default y or label; for CSV also its number (by default the "
-        "last column); for .npy the labels' file",
-    )
-    drop: ColumnNames = setting(
-        [],
-        values="names of columns",
-        example=["id"],
-        description="Columns of CSV or Parquet that are no features; for CSV also their numbers",
-    )
-    keep: ColumnNames = setting(
-        [],
-        values="names of columns",
-        example=["patient"],
-        description="Columns of names that are no features and become arrays beside the labels, such as the parts of "
-        "an evaluation",
-    )
-    unlabelled: bool = setting(
-        False, example=True, description="Take no column of CSV for the labels: its rows are only to be projected"
-    )
-    dtype: Literal["float32", "float64"] | None = setting(
-        None,
-        example="float32",
-        description="Convert the rows; by default text becomes float32, and numbers stay as they are",
-    )
-    image_shape: ImageShape | None = setting(
-        None, values="two whole numbers", example=[28, 28], description="Where rows are images: height and width"
-    )
-    layout: Literal["auto", "sparse", "dense"] = setting(
-        "auto",
-        example="sparse",
-        description="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so "
-        "where that takes at most a quarter of the space",
-    )
-    overwrite: bool = setting(
-        False, example=True, description="Replace the group at the destination, if an ingest has completed it"
-    )
-    overwrite_any: bool = setting(False, example=True, description="Replace any Zarr group at the destination")
-
-    @property
-    def column(self) -> str | int | None:
-        """The label, as the number of a column where it is one."""
-        label = self.label
-        return int(label) if label is not None and NUMBER.fullmatch(label) else label
-
-    @property
-    def selection(self) -> Selection:
-        """Which columns are taken for what."""
-        return Selection(self.features, self.column, self.drop, self.keep, self.unlabelled, self.dtype)
-
-    @property
-    def replaces(self) -> Overwrite:
-        """What may be replaced at the destination."""
-        return "any" if self.overwrite_any else self.overwrite
-
-
-def _ingest(config: IngestConfig, callback: Callback) -> dict[str, Any]:
-    return ingest(
-        config.source,
-        config.destination,
-        **vars(config.selection),
-        image_shape=config.image_shape,
-        overwrite=config.replaces,
-        sparse=None if config.layout == "auto" else config.layout == "sparse",
-        progress=lambda done, total: callback.on_progress("ingest", done, total),
-        note=callback.on_note,
-    )
-
-
-def check_source(console: Console, config: IngestConfig) -> None:
-    """Look through the columns of a table, with progress in a terminal, before any server is started.
-
-    Raises
-    ------
-    InputError
-        Which names every column that cannot be used.
-    """
-    callback, started = ConsoleCallback(console), time.monotonic()
-    callback.on_stage_start("check")
-    try:
-        check_columns(
-            config.source,
-            config.selection,
-            progress=lambda done, total: callback.on_progress("check", done, total),
-            note=callback.on_note,
-        )
-        callback.on_stage_end("check", {"seconds": time.monotonic() - started}, False)
-    finally:
-        callback.close()
+from .ingest_table import IngestConfig, ingest_table, ingested
+from .watching import watchers
 
 
 @flow(name="ingest", description="Turn a labelled table of any format into chunked, checksummed Zarr.", **COMMON)
 def ingest_flow(config: IngestConfig) -> State:
     """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
     callback = Callbacks([ArtifactCallback(), *watchers()])
-    callback.on_stage_start("ingest")
     try:
         config = as_model(IngestConfig, config)
         with traceback_kept():
-            manifest = _ingest(config, callback)
+            manifest = ingest_table(config, callback)
     except MmpcaError as error:
         return refused(error)
-    callback.on_stage_end("ingest", manifest, False)
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
     create_table_artifact(
         [{name: str(manifest[name]) for name in shown}], key="ingested", description="What was written"
     )
-    kind = "sparse rows" if manifest["sparse"] else "rows"
-    place = config.destination
-    return Completed(message=f"{manifest['rows']} {kind} of {manifest['columns']} columns written to {place}")
+    return Completed(message=ingested(config, manifest))

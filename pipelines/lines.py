@@ -1,4 +1,4 @@
-"""How far a stage is, in plain lines, for a log file or a pipe."""
+"""Progress as plain lines, for log files and pipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from mmpca_dist.planning.plan import duration, time_left
+from mmpca_dist.durations import duration, time_left
 
 SECONDS = 10.0
 """Between two lines."""

@@ -1,4 +1,4 @@
-"""Counters for Prometheus, served where Prefect's own are: ``PREFECT_CLIENT_METRICS_ENABLED=true``, port 4201."""
+"""Counters for Prometheus."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import Counter, Gauge
 
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 
 SPANS = Gauge("mmpca_spans_done", "Spans done of the present pass", ["stage"])
 TOTAL = Gauge("mmpca_spans_total", "Spans of the present pass", ["stage"])

@@ -1,17 +1,17 @@
-"""Options of the commands of ``mmpca``, and what they make of a configuration."""
+"""Options of the commands, and the configuration that they make."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mmpca_dist.datasets.credentials import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.runs.bounded import read_yaml
-from mmpca_dist.runs.config import RunConfig, load_config
+
+if TYPE_CHECKING:  # reading it takes a second, and `mmpca --help` needs none of it
+    from mmpca_dist.configuration.schema import RunConfig
 
 SIDE = re.compile("[0-9]{1,9}")
 
@@ -32,8 +32,20 @@ def config_options(command: Callable) -> Callable:
     return click.argument("config")(command)
 
 
+prefect_option = click.option(
+    "--prefect/--no-prefect",
+    default=True,
+    show_default=False,
+    envvar="MMPCA_PREFECT",
+    help="Do the work in a Prefect flow, which starts a temporary server where there is none, or without Prefect. "
+    "MMPCA_PREFECT=off in the environment stands for the latter.",
+)
+
+
 def _shown(key: str, text: str) -> str:
     """Return an option as it was given, or its key alone where the value carries credentials."""
+    from mmpca_dist.datasets.stores.credentials import refuse_secrets
+
     try:
         refuse_secrets(text)
     except InputError:
@@ -45,6 +57,9 @@ def load(
     config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
 ) -> RunConfig:
     """Read a configuration with the options of the command line; values are YAML."""
+    from mmpca_dist.configuration.schema import load_config
+    from mmpca_dist.configuration.yaml_limits import read_yaml
+
     changes: dict[str, Any] = {}
     places: dict[str, str] = {}
     for word in settings:

@@ -1,4 +1,4 @@
-"""A Prefect server for as long as a command runs, where the user has none.
+"""A temporary Prefect server for one command.
 
 Prefect starts one by itself, but in the terminal's process group: Ctrl-C ends it before the flow, whose last
 requests are then repeated for minutes. This one hears no Ctrl-C, ends with its parent however that ends, and is
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from mmpca_dist.errors import InputError
 
@@ -26,82 +26,108 @@ class ServerError(RuntimeError):
 
 
 @contextmanager
-def prefect_server(announce: Callable[[str], None], on_death: Callable[[str], None]) -> Iterator[None]:
-    """Make sure that a Prefect server answers: the user's, or else a temporary one.
+def prefect_server(announce: Callable[[str], None], on_death: Callable[[str], None]) -> Iterator[PrefectServer]:
+    """Start a Prefect server in the background, unless the user has one; it ends with the context.
 
     Parameters
     ----------
     announce : callable
-        Hears that a temporary server is being started, which takes seconds.
+        Told that a temporary server is waited for, which takes seconds.
     on_death : callable
         Called from another thread where the temporary server ends before the context does.
-
-    Raises
-    ------
-    InputError
-        Where ``PREFECT_API_URL`` is set and nobody answers there.
-    ServerError
-        Where the temporary server does not start.
     """
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    url = PREFECT_API_URL.value()
-    if url:
-        _refuse_silence(url)
-        yield
-        return
-    announce("Starting a temporary Prefect server (set PREFECT_API_URL to use yours) ...")
-    with _temporary_server(on_death) as own, temporary_settings({PREFECT_API_URL: own}):
-        yield
+    server = PrefectServer(announce, on_death)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
-def _refuse_silence(url: str) -> None:
-    from prefect.client.orchestration import get_client
+class PrefectServer:
+    """The user's Prefect server, or else a temporary one, which starts while other work is done."""
 
-    with get_client(sync_client=True) as client:
-        error = client.api_healthcheck()
-    if error is not None:
-        raise InputError(
-            f"No Prefect server answers at {url} (PREFECT_API_URL): {str(error).rstrip('.')}. Start it with 'prefect "
-            "server start', or unset PREFECT_API_URL for a temporary one."
+    def __init__(self, announce: Callable[[str], None], on_death: Callable[[str], None]) -> None:
+        self._announce, self._on_death = announce, on_death
+        self._settings = ExitStack()
+        self._stopping = threading.Event()
+        self._answers = False
+        # Started before Prefect is imported here, which takes a second: it finds out by itself whether it is needed.
+        self._process = subprocess.Popen(
+            # Without -P Python would first look for modules in the working directory, where anything may be.
+            [sys.executable, "-P", "-m", "mmpca_pipelines.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+            env={**os.environ, "PREFECT_UI_ENABLED": "0"},
         )
 
+    def check(self) -> None:
+        """Refuse a server of the user's that does not answer.
 
-@contextmanager
-def _temporary_server(on_death: Callable[[str], None]) -> Iterator[str]:
-    process = subprocess.Popen(
-        # Without -P Python would first look for modules in the working directory, where anything may be.
-        [sys.executable, "-P", "-m", "mmpca_pipelines.server"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        process_group=0,
-        env={**os.environ, "PREFECT_UI_ENABLED": "0"},
-    )
-    assert process.stdout is not None  # noqa: S101
-    stopping = threading.Event()
+        Raises
+        ------
+        InputError
+            Where ``PREFECT_API_URL`` is set and nobody answers there.
+        """
+        from prefect.client.orchestration import get_client
+        from prefect.settings import PREFECT_API_URL
 
-    def watch() -> None:
-        process.wait()
-        if not stopping.is_set():
-            on_death("The temporary Prefect server has ended.")
+        url = PREFECT_API_URL.value()
+        if not url:
+            return
+        with get_client(sync_client=True) as client:
+            error = client.api_healthcheck()
+        if error is not None:
+            raise InputError(
+                f"No Prefect server answers at {url} (PREFECT_API_URL): {str(error).rstrip('.')}. Start it with "
+                "'prefect server start', or unset PREFECT_API_URL for a temporary one."
+            )
 
-    try:
-        address = process.stdout.readline().decode().strip()
-        if not address:
+    def connect(self) -> None:
+        """Wait until a server answers, and let flows use it.
+
+        Raises
+        ------
+        InputError
+            As ``check`` does.
+        ServerError
+            Where the temporary server does not start.
+        """
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        if PREFECT_API_URL.value():
+            self.check()
+            return
+        self._announce("Waiting for a temporary Prefect server to start (set PREFECT_API_URL to use yours) ...")
+        line = self._process.stdout.readline().decode().strip()  # type: ignore[union-attr]
+        if not line:
             raise ServerError(
-                f"The temporary Prefect server did not start (exit code {process.wait()}). "
+                f"The temporary Prefect server did not start (exit code {self._process.wait()}). "
                 "See what 'prefect server start' says."
             )
-        threading.Thread(target=watch, daemon=True).start()
-        yield f"{address}/api"
-    finally:
-        stopping.set()
+        self._answers = True
+        threading.Thread(target=self._watch, daemon=True).start()
+        self._settings.enter_context(temporary_settings({PREFECT_API_URL: f"{line}/api"}))
+
+    def _watch(self) -> None:
+        self._process.wait()
+        if not self._stopping.is_set():
+            self._on_death("The temporary Prefect server has ended.")
+
+    def stop(self) -> None:
+        """End the temporary server once it has heard all events; one that nothing has used at once."""
+        self._settings.close()
+        self._stopping.set()
+        if not self._answers:
+            self._process.kill()
+            self._process.wait()
+            return
         _deliver_events()
-        process.terminate()
+        self._process.terminate()
         try:
-            process.wait(STOP_SECONDS)
+            self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            self._process.kill()
 
 
 def _deliver_events() -> None:
@@ -112,7 +138,11 @@ def _deliver_events() -> None:
 
 
 def serve() -> None:
-    """Serve until standard input ends; the address is printed once requests are answered."""
+    """Serve until standard input ends, unless the user has a server; print the address once requests are answered."""
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value():
+        return
     import uvicorn
     from prefect.server.api.server import create_app
 

@@ -1,4 +1,4 @@
-"""What surrounds a flow that a command starts: who watches, a Prefect server, and an end that comes soon."""
+"""The session of a command: callbacks, a Prefect server or none, and a prompt end."""
 
 from __future__ import annotations
 
@@ -6,22 +6,119 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
+from mmpca_dist.errors import InputError
+
 from .console import ConsoleCallback
 from .exits import INTERRUPTED
+from .watching import watching
+
+if TYPE_CHECKING:
+    from mmpca_dist.configuration.schema import RunConfig
+
+    from .server import PrefectServer
 
 GRACE_SECONDS = 10
 """How long Prefect may take to note the end of a flow that was broken off."""
 
 
+@dataclass(frozen=True)
+class Session:
+    """Does the work of commands: in flows, or with the same functions and no Prefect.
+
+    Attributes
+    ----------
+    callback : ConsoleCallback
+        What the console hears of, and which notes it has printed.
+    server : PrefectServer or None
+        The server of the flows, which may still be starting; None where the work is done without Prefect.
+    """
+
+    callback: ConsoleCallback
+    server: PrefectServer | None
+
+    def fit(self, config: RunConfig) -> None:
+        """Run every stage of a fit; the first ones while the server starts."""
+        from mmpca_dist.runs.stages import run, stages_of
+
+        if self.server is None:
+            self._plainly(lambda: run(config, [self.callback]), config.output)
+            return
+        from .prepared import prepared_job
+
+        self.server.check()
+        with prepared_job(config, "run", self.callback, stages_of(config)[:2]):
+            from .fit import fit_flow
+
+            self.server.connect()
+            finished(fit_flow(config, return_state=True))
+
+    def evaluate(self, config: RunConfig) -> None:
+        """Run every stage of an evaluation; the first ones while the server starts."""
+        from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
+        from mmpca_dist.jobs.directory import folder_of
+
+        if self.server is None:
+            self._plainly(lambda: evaluate(config, [self.callback]), folder_of(config, "evaluation").uri)
+            return
+        from .prepared import prepared_job
+
+        self.server.check()
+        with prepared_job(config, "evaluation", self.callback, EVALUATION_STAGES[:2]):
+            from .evaluate import evaluate_flow
+
+            self.server.connect()
+            finished(evaluate_flow(config, return_state=True))
+
+    def transform(self, config: Any) -> str:
+        """Project new rows, and return what was done in words."""
+        from mmpca_dist.runs.transform_rows import transform, transformed
+
+        if self.server is None:
+            return transformed(self._plainly(lambda: transform(config, self.callback)))
+        from .transform import transform_flow
+
+        self.server.connect()
+        return finished(transform_flow(config, return_state=True))
+
+    def refresh(self, config: Any) -> str:
+        """Extend a run by new rows, and return what was done in words."""
+        from mmpca_dist.refresh.refresh import in_words, refresh
+
+        if self.server is None:
+            return in_words(config, self._plainly(lambda: refresh(config, [self.callback]), config.output))
+        from .refresh import refresh_flow
+
+        self.server.connect()
+        return finished(refresh_flow(config, return_state=True))
+
+    def ingest(self, config: Any) -> str:
+        """Turn a table into Zarr, and return what was done in words."""
+        from .ingest_table import ingest_table, ingested
+
+        if self.server is None:
+            return ingested(config, self._plainly(lambda: ingest_table(config, self.callback)))
+        from .ingest import ingest_flow
+
+        self.server.connect()
+        return finished(ingest_flow(config, return_state=True))
+
+    def _plainly(self, work: Callable[[], Any], output: str | None = None) -> Any:
+        from mmpca_dist.jobs.tracebacks import traceback_kept
+
+        with traceback_kept(output):
+            return work()
+
+
 @contextmanager
-def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator[ConsoleCallback]:
-    """Let the console hear of the flows within, see to a Prefect server, and end at once on Ctrl-C.
+def session(console: Console, errors: Console, afterwards: str, prefect: bool = True) -> Iterator[Session]:
+    """Let the console hear of the work within, see to a Prefect server, and end at once on Ctrl-C.
 
     Work in other threads is not waited for: what it writes counts only once its record is written.
 
@@ -31,17 +128,9 @@ def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator
         For progress, and for the line that says why a command ended.
     afterwards : str
         A sentence that says how to go on after a command was broken off.
-
-    Yields
-    ------
-    ConsoleCallback
-        What the console hears of, and which notes it has printed.
+    prefect : bool
+        Whether the work is done in flows.
     """
-    import httpx
-
-    from .fit import watching
-    from .server import ServerError, prefect_server
-
     callback = ConsoleCallback(console)
 
     def leave(reason: str, code: int) -> NoReturn:
@@ -54,20 +143,55 @@ def flow_session(console: Console, errors: Console, afterwards: str) -> Iterator
     # Logging complains on the terminal, with a traceback, when its lines do not reach a server that has ended.
     logging.raiseExceptions = False
     try:
-        with (
-            _interruptible(lambda: leave("stopped.", INTERRUPTED)),
-            prefect_server(lambda line: console.print(line, highlight=False), lambda why: leave(why, 1)),
-            watching(callback),
-        ):
-            yield callback
+        with _interruptible(lambda: leave("stopped.", INTERRUPTED)), watching(callback):
+            if prefect:
+                with _in_flows(callback, console, leave) as found:
+                    yield found
+            else:
+                yield Session(callback, None)
     except KeyboardInterrupt:
         leave("stopped.", INTERRUPTED)
+    finally:
+        callback.close()
+
+
+@contextmanager
+def _in_flows(callback: ConsoleCallback, console: Console, leave: Callable[[str, int], NoReturn]) -> Iterator[Session]:
+    import httpx
+
+    from .server import ServerError, prefect_server
+
+    try:
+        with prefect_server(lambda line: console.print(line, highlight=False), lambda why: leave(why, 1)) as server:
+            yield Session(callback, server)
     except httpx.TransportError as error:
         leave(f"the Prefect server does not answer any more ({str(error).rstrip('.')}).", 1)
     except ServerError as error:
         leave(str(error), 1)
-    finally:
-        callback.close()
+
+
+def finished(state: Any) -> str:
+    """Return the message of a flow that has ended well.
+
+    Raises
+    ------
+    InputError
+        Where it was refused.
+    """
+    import click
+
+    from mmpca_dist.jobs.tracebacks import UnforeseenError
+
+    from .flows import REFUSED
+
+    if state.name == REFUSED:
+        raise InputError(state.message)
+    if not state.is_completed():
+        error = state.result(raise_on_failure=False)
+        if isinstance(error, UnforeseenError):  # the state's message adds words of Prefect's
+            raise error
+        raise click.ClickException(state.message or f"the flow ended as {state.name}")
+    return str(state.message)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The flow that projects new rows with the methods of a finished run."""
+"""The flow of a transform."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from prefect import flow
 from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.events import Callbacks
-from mmpca_dist.runs.tracebacks import traceback_kept
-from mmpca_dist.runs.transforming import TransformConfig, transform
+from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.tracebacks import traceback_kept
+from mmpca_dist.runs.transform_rows import TransformConfig, transform, transformed
 
 from .artifacts import ArtifactCallback
-from .fit import watchers
 from .flows import COMMON, as_model, refused
+from .watching import watchers
 
 
 @flow(
@@ -27,6 +27,4 @@ def transform_flow(config: TransformConfig) -> State:
             manifest = transform(as_model(TransformConfig, config), Callbacks([ArtifactCallback(), *watchers()]))
     except MmpcaError as error:
         return refused(error)
-    labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
-    places = ", ".join(place.rsplit("/", 1)[-1] for place in manifest["outputs"])
-    return Completed(message=f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {places}")
+    return Completed(message=transformed(manifest))

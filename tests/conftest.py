@@ -6,17 +6,18 @@ import logging
 import os
 import sys
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from faulty_s3 import KEYS, FaultyS3
+from helpers.faulty_s3 import KEYS, FaultyS3
 from hypothesis import HealthCheck, settings
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.runs import bundled_configs
+from mmpca_dist.configuration import bundled
 
 # Prefect's console handler would write to streams that pytest has closed. Read when Prefect is imported.
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -44,6 +45,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.stem in FAST:
             item.add_marker(pytest.mark.fast)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_in_the_working_directory():
+    """No test leaves a file in the folder that the tests were started in."""
+    before = {path.name for path in Path().iterdir()}
+    yield
+    after = {path.name for path in Path().iterdir() if not path.name.startswith((".", "__pycache__"))}
+    assert not after - before, f"a test left {', '.join(sorted(after - before))} in {Path.cwd()}"
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +109,9 @@ def mmpca(monkeypatch, capsys):
 
 @pytest.fixture
 def no_server(monkeypatch):
-    """Fail where a Prefect server is started."""
-    monkeypatch.setattr("mmpca_pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
+    """Start no Prefect server, and fail where one is waited for."""
+    server = SimpleNamespace(check=lambda: None, connect=lambda: pytest.fail("a Prefect server is waited for"))
+    monkeypatch.setattr("mmpca_pipelines.server.prefect_server", lambda *_: nullcontext(server))
 
 
 @pytest.fixture(scope="session")
@@ -115,12 +126,12 @@ def prefect_server(tmp_path_factory):
 @pytest.fixture(scope="session")
 def operations(tmp_path_factory):
     """A Prefect server of its own process, with the bundled deployments and a worker."""
-    from operations import prefect_at_work, wait_for
+    from helpers.operations import prefect_at_work, wait_for
 
     home, folder = tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("runs")
     with prefect_at_work(home, folder) as found:
         found.prefect("work-pool", "create", "local", "--type", "process")
-        found.prefect("--no-prompt", "deploy", "--prefect-file", str(bundled_configs.path_of("prefect")), "--all")
+        found.prefect("--no-prompt", "deploy", "--prefect-file", str(bundled.path_of("prefect")), "--all")
         with found.process("prefect", "worker", "start", "--pool", "local") as worker:
             wait_for(lambda: found.api("/work_pools/local/workers/filter", {}), 60, lambda: worker.poll())
             yield found
@@ -130,7 +141,7 @@ def operations(tmp_path_factory):
 def moto_port():
     """Start a local S3 server, and return its port."""
     server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
-    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    pytest.importorskip("obstore", reason="obstore is not installed")
     s3 = server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     s3.start()
@@ -147,18 +158,15 @@ def s3_proxy(moto_port):
 @pytest.fixture
 def bucket(s3_proxy, monkeypatch):
     """Return the URL of an empty bucket of a local S3 server, which the environment leads to."""
-    from s3fs import S3FileSystem
+    import boto3
 
-    S3FileSystem.clear_instance_cache()  # clients keep the environment that they were made in
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": s3_proxy.url}.items():
         monkeypatch.setenv(name, value)
-    s3_proxy.reset()
     name = f"bucket-{uuid.uuid4().hex[:8]}"
-    storage.filesystem(f"s3://{name}/x")[0].mkdir(name)
+    boto3.client("s3").create_bucket(Bucket=name)
     s3_proxy.reset()
     yield f"s3://{name}"
     s3_proxy.reset()
-    S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
@@ -179,14 +187,14 @@ def folder(request, tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Leave out the pictures of runs, which take longer than all else."""
-    from refreshing import no_pictures
+    from helpers.refreshing import no_pictures
 
     no_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory):
-    from test_runs import Recorder, make_config
+    from helpers.runs import Recorder, make_config
 
     from mmpca_dist import run
 
@@ -194,3 +202,15 @@ def digits_run(tmp_path_factory):
     recorder = Recorder()
     results = run(make_config(output, project={"format": ["zarr", "parquet"]}), [recorder])
     return str(output), results, recorder
+
+
+@pytest.fixture
+def merging(monkeypatch):
+    """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
+
+    from mmpca_dist.evaluation_runs import score_stage
+
+    def choose(ending):
+        monkeypatch.setattr(score_stage, "merges", lambda *given: given[-1].output.endswith(ending))
+
+    return choose

@@ -134,15 +134,6 @@ def block_krylov(S, Q, passes):
     return values, basis @ turn, basis
 
 
-def subspace_iteration(S, Q, passes):
-    """Ritz pairs of S in S^(passes - 1) Q, orthonormalised every time (Halko, Martinsson & Tropp 2011, 4.4)."""
-    Q = np.linalg.qr(Q)[0]
-    for _ in range(passes - 1):
-        Q = np.linalg.qr(S @ Q)[0]
-    values, turn = eigenpairs(Q.T @ S @ Q)
-    return values, Q @ turn
-
-
 def nystroem(S, W):
     """S W (W^T S W)^+ W^T S (Tropp, Yurtsever, Udell & Cevher 2017)."""
     return S @ W @ np.linalg.pinv(W.T @ S @ W, rcond=1e-12, hermitian=True) @ W.T @ S
@@ -372,3 +363,7 @@ ROWS = {
     "pca": pca_rows, "m-pca0": mpca0_rows, "m-pca1a": mpca1a_rows, "m-pca1b": mpca1b_rows, "m-pca2": mpca2_rows,
 }  # fmt: skip
 """The difference rows of every margin structure."""
+
+
+DIRECTIONS = {}
+"""Twins of further methods without options, by name: components as columns from (X, y, most components)."""

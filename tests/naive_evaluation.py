@@ -25,14 +25,17 @@ def standardise(train, rows):
     return (rows - mean) / np.where([len(set(column.tolist())) == 1 for column in train.T], 1, deviations)
 
 
-def directions(method, X, y, size, settings):
+def directions(section, X, y, size):
     """The components of a method as columns, at most ``size``; uncentred rows times these are the reduced rows."""
+    method, options = section.name, section.options
     d, n_classes = X.shape[1], len(set(y.tolist()))
     if method in naive.ROWS:
-        values, vectors = naive.eigenpairs(naive.mean_outer_product(naive.ROWS[method](X, y, settings.pairing)))
+        values, vectors = naive.eigenpairs(
+            naive.mean_outer_product(naive.ROWS[method](X, y, getattr(options, "pairing", "one-vs-rest")))
+        )
         return vectors[:, : min(size, int(np.sum(values > 1e-10 * values[0])))]
     if method == "fisher":
-        return naive.fisher(X, y, settings.shrinkage, min(size, n_classes - 1))[1]
+        return naive.fisher(X, y, options.shrinkage, min(size, n_classes - 1))[1]
     if method == "hsic":
         return naive.eigenpairs(naive.hsic_matrix(X, y, lambda a, b: a == b))[1][:, : min(size, n_classes - 1)]
     if method == "lol":
@@ -40,15 +43,17 @@ def directions(method, X, y, size, settings):
     if method == "pls":
         return naive.pls(X, naive.targets(y), size)[0]
     if method == "ridge":
-        W, centred = naive.ridge(X, naive.targets(y), settings.alpha), X - sum(X) / len(X)
+        W, centred = naive.ridge(X, naive.targets(y), options.alpha), X - sum(X) / len(X)
         return W @ naive.eigenpairs(W.T @ centred.T @ centred @ W)[1][:, : min(size, n_classes - 1)]
     if method == "lasso":
         return np.eye(d)[:, lasso_columns(X, y, size)]
     if method == "fisher-score":
         scores = [naive.fisher_score(column, y.tolist()) for column in X.T]
         return np.eye(d)[:, sorted(range(d), key=lambda j: -scores[j])[:size]]
+    if method in naive.DIRECTIONS:
+        return naive.DIRECTIONS[method](X, y, size)
     assert method == "random-projection"
-    return naive.random_directions(size, d, settings.seed).T * np.sqrt(d / size)
+    return naive.random_directions(size, d, options.seed).T * np.sqrt(d / size)
 
 
 def lasso_columns(X, y, size):
@@ -129,7 +134,7 @@ def margins(spec, X, y, splits, settings):
         tables = {("", X.shape[1]): rows}
         for method in settings.methods:
             for size in settings.n_components:
-                tables[method, size] = rows @ directions(method, rows[train], y[train], size, settings)
+                tables[method.label, size] = rows @ directions(method, rows[train], y[train], size)
         for key, Z in tables.items():
             found[number, *key] = distances_of(spec, Z[train], y[train], Z[~train], y[~train])
     return found
@@ -146,11 +151,11 @@ def evaluate(X, y, splits, settings):
         rows = standardise(X[train], X) if settings.standardize else X
         for method in settings.methods:
             for size in settings.n_components:
-                A = directions(method, rows[train], y[train], size, settings)
+                A = directions(method, rows[train], y[train], size)
                 Z = rows @ A
                 for spec in with_penalties(specs, Z[train], y[train], wanted.seed, "nested"):
                     errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
-                    found[number, method, size, spec.label] = (A.shape[1], errors, close)
+                    found[number, method.label, size, spec.label] = (A.shape[1], errors, close)
     return found
 
 

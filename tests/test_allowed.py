@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 
 import pytest
-from test_runs import make_config
+from helpers.runs import make_config
 
+from mmpca_dist.configuration import allowed_clusters
+from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
+from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, MmpcaError
-from mmpca_dist.runs import allowed, cluster
-from mmpca_dist.runs.allowed import refuse_strange_cluster
-from mmpca_dist.runs.sections import ComputeConfig
+from mmpca_dist.jobs import cluster
 from mmpca_dist.runs.stages import preview, run
 
 SLURM = "dask_jobqueue.SLURMCluster"
@@ -22,8 +23,8 @@ def refuse(name, /, **options):
 
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch):
-    monkeypatch.delenv(allowed.CLUSTERS, raising=False)
-    monkeypatch.delenv(allowed.OPTIONS, raising=False)
+    monkeypatch.delenv(allowed_clusters.CLUSTERS, raising=False)
+    monkeypatch.delenv(allowed_clusters.OPTIONS, raising=False)
 
 
 @pytest.mark.parametrize("action", [run, preview])
@@ -78,7 +79,7 @@ RUNNING = [
 ]
 
 
-@pytest.mark.parametrize("name", sorted(allowed.CLASSES))
+@pytest.mark.parametrize("name", sorted(allowed_clusters.CLASSES))
 @pytest.mark.parametrize(("option", "value"), RUNNING)
 def test_options_that_run_code_are_refused(name, option, value, monkeypatch):
     with pytest.raises(ConfigError, match=rf"options\.{option} may run code, .* set MMPCA_CLUSTER_OPTIONS={option} "):

@@ -6,10 +6,10 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
-from operations import artifacts_of
-from test_runs import make_config
+from helpers.operations import artifacts_of
+from helpers.runs import make_config
 
-from mmpca_dist.runs.transforming import TransformConfig
+from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines import artifacts
 from mmpca_pipelines.artifacts import ArtifactCallback
 

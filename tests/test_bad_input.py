@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from servers import forbidding_server
+from helpers.servers import forbidding_server
 
 from mmpca_dist import run
+from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.runs.config import load_config
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

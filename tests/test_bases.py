@@ -5,9 +5,11 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from samples import largest_angle, random_start
+from helpers.samples import largest_angle, random_start
 
-from mmpca_dist.solvers.krylov import GrowingBasis, nystroem, orthonormal
+from mmpca_dist.solvers.blocks.krylov import KrylovBasis
+from mmpca_dist.solvers.blocks.nystroem import nystroem
+from mmpca_dist.solvers.orthonormal import orthonormal
 
 EPS = float(np.finfo(np.float64).eps)
 D = 30
@@ -29,13 +31,13 @@ MATRICES = {
 }
 
 
-def grow(S, start, count, *, keep, others=None, dtype=np.float64):
+def grow(S, start, count, *, others=None, dtype=np.float64):
     """Return what is known of S after so many passes."""
     width = start.shape[1] + (0 if others is None else others.shape[1])
-    growing = GrowingBasis(start.astype(dtype), width * (count if keep else 1), keep=keep, dtype=np.dtype(dtype))
+    growing = KrylovBasis(start.astype(dtype), width * count, dtype=np.dtype(dtype))
     growing.absorb(S @ growing.block.astype(np.float64))
     for number in range(2, count + 1):
-        if not growing.grow(others if number == 2 or not keep else None):
+        if not growing.grow(others if number == 2 else None):
             break
         growing.absorb(S @ growing.block.astype(np.float64))
     return growing.projected()
@@ -55,13 +57,12 @@ def assert_projected(found, S, unit):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("name", MATRICES)
-def test_what_a_basis_says_of_a_matrix(name, keep, dtype):
+def test_what_a_basis_says_of_a_matrix(name, dtype):
     rng = np.random.default_rng(3)
     others = np.column_stack([rng.standard_normal((D, 2)), np.zeros(D)])
     for count in (1, 2, 4):
-        found = grow(MATRICES[name], random_start(D, 4), count, keep=keep, others=others, dtype=dtype)
+        found = grow(MATRICES[name], random_start(D, 4), count, others=others, dtype=dtype)
         assert_projected(found, MATRICES[name], float(np.finfo(dtype).eps))
         if count > 1:  # what lies between the classes is in the basis
             Q = found.basis.astype(np.float64)
@@ -69,22 +70,20 @@ def test_what_a_basis_says_of_a_matrix(name, keep, dtype):
             assert np.linalg.norm(outside) <= 100 * np.finfo(dtype).eps * np.linalg.norm(others)
 
 
-@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize(("d", "b", "count"), [(5, 4, 4), (5, 5, 3), (3, 2, 6), (1, 1, 2)])
-def test_fewer_dimensions_than_the_blocks_want(d, b, count, keep):
+def test_fewer_dimensions_than_the_blocks_want(d, b, count):
     S = symmetric(0.7 ** np.arange(d))
-    found = grow(S, random_start(d, b), count, keep=keep, others=np.ones((d, 2)))
+    found = grow(S, random_start(d, b), count, others=np.ones((d, 2)))
     assert found.basis.shape[1] <= d
     assert_projected(found, S, EPS)
-    if keep:
-        np.testing.assert_allclose(naive.eigenpairs(found.inside)[0], 0.7 ** np.arange(d), atol=1e-13)
+    np.testing.assert_allclose(naive.eigenpairs(found.inside)[0], 0.7 ** np.arange(d), atol=1e-13)
 
 
 def test_a_start_that_spans_an_invariant_subspace_grows_no_further():
     S = symmetric(np.append(np.arange(1, 6), np.zeros(D - 5)))
     start = naive.eigenpairs(S)[1][:, :3]
     for others in (None, start[:, :2], np.zeros((D, 1))):
-        growing = GrowingBasis(start, 12, keep=True, dtype=np.dtype(np.float64))
+        growing = KrylovBasis(start, 12, dtype=np.dtype(np.float64))
         growing.absorb(S @ growing.block)
         before = growing.projected()
         assert not growing.grow(others)
@@ -96,22 +95,13 @@ def test_block_krylov_is_that_of_the_textbook():
     """Only while the blocks are far from dependent: the textbook loses them, the growing basis does not."""
     S, start = MATRICES["decay"], random_start(D, 4)
     for count in (1, 2, 3):
-        found = grow(S, start, count, keep=True)
+        found = grow(S, start, count)
         values, vectors, basis = naive.block_krylov(S, start, count)
         assert found.basis.shape == basis.shape
         assert largest_angle(found.basis.T, basis) <= 1e-10  # the condition of the blocks, below 1e4, times rounding
         ours, turn = naive.eigenpairs(found.inside)
         np.testing.assert_allclose(ours, values, atol=1e-12)
         assert largest_angle((found.basis @ turn[:, :3]).T, vectors[:, :3]) <= 1e-10
-
-
-def test_subspace_iteration_is_that_of_the_textbook():
-    S, start = MATRICES["decay"], random_start(D, 4)
-    for count in (1, 2, 5):
-        found = grow(S, start, count, keep=False)
-        values, vectors = naive.subspace_iteration(S, start, count)
-        np.testing.assert_allclose(naive.eigenpairs(found.inside)[0], values, atol=1e-12)
-        assert largest_angle(found.basis.T, vectors) <= 1e-10
 
 
 @pytest.mark.parametrize("name", ["decay", "rank 4", "flat"])

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmpca_dist import errors
+from mmpca_dist.configuration import yaml_limits
+from mmpca_dist.configuration.schema import RunConfig, load_config, parse_config
 from mmpca_dist.errors import ConfigError, MmpcaError
-from mmpca_dist.runs import bounded
-from mmpca_dist.runs.config import RunConfig, load_config, parse_config
 
 FINE = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2, "output": "out"}
 TEXT = "dataset: {uri: bundled:iris}\nmethods: [pca]\nn_components: 2\noutput: out\n"
@@ -56,7 +56,7 @@ MERGES = "".join(f"m{i}: &m{i} {{<<: [*m{i - 1}, *m{i - 1}]}}\n" for i in range(
         (TEXT + "seed: 1\nseed: 2", "the key 'seed', of line 5, is there 2 times"),
         (TEXT + "? [a, b]\n: 1", "unhashable"),
         (TEXT + "\0", "unacceptable character #x0000"),
-        (TEXT + "alpha: .inf", r"alpha must be a number .*\(found inf\)"),
+        (TEXT.replace("[pca]", "[ridge]") + "alpha: .inf", r"alpha must be a number .*\(found inf\)"),
         (TEXT + "compute: {wait: .nan}", "compute.wait must be"),
         (TEXT + "compute: {memory_limit: 1e400GB}", "compute.memory_limit must be a size"),
         ("dataset: s3://key:hunter2@bucket/x\nmethods: pca", "dataset must hold .*found an address with credentials"),
@@ -147,4 +147,4 @@ def test_what_yaml_writes_is_read_as_it_is(tree):
         expected = yaml.safe_load(text)
     except Exception:
         return
-    assert repr(bounded.read_yaml(text)) == repr(expected)
+    assert repr(yaml_limits.read_yaml(text)) == repr(expected)

@@ -12,19 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.bounded_tables import COLUMNS, ROWS, X, Y, change, store
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import limits
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.datasets import memory_limits
+from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.runs.config import parse_config
 from mmpca_dist.runs.stages import preview
 
-ROWS, COLUMNS = 20, 3
-X, Y = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)), np.arange(ROWS) % 2
 BOMB = bytes(50 << 20)
 
 
@@ -57,13 +56,6 @@ V2 = {
     "bz2": numcodecs.BZ2().encode,
     "lzma": numcodecs.LZMA().encode,
 }
-
-
-def store(folder, version=3, rows=X, labels=Y, **options):
-    group = zarr.open_group(folder, mode="w", zarr_format=version)
-    group.create_array("X", data=rows, chunks=(10, COLUMNS), **options)
-    group.create_array("y", data=labels, chunks=(ROWS,), **options)
-    return Path(folder)
 
 
 def chunk_files(folder):
@@ -124,7 +116,7 @@ def refused_as_it_is_read(dataset, array):
 @pytest.mark.parametrize("name", V2)
 @given(size=st.integers(0, 3000), seed=st.integers(0, 5), share=st.floats(0, 1))
 def test_whatever_fits_is_unpacked_as_ever(name, size, seed, share):
-    from mmpca_dist.datasets import zarr_bounds
+    from mmpca_dist.datasets.readers import zarr_bounds
 
     rng = np.random.default_rng(seed)
     raw = rng.integers(0, 256, size, np.uint8)
@@ -173,17 +165,6 @@ def test_pickles_in_zarr_are_never_loaded(array, slot, tmp_path):
     assert not hasattr(__import__("builtins"), "mmpca_was_run")
 
 
-def change(folder, array, **changes):
-    path = Path(folder) / array / "zarr.json"
-    found = json.loads(path.read_text())
-    for key, value in changes.items():
-        if key == "chunk":
-            found["chunk_grid"]["configuration"]["chunk_shape"] = value
-        else:
-            found[key] = value
-    path.write_text(json.dumps(found))
-
-
 ABSURD = [10**10, 10**15, 10**18, 10**30, -5, 2.5, 20.0, True, None, "20", [1]]
 
 
@@ -209,7 +190,7 @@ def test_labels_that_are_only_declared(missing, tmp_path):
     folder = store(tmp_path / "a.zarr", rows=np.ones((ROWS, COLUMNS)))
     change(folder, "X", shape=[10**10, COLUMNS], chunk=[10**9, COLUMNS])
     change(folder, "y", shape=[10**10], chunk=[10])
-    with limits.within(1 << 40, "the test"), pytest.raises(InputError, match=r"lacks|next to nothing is there"):
+    with memory_limits.within(1 << 40, "the test"), pytest.raises(InputError, match=r"lacks|next to nothing is there"):
         open_dataset(folder, missing_chunks=missing)
 
 

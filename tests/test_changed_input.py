@@ -6,20 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refreshing import FOLLOW, PARTS, X, Y, fill, first_run, refreshed, write
-from resuming import results_hash
-from test_runs import Recorder, make_config
+from helpers.refreshing import FOLLOW, PARTS, X, Y, fill, first_run, refreshed, write
+from helpers.resuming import results_hash
+from helpers.runs import Recorder, make_config
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import load_model, load_moments, open_dataset, run
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.checksums import from_json, to_json
-from mmpca_dist.datasets.watching import Watch, identities
+from mmpca_dist.datasets.changes import Watch, identities
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs import extending, transforming
-from mmpca_dist.runs.directory import FORMAT, RunDirectory
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.transforming import TransformConfig, transform
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.jobs.directory import FORMAT, RunDirectory
+from mmpca_dist.refresh import extend
+from mmpca_dist.runs import transform_rows
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 pytestmark = pytest.mark.usefixtures("no_report")
 KINDS = ("zarr", "parquet", "npz", "csr")
@@ -95,17 +96,17 @@ def test_what_fails_for_a_change_is_told_by_the_change(tmp_path, monkeypatch):
         longer(first_file(uri))
         raise InputError("Found nan in row 3.")
 
-    monkeypatch.setattr(stages_module, "gather_statistics", fails)
+    monkeypatch.setattr(stages_module, "class_statistics", fails)
     with pytest.raises(InputError, match="changed while it was read"):
         run(config_of(tmp_path, uri))
 
 
 def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, monkeypatch):
-    from mmpca_dist.runs import scoring
+    from mmpca_dist.evaluation_runs import score_stage
 
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
-    changing(monkeypatch, scoring, "score_splits", in_secret, Path(uri))
+    changing(monkeypatch, score_stage, "score_splits", in_secret, Path(uri))
     with pytest.raises(InputError, match="its inode was changed"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))
@@ -113,7 +114,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
 
 def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
-    changing(monkeypatch, transforming, "project_rows", in_secret, Path(new))
+    changing(monkeypatch, transform_rows, "project_rows", in_secret, Path(new))
     with pytest.raises(InputError, match=r"new.parquet changed while it was read: its inode"):
         transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
     assert not (tmp_path / "to").exists()
@@ -121,7 +122,7 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
-    changing(monkeypatch, extending, "take_moments", in_secret, tmp_path / "inbox" / "a.npz")
+    changing(monkeypatch, extend, "take_moments", in_secret, tmp_path / "inbox" / "a.npz")
     with pytest.raises(InputError, match=r"a.npz changed while it was read: its inode"):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live" / "records").exists()

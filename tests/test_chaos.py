@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 
 import pytest
-from dask_processes import dask_processes
-from resuming import no_report, results_hash, small_units, write_rows
-from samples import labelled
-from test_runs import make_config
+from helpers.dask_processes import dask_processes
+from helpers.resuming import no_report, results_hash, small_units, write_rows
+from helpers.runs import make_config
+from helpers.samples import labelled
 
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 
 pytestmark = pytest.mark.chaos
 
@@ -33,8 +33,8 @@ DRIVER = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import pytest
-from resuming import no_report, small_units
-from test_runs import make_config
+from helpers.resuming import no_report, small_units
+from helpers.runs import make_config
 from mmpca_dist import run
 patch = pytest.MonkeyPatch()
 small_units(patch)

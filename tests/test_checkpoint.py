@@ -4,11 +4,12 @@ import threading
 
 import numpy as np
 import pytest
-from resuming import Killed
+from helpers.resuming import Killed
 
-from mmpca_dist.datasets.base import Span
+from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint
-from mmpca_dist.statistics.reduction import Threads, reduce_spans
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 
 class Task:
@@ -34,9 +35,8 @@ def spans(n):
 
 
 def reduced(task, n, folder, threads=1, **options):
-    scheduler = Threads(threads)
-    scheduler.checkpoint = None if folder is None else Checkpoint(str(folder), 10**9)
-    return reduce_spans(task, spans(n), add, scheduler=scheduler, name="sum", **options)
+    checkpoint = None if folder is None else Checkpoint(str(folder), 10**9)
+    return Tasks(scheduler=Threads(threads), checkpoint=checkpoint, **options).run(task, spans(n), add, "sum")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 64, 65, 200])
@@ -68,10 +68,10 @@ def test_no_more_than_the_groups_in_flight_are_repeated(tmp_path):
 def test_passes_come_in_order_and_do_not_mix(tmp_path):
     """Two passes of one name; and one that must not be kept, between them."""
     for _ in range(2):
-        scheduler, tasks = Threads(1), [Task(), Task(), Task()]
-        scheduler.checkpoint = Checkpoint(str(tmp_path), 10**9)
+        tasks = [Task(), Task(), Task()]
+        context = Tasks(scheduler=Threads(1), checkpoint=Checkpoint(str(tmp_path), 10**9))
         for task, n, kept in zip(tasks, (4, 5, 4), (True, False, True), strict=True):
-            reduce_spans(task, spans(n), add, scheduler=scheduler, name="sum", kept=kept)
+            context.run(task, spans(n), add, "sum", kept)
         counts = [len(task.done) for task in tasks]
     assert counts == [0, 5, 0]
 
@@ -87,21 +87,17 @@ def test_large_results_are_kept_only_of_as_much_data():
 
 
 def test_what_is_too_large_is_not_kept(tmp_path):
-    scheduler = Threads(1)
-    scheduler.checkpoint = Checkpoint(str(tmp_path), 0)
-
     def task(span):
         return np.zeros(10_000)
 
-    reduce_spans(task, spans(4), add, scheduler=scheduler, name="sum")
+    Tasks(scheduler=Threads(1), checkpoint=Checkpoint(str(tmp_path), 0)).run(task, spans(4), add, "sum")
     assert not list(tmp_path.rglob("*.npz"))
 
 
 def test_arrays_with_strides_go_on_as_they_will_be_read(tmp_path):
     """Products of differently strided arrays may differ in bits: what goes on is what is on the disk."""
-    scheduler = Threads(1)
-    scheduler.checkpoint = Checkpoint(str(tmp_path), 10**9)
-    found = reduce_spans(lambda span: np.eye(6)[::2], spans(1), add, scheduler=scheduler, name="sum")
+    context = Tasks(scheduler=Threads(1), checkpoint=Checkpoint(str(tmp_path), 10**9))
+    found = context.run(lambda span: np.eye(6)[::2], spans(1), add, "sum")
     assert found.flags.c_contiguous
 
 

@@ -9,28 +9,31 @@ import naive_evaluation
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from evaluating import auto, by_cell, config_of, scored, store
+from helpers.evaluating import auto, by_cell, config_of, scored, store
+from helpers.operations import artifacts_of
+from helpers.refreshing import PARTS, X, Y, refreshed, write
+from helpers.runs import Recorder, model_hash
+from helpers.samples import counts_like_text, labelled
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_evaluation import one_standard_error as by_hand
-from operations import artifacts_of
-from refreshing import PARTS, X, Y, refreshed, write
-from samples import counts_like_text, labelled
-from test_runs import Recorder, model_hash
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets import make_spans, storage
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.evaluation.choosing import candidates, one_standard_error
+from mmpca_dist.evaluation.component_rule import candidates, one_standard_error
 from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.runs import evaluating, scoring
-from mmpca_dist.runs.choosing import tried
-from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.reporting import report_contents
+from mmpca_dist.evaluation_runs import score_stage, stages
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.report.choices import tried
+from mmpca_dist.report.run_contents import report_contents
 from mmpca_dist.runs.summary import choice
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]
@@ -136,7 +139,14 @@ def chosen_by_hand(config, X, y):
     dataset = open_dataset(config.dataset.uri)
     spans, wanted = make_spans(dataset), config.evaluation
     splits = fold_splits(
-        dataset, take_census(dataset, spans, Threads(1)), spans, wanted.folds, seed=wanted.seed, scheduler=Threads(1)
+        Rows(
+            dataset=dataset,
+            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
+            spans=spans,
+            scheduler=Threads(1),
+        ),
+        wanted.folds,
+        seed=wanted.seed,
     )
     judged = wanted.model_copy(update={"classifiers": [wanted.judge]})
     resolved = config.resolved(*X.shape).model_copy(update={"evaluation": judged})
@@ -145,7 +155,7 @@ def chosen_by_hand(config, X, y):
     parts, label = splits.codes(0, len(X), y)[0], wanted.judge.label
     rows = [int(np.sum(parts == part)) for part in splits.held_out]
     taken = {}
-    for method in config.methods:
+    for method in config.labels:
         errors = {
             size: [found[fold, method, size, label][1] for fold in range(len(rows))] for size in resolved.n_components
         }
@@ -165,7 +175,7 @@ def chosen_by_hand(config, X, y):
 )
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(scoring, "can_merge", lambda *_: False)
+        monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
     config = auto(tmp_path / "out", uri, **changes)
     results = run(config)
     dataset = open_dataset(uri)
@@ -174,7 +184,7 @@ def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct,
     assert chosen(results) == expected
     assert {method: model["n_components"] for method, model in results["solve"]["models"].items()} == expected
     assert results["choose"]["passes"][:1] == (["rows"] if direct else ["moments"])
-    for method in config.methods:
+    for method in config.labels:
         assert open_dataset(f"{config.output}/projected/{method}.zarr").n_features == expected[method]
         assert load_model(config.output, method).components_.shape == (expected[method], dataset.n_features)
 
@@ -231,7 +241,7 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
         pca["standard_errors"],
         rtol=1e-12,
     )
-    assert contents.choices[0].taken.n_components == pca["candidate"]
+    assert contents.choices[0].chosen.n_components == pca["candidate"]
     assert [method.requested for method in contents.methods] == [[pca["chosen"]], [1]]
 
 
@@ -272,7 +282,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
     rows = {"data": parts[0], "indices": parts[1], "indptr": parts[2], "shape": (80, 8), "format": "csr", "y": y}
     np.savez(tmp_path / "rows.npz", **rows)
     config = auto(tmp_path / "out", tmp_path / "rows.npz", compute={"workers": 1})
-    evaluate_split, evaluated = scoring.evaluate_split, []
+    evaluate_split, evaluated = score_stage.evaluate_split, []
 
     def die_at_the_fourth(rows, splits, number, *rest):
         if len(evaluated) == 3:
@@ -280,7 +290,7 @@ def test_a_choice_broken_off_goes_on_from_the_folds_that_are_done(no_report, tmp
         evaluated.append(number)
         return evaluate_split(rows, splits, number, *rest)
 
-    monkeypatch.setattr(scoring, "evaluate_split", die_at_the_fourth)
+    monkeypatch.setattr(score_stage, "evaluate_split", die_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         run(config)
     evaluated.append("again")
@@ -319,10 +329,10 @@ def test_the_plan_of_an_evaluation_is_that_of_the_candidates_given(tmp_path):
     rows, y = labelled(60, 5, 2, seed=1)
     uri = store(tmp_path / "rows.npz", rows, np.where(np.arange(60) < 3, 2, y))
     shares = {"evaluation": {"splits": "shares", "count": 2}}
-    plan = evaluating.preview_evaluation(auto(tmp_path / "out", uri, **shares))
-    given = evaluating.preview_evaluation(config_of(tmp_path / "out", uri, n_components=[1, 2, 3, 4], **shares))
+    plan = stages.preview_evaluation(auto(tmp_path / "out", uri, **shares))
+    given = stages.preview_evaluation(config_of(tmp_path / "out", uri, n_components=[1, 2, 3, 4], **shares))
     assert (plan.memory, [one.name for one in plan.passes]) == (given.memory, [one.name for one in given.passes])
-    results = evaluating.evaluate(auto(tmp_path / "out", uri, **shares))
+    results = stages.evaluate(auto(tmp_path / "out", uri, **shares))
     assert "n_components: auto" in Path(results["compare"]["html"]).read_text()
 
 

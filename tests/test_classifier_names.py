@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting
-from mmpca_dist.runs.config import parse_config
 
 
 class Holder(BaseModel):

@@ -10,8 +10,8 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from helpers.samples import labelled
 from naive_judging import penalised_loss
-from samples import labelled
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestClassifier
@@ -24,21 +24,13 @@ from sklearn.svm import SVC, LinearSVC
 
 from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors import (
-    CLASSIFIERS,
-    ClassifierSection,
-    ReducedMoments,
-    choose_C,
-    convergence_note,
-    fisher_linear,
-    fit_from_moments,
-    fit_rows,
-    is_from_moments,
-    linear_discriminant,
-    linear_parts,
-    naive_bayes,
-    quadratic_discriminant,
-)
+from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
+from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear_parts import convergence_note, fit_rows, linear_parts
+from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.predictors.registry import CLASSIFIERS
 
 NAMES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
 
@@ -308,20 +300,16 @@ def test_the_choice_of_c(shape):
 
 
 def test_choosing_c_tells_how_many_fits_are_done():
-    """What need not be fitted any more counts as done: here the least C makes no error."""
     X, y = labelled(60, 3, 2, seed=14, separation=0.5)
     specs, told = [spec("svm", C="auto"), spec("logistic", C="auto")], []
     choose_C(specs, X, y, grid=[0.1, 1], folds=3, progress=lambda *counts: told.append(counts))
     assert told == [(done, 12) for done in range(1, 13)]
-    told.clear()
-    choose_C(specs, X + 50 * (2 * y[:, None] - 1), y, progress=lambda *counts: told.append(counts))
-    assert told == [(done, 60) for done in (1, 2, 3, 4, 5, 30, 31, 32, 33, 34, 35, 60)]
 
 
 def test_what_cannot_be_chosen_or_fitted():
     Z, y = labelled(40, 3, 2, seed=13)
     auto = spec("svm", C="auto")
-    with pytest.raises(InputError, match="C of svm is to be chosen: give what choose_C found"):
+    with pytest.raises(InputError, match="C of svm is to be chosen: give the value that choose_C returns"):
         fit_rows(auto, Z, y)
     np.testing.assert_array_equal(
         linear_parts(fit_rows(auto, Z, y, C=0.5))[0], linear_parts(fit_rows(spec("svm", C=0.5), Z, y))[0]

@@ -18,15 +18,17 @@ import pytest
 import yaml
 
 from mmpca_dist import load_model, run
+from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components
 from mmpca_pipelines.cli import cli
 
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+HEADING = re.compile(r"^#+ (.*)$", re.M)
 MMPCA = [sys.executable, "-m", "mmpca_pipelines"]
 LONG = "synthetic:gaussian?n=40000000&d=64"
 
@@ -103,7 +105,7 @@ def test_a_run_broken_off_ends_soon_with_one_line(prefect_home, long_config, tmp
     found, text = in_terminal(arguments, prefect_home, b"reduce: moments", act)
     assert found == code, text
     assert text.rstrip().endswith(f"mmpca: {reason} The same command goes on from the stages that are done.")
-    assert "Starting a temporary Prefect server (set PREFECT_API_URL to use yours)" in text
+    assert "Waiting for a temporary Prefect server to start (set PREFECT_API_URL to use yours)" in text
     assert "Traceback" not in text
     assert (tmp_path / "out" / "records" / "count.json").exists()
     assert not (tmp_path / "out" / "records" / "reduce.json").exists()
@@ -175,9 +177,8 @@ def test_mistakes_are_answered_before_a_server_starts(long_config, mmpca, no_ser
         (["refresh", "run", "bundled:iris", "run"], "is the run itself."),
     ],
 )
-def test_addresses_are_refused_before_a_server_starts(arguments, expected, tmp_path, monkeypatch):
+def test_addresses_are_refused_before_a_server_starts(arguments, expected, no_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mmpca_pipelines.cli.flow_session", lambda *_: pytest.fail("a server is started"))
     run({"dataset": {"uri": "bundled:iris"}, "methods": "pca", "n_components": 2, "output": "run"})
     Path("rows.csv").write_text("a,b,label\n1,2,x\n3,4,y\n")
     Path("taken").mkdir()
@@ -213,13 +214,7 @@ def test_set_is_named_on_the_command_line(long_config, mmpca):
     assert errors.startswith("mmpca: --set compute.workers=many: compute.workers must be a whole number")
 
 
-def test_the_methods_are_those_that_run_and_as_in_the_readme(mmpca):
-    readme = (ROOT / "README.md").read_text().replace("**", "")
-    for name, method in METHODS.items():  # the README may say more about Python
-        row = (
-            re.escape(f"| `{name}` | {method.keeps}") + "([,;][^|]*)? " + re.escape(f"| {method.limit}") + "(,[^|]*)? "
-        )
-        assert re.search(row + re.escape("|"), readme), name
+def test_the_methods_are_those_that_run(mmpca):
     listed = mmpca("methods")[1].splitlines()
     assert [line.split()[0] for line in listed] == list(METHODS)
 
@@ -243,9 +238,9 @@ def test_the_summary_fits_a_terminal_and_its_residuals_are_relative(no_report, m
 
 
 @pytest.mark.slow
-def test_the_python_of_the_readme_runs_as_printed(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert blocks
+def test_the_python_of_the_documents_runs_as_printed(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", "".join(page.read_text() for page in PAGES), re.S)
+    assert len(blocks) >= 2
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     for number, block in enumerate(blocks):
         (tmp_path / f"block{number}.py").write_text(block)
@@ -260,23 +255,39 @@ def test_the_python_of_the_readme_runs_as_printed(tmp_path):
     assert (tmp_path / "runs" / "quickstart" / "report" / "index.html").exists()
 
 
-def test_every_command_and_option_in_the_readme_exists():
-    words = re.findall(r"^(?:pip .* && )?mmpca (\w+)(.*)$", (ROOT / "README.md").read_text(), re.M)
-    assert {name for name, _ in words} == {
-        "run", "plan", "config", "show", "transform", "refresh", "ingest", "runs", "clean", "evaluate", "classifiers",
-    }  # fmt: skip
+def test_every_command_and_option_in_the_documents_exists():
+    text = "".join(page.read_text() for page in PAGES)
+    words = re.findall(r"^(?:pip .* && )?mmpca ([a-z]+)(.*)$", text, re.M)
+    assert {name for name, _ in words} >= {*cli.commands} - {"methods"}
     for name, rest in words:
         command = cli.commands[name]
         options = {option for parameter in command.params for option in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", rest)) <= options, name
+        assert set(re.findall(r"--[a-z-]+", rest.split("#")[0])) <= options, name
+
+
+def heading_id(heading):
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_links_between_the_documents_lead_somewhere():
+    for page in PAGES:
+        text = page.read_text()
+        for target, section in re.findall(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)", text):
+            path = (page.parent / target) if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            if section:
+                headings = {heading_id(heading) for heading in HEADING.findall(path.read_text())}
+                assert section[1:] in headings, f"{page.name}: {target}{section}"
 
 
 def test_a_flow_started_elsewhere_refuses_and_tells_who_watches(prefect_server, tmp_path):
     """Not only the command line checks; whoever watches in this context hears of the flow, and nobody else does."""
     from prometheus_client import REGISTRY
 
-    from mmpca_pipelines.fit import fit_flow, watchers, watching
+    from mmpca_pipelines.fit import fit_flow
     from mmpca_pipelines.flows import REFUSED
+    from mmpca_pipelines.watching import watchers, watching
 
     heard = []
 

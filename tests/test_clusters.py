@@ -6,13 +6,13 @@ import sys
 
 import pytest
 from distributed import LocalCluster
-from operations import ROOT
-from resuming import no_report
-from test_runs import make_config, model_hash
+from helpers.operations import ROOT
+from helpers.resuming import no_report
+from helpers.runs import make_config, model_hash
 
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 
 PCA = {"methods": ["pca"], "n_components": 2}
 
@@ -98,7 +98,7 @@ def test_settings_that_do_not_fit_together(compute, words, tmp_path):
 def test_what_is_waited_for_is_said(tmp_path, monkeypatch):
     """A scheduler without workers, to which one comes late; and one to which none comes."""
     no_report(monkeypatch)
-    monkeypatch.setattr("mmpca_dist.runs.cluster.TOLD_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr("mmpca_dist.jobs.cluster.TOLD_AFTER_SECONDS", 0.2)
     with TwoThreads() as cluster:
         notes = Notes()
 

@@ -7,14 +7,14 @@ import numpy as np
 import psutil
 import pytest
 import zarr
-from samples import labelled
-from test_datasets import write_zarr
-from test_runs import make_config
+from helpers.runs import make_config
+from helpers.samples import labelled
+from helpers.zarr_tables import write_zarr
 
-import mmpca_dist.datasets.sources as sources
+import mmpca_dist.datasets.ingest.sources as sources
 from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run
-from mmpca_dist.datasets import make_spans
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, PlanError
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -30,7 +30,7 @@ LAYOUTS = {
 
 
 def without_report(monkeypatch):
-    monkeypatch.setattr("mmpca_dist.runs.reporting.write_report", lambda *_: {"outputs": []})
+    monkeypatch.setattr("mmpca_dist.report.run_contents.write_report", lambda *_: {"outputs": []})
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from evaluating import config_of
+from helpers.evaluating import config_of
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import parquet_gaps, text
-from mmpca_dist.datasets.ingest import check_columns, ingest
-from mmpca_dist.datasets.parquet_rows import ParquetDataset
-from mmpca_dist.datasets.selection import Selection
+from mmpca_dist.configuration.schema import load_config
+from mmpca_dist.datasets.ingest import csv
+from mmpca_dist.datasets.ingest.column_selection import Selection
+from mmpca_dist.datasets.ingest.job import check_columns, ingest
+from mmpca_dist.datasets.readers import parquet_gaps
+from mmpca_dist.datasets.readers.parquet import ParquetDataset
 from mmpca_dist.errors import ColumnError, InputError
-from mmpca_dist.runs.config import load_config
 from mmpca_dist.runs.stages import preview
-from mmpca_pipelines import cli
 from mmpca_pipelines.__main__ import main
 
 N = 400
@@ -69,8 +69,8 @@ def write(folder, kind, table):
 @pytest.fixture
 def blocks(monkeypatch):
     """Text comes in many blocks."""
-    monkeypatch.setattr(text, "BLOCK_BYTES", 512)
-    monkeypatch.setattr(text, "BLOCK_LINES", 1)
+    monkeypatch.setattr(csv, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(csv, "BLOCK_LINES", 1)
 
 
 def faults_of(path, progress=None, **options):
@@ -230,14 +230,13 @@ def test_the_plan_finds_gaps_and_text_in_metadata(tmp_path, monkeypatch):
 def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, monkeypatch):
     path = write(tmp_path, "parquet", {name: columns()[name] for name in ("sound", "age", "kind")})
     monkeypatch.setattr(parquet_gaps, "MOST_STATISTICS", 5)
-    gaps = parquet_gaps.gaps_of(open_dataset(path, label="kind"))
+    gaps = open_dataset(path, label="kind").gaps()
     assert [fault.name for fault in gaps.faults] == ["age"] and not gaps.complete
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_the_command_refuses_before_a_server_starts(kind, tmp_path, monkeypatch, capsys):
+def test_the_command_refuses_before_a_server_starts(kind, no_server, tmp_path, monkeypatch, capsys):
     path = write(tmp_path, kind, columns())
-    monkeypatch.setattr(cli, "flow_session", lambda *_: pytest.fail("a server is started"))
     monkeypatch.setattr(sys, "argv", ["mmpca", "ingest", str(path), str(tmp_path / "out.zarr"), "--label", "kind"])
     with pytest.raises(SystemExit) as end:
         main()
@@ -265,11 +264,11 @@ def test_a_heavy_column_is_known_to_the_plan_from_ingest_on(tmp_path):
 def test_the_spread_of_columns_is_that_of_all_rows(sparse, monkeypatch):
     from scipy.sparse import csr_array
 
-    from mmpca_dist.datasets import spread
+    from mmpca_dist.datasets import column_scatter
 
-    monkeypatch.setattr(spread, "PIECE_BYTES", 8 * 5 * 3)
+    monkeypatch.setattr(column_scatter, "PIECE_BYTES", 8 * 5 * 3)
     X = 1e4 + np.random.default_rng(2).standard_normal((50, 5)) * np.arange(1, 6)
-    found = spread.ColumnSpread(5)
+    found = column_scatter.ColumnSpread(5)
     for start, stop in ((0, 1), (1, 20), (20, 50)):
         found.add(csr_array(X[start:stop]) if sparse else X[start:stop])
     np.testing.assert_allclose(found.squares, X.var(axis=0) * 50, rtol=1e-9)

@@ -9,7 +9,7 @@ import pytest
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.transforming import TransformConfig, transform
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 SOUND = {"methods": "pca", "n_components": 2, "output": "out"}
 
@@ -60,7 +60,7 @@ def test_columns_to_leave_out_must_be_there(table, drop, expected):
 
 
 def test_only_parquet_has_columns_to_leave_out():
-    with pytest.raises(InputError, match=r"dataset\.drop is .*, but bundled:iris is not Parquet"):
+    with pytest.raises(InputError, match=r"dataset\.drop is .*, but bundled:iris is a bundled table"):
         open_dataset("bundled:iris", drop=["id"])
 
 

@@ -13,7 +13,7 @@ from scipy.stats import binomtest, ttest_rel
 from scipy.stats import t as student
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import (
+from mmpca_dist.evaluation.comparisons import (
     CorrectedTest,
     SignTest,
     Summary,

@@ -13,18 +13,18 @@ import threading
 from pathlib import Path
 
 import pytest
-from operations import artifacts_of
+from helpers.operations import artifacts_of
 from rich.console import Console
 
 import mmpca_dist
-from mmpca_dist.neighbors import compiling, jit, pairs
-from mmpca_dist.runs.config import parse_config
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.neighbors import compile_notice, jit, pair_statistics
 from mmpca_dist.runs.stages import run
 
 RUN = """
 import json, sys
 from mmpca_dist import run
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 
 class Hears(Callback):
     stages = []
@@ -61,7 +61,7 @@ def test_a_compilation_of_another_package_is_none_of_ours(monkeypatch):
 
     import mmpca_dist.neighbors.jit  # noqa: F401  (listens)
 
-    monkeypatch.setattr(compiling, "begun", lambda: pytest.fail("told of a compilation"))
+    monkeypatch.setattr(compile_notice, "begun", lambda: pytest.fail("told of a compilation"))
     assert numba.njit(lambda x: x + 1)(1) == 2
 
 
@@ -103,21 +103,22 @@ def test_modules_with_compiled_functions_are_part_of_the_cache_key():
 @pytest.fixture
 def compiles(monkeypatch):
     """A search that compiles in a thread of Dask, twice."""
-    search = pairs.with_pairs
+    search = pair_statistics.with_pairs
 
     def slow(*arguments, **options):
         for _ in range(2):
-            thread = threading.Thread(target=compiling.begun)
+            thread = threading.Thread(target=compile_notice.begun)
             thread.start()
             thread.join()
         return search(*arguments, **options)
 
-    monkeypatch.setattr(pairs, "with_pairs", slow)
+    monkeypatch.setattr(pair_statistics, "with_pairs", slow)
 
 
 def test_terminals_pages_and_journals_have_a_line(compiles, prefect_server, tmp_path):
     from mmpca_pipelines.console import ConsoleCallback
-    from mmpca_pipelines.fit import fit_flow, watching
+    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.watching import watching
 
     console = Console(file=io.StringIO(), width=100)
     config = parse_config({**SETTINGS, "output": str(tmp_path / "out")}, "the test")
@@ -142,4 +143,4 @@ def test_a_watcher_that_fails_does_not_end_the_work(compiles, tmp_path):
 
     results = run({**SETTINGS, "output": str(tmp_path / "out")}, [Fails()])
     assert "report" in results
-    assert compiling._watchers == []
+    assert compile_notice._watchers == []

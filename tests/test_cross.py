@@ -10,23 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from samples import angle_bound, labelled, largest_angle
+from helpers.samples import angle_bound, labelled, largest_angle
+from helpers.targets import with_targets
 
-import mmpca_dist.datasets.base as base
 from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.cross import CrossMoments, TargetRows, cross_moments
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.target_scatter import CrossMoments, TargetRows, cross_moments
+from mmpca_dist.statistics.tree_reduction import Threads
 
 EPS = np.finfo(np.float64).eps
-
-
-def with_targets(n, d, q, seed, mean=3.0):
-    """Return rows, and targets that follow them with noise."""
-    X, _ = labelled(n, d, 2, seed, mean=mean)
-    rng = np.random.default_rng(seed)
-    Y = (X - mean) @ rng.standard_normal((d, q)) + 0.5 * rng.standard_normal((n, q)) + mean
-    return X, Y
 
 
 def moments(X, Y, threads=1):
@@ -54,7 +47,7 @@ def assert_cross(found, X, Y):
 @pytest.fixture
 def small_units(monkeypatch):
     """Return a function that sets how many rows a reading unit has, so that many are merged."""
-    return lambda rows, X: monkeypatch.setattr(base, "UNIT_BYTES", rows * X.shape[1] * X.dtype.itemsize)
+    return lambda rows, X: monkeypatch.setattr(LIMITS, "unit_bytes", rows * X.shape[1] * X.dtype.itemsize)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 20, 1000])

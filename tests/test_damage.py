@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refreshing import no_pictures
-from resuming import results_hash
-from test_runs import Recorder, make_config, model_hash
+from helpers.refreshing import no_pictures
+from helpers.resuming import results_hash
+from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import load_model, load_moments, open_dataset, run
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.checksums import from_json
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.checksums import from_json
 from mmpca_dist.errors import DamageError, MmpcaError
+from mmpca_dist.refresh.refresh import RefreshConfig, refresh
 from mmpca_dist.runs import summary
 from mmpca_dist.runs.listing import clean, find_runs
-from mmpca_dist.runs.refreshing import RefreshConfig, refresh
-from mmpca_dist.runs.transforming import TransformConfig, transform
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 METHODS = ["pca", "m-pca2"]
 NEW = "synthetic:gaussian?n=40&d=3&seed=2"
@@ -66,7 +66,7 @@ class Finished:
 def show(found):
     output = found.output
     return [
-        summary.headline(output), summary.components(output), summary.search(output), summary.choice(output),
+        summary.headline(output), summary.components(output), summary.searches(output), summary.choice(output),
         summary.report_of(output),
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.datasets import base
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.dask_rows import dask_rows
 
 D = 6
@@ -16,7 +16,7 @@ D = 6
 @pytest.fixture
 def several_units(monkeypatch):
     """Reading units of two blocks."""
-    monkeypatch.setattr(base, "UNIT_BYTES", 2 * 10 * D * 8)
+    monkeypatch.setattr(LIMITS, "unit_bytes", 2 * 10 * D * 8)
 
 
 def blocks(n_blocks, columns=D, labels=da.from_array):

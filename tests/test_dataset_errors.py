@@ -10,16 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from samples import labelled
-from servers import forbidding_server, whole_file_server
+from helpers.samples import labelled
+from helpers.servers import forbidding_server, whole_file_server
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.base import make_spans
+from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 X, Y = labelled(60, 3, 2, seed=1)
 
@@ -88,7 +90,6 @@ OPENING = {
     "no npy there": (lambda f: str(f / "no.npy"), {"label": "y.npy"}, ["no.npy", "does not exist"]),
     "not a group": (empty_folder, {}, ["part", "no Zarr group"]),
     "unknown protocol": (lambda f: "s33://bucket/a.zarr", {}, ["unknown protocol 's33'", "Did you mean 's3'"]),
-    "missing package": (lambda f: "abfs://c/a.zarr", {}, ["abfs://c/a.zarr", "fsspec package"]),
     "text": (lambda f: "a.csv", {}, ["a.csv is text", "mmpca ingest a.csv"]),
     "labels of npy": (lambda f: "a.npy", {}, ["rows only", "dataset.label"]),
     "missing_chunks": (lambda f: "a.zarr", {"missing_chunks": "skip"}, ["'skip'", "'refuse' or 'fill'"]),
@@ -102,7 +103,7 @@ OPENING = {
     "missing chunk of rows": (lambda f: without(f, "X/c/1/0"), {}, [
         "lacks 1 of the chunks of 'X'", r"\(1, 0\): rows 20 to 39", "missing_chunks: fill"]),
     "Parquet without label": (lambda f: parquet(f, f0=X[:, 0], lable=Y), {}, [
-        "no label column 'label' or 'y' .dataset.label.", "Did you mean 'lable'"]),
+        "no column 'label' or 'y' .dataset.label.", "Did you mean 'lable'"]),
     "Parquet without features": (lambda f: parquet(f, label=Y), {}, ["no columns beside the label"]),
     "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
@@ -221,8 +222,8 @@ def read_all(address, **arguments):
     """Open a data set and take its moments."""
     dataset = open_dataset(address, **arguments)
     spans = make_spans(dataset)
-    census = take_census(dataset, spans, Threads(1))
-    return take_moments(dataset, census, spans, scheduler=Threads(1), precision="double")[0]
+    census = take_census(dataset, spans, Tasks(scheduler=Threads(1)))
+    return take_moments(Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(1)), precision="double")[0]
 
 
 @pytest.mark.parametrize("case", OPENING)

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from helpers.zarr_tables import D, N, write_zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, TransposeCodec
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import open_rows
-from mmpca_dist.datasets.zarr_direct import PlainChunks
+from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.zarr_direct import PlainChunks
 from mmpca_dist.errors import InputError
 
-N, D = 103, 4
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62)]
 
 
@@ -31,16 +31,6 @@ def table(dtype="float32"):
     """Return rows, some of a kind that only the right type holds, and labels."""
     rng = np.random.default_rng(0)
     return (rng.standard_normal((N, D)) * 50 + 60).astype(dtype), rng.integers(3, size=N)
-
-
-def write_zarr(path, X, y, *, v2=False, chunks=(20, D), labels_in=30, **options):
-    """Write a group with arrays X and y."""
-    group = zarr.open_group(str(path), mode="w", zarr_format=2 if v2 else 3)
-    rows = group.create_array("X", shape=X.shape, dtype=X.dtype, chunks=chunks, **options)
-    rows[...] = X
-    labels = group.create_array("y", shape=y.shape, dtype=y.dtype, chunks=(labels_in,))
-    labels[...] = y
-    return str(path)
 
 
 BIG = BytesCodec(endian="big")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from operations import ROOT, wait_for
+from helpers.operations import ROOT, wait_for
 from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 
 import mmpca_dist
+from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.config import RunConfig, parse_config
-from mmpca_dist.runs.stages import SEARCH, stages_of
-from mmpca_dist.runs.transforming import TransformConfig
+from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.runs.stages import stages_of
+from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines.flows import as_model
 from mmpca_pipelines.hooks import release
-from mmpca_pipelines.ingest import IngestConfig
+from mmpca_pipelines.ingest_table import IngestConfig
 
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
 SMALL = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [2]}
@@ -86,7 +86,7 @@ def test_forms_show_every_setting_by_its_name_with_an_explanation(entrypoint):
             assert field["title"] == name
             assert len(field["description"]) > 10 and field["examples"]
             assert "prefixItems" not in str(field)  # forms know no pairs
-            if name == "methods":
+            if name == "methods" and "minItems" in field:  # others are labels of these
                 assert str(list(METHODS)) in str(field)
 
 
@@ -145,7 +145,7 @@ def test_a_scheduled_run_fires_completes_and_leaves_its_artifacts(operations):
     assert {"mmpca", "fit"} <= set(run["tags"])
     found = operations.artifacts(first)
     stages = [stage.name for stage in stages_of(parse_config(config, "the test"))]
-    assert SEARCH.name in stages
+    assert "search" in stages
     assert {"plan", "plan-and-measured", "components", "search", "stages"} <= set(found)
     assert {"report", "report-page", "figure-projection"} <= set(found)
     assert {"progress-count", "progress-reduce", "progress-search", "progress-project"} <= set(found)

@@ -5,12 +5,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from helpers.docker import LOCKS, run, tool
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,19 +19,6 @@ COMPOSE = ROOT / "docker" / "compose.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMAGE_EXTRAS = ("s3", "dashboard")
 SECRETS = ("POSTGRES_PASSWORD", "PREFECT_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")
-LOCKS = {"3.11": "requirements.lock", "3.13": "requirements-3.13.lock"}
-
-
-def tool(name):
-    """Find a command beside this Python or on the path; skip the test where there is none."""
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
-def run(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +162,7 @@ def test_encrypting_changes_no_more_than_the_addresses(services):
 
 
 def test_the_run_of_the_stack_fits_the_stack(services):
-    from mmpca_dist.runs.config import load_config
+    from mmpca_dist.configuration.schema import load_config
 
     config = load_config(str(ROOT / "docker" / "run.yaml"))
     worker = services["worker"]
@@ -183,7 +170,7 @@ def test_the_run_of_the_stack_fits_the_stack(services):
     assert config.compute.workers == worker["deploy"]["replicas"]
     assert worker["entrypoint"][worker["entrypoint"].index("--memory-limit") + 1] == config.compute.memory_limit
     assert config.output.startswith("s3://mmpca/")
-    assert "makedirs('mmpca'" in services["bucket"]["entrypoint"][-1]
+    assert 'create_bucket(Bucket="mmpca")' in services["bucket"]["entrypoint"][-1]
 
 
 def test_the_pool_of_the_deployments_is_the_one_that_is_served(services):

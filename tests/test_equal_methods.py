@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mmpca_dist.datasets import make_spans
-from mmpca_dist.datasets.arrays import rows_in_memory
-from mmpca_dist.evaluation.comparing import SIGNIFICANT
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.evaluation.comparisons import SIGNIFICANT
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 DATA_SETS = 2000
 SLACK = 3 * np.sqrt(0.05 * 0.95 / DATA_SETS)
@@ -22,11 +24,15 @@ def dealt(kind, y, seed):
     """Return which rows train in each of 50 splits, shape (50, n)."""
     dataset, scheduler = rows_in_memory(np.zeros((len(y), 1)), y, "rows"), Threads(1)
     spans = make_spans(dataset)
-    census = take_census(dataset, spans, scheduler)
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
     if kind == "shares":
-        splits = share_splits(dataset, census, spans, "4/5", n_splits=50, seed=seed, scheduler=scheduler)
+        splits = share_splits(
+            Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler), "4/5", n_splits=50, seed=seed
+        )
     else:
-        splits = fold_splits(dataset, census, spans, 5, n_splits=10, seed=seed, scheduler=scheduler)
+        splits = fold_splits(
+            Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler), 5, n_splits=10, seed=seed
+        )
     codes = splits.codes(0, len(y), y)
     return np.concatenate([codes != part for part in splits.held_out])
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import SignTest, Summary, corrected_t_test, holm, sign_test
+from mmpca_dist.evaluation.comparisons import SignTest, Summary, corrected_t_test, holm, sign_test
 from mmpca_dist.evaluation.tables import ErrorTable, cells_table
 
 N_ROWS = 100

@@ -9,59 +9,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask_ml.preprocessing import StandardScaler as DaskScaler
-from samples import labelled
+from helpers.estimators import CONTINUOUS, make
+from helpers.estimators import VARIED as ALL
+from helpers.samples import labelled
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-import mmpca_dist.datasets.base as base
 from mmpca_dist import (
-    LOL,
-    PLS,
-    FisherDiscriminant,
-    FisherScore,
-    LassoSelection,
     MarginPCA,
-    RandomProjection,
-    RidgeDirections,
-    SupervisedPCA,
     class_moments,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.margin import VARIANTS
-from mmpca_dist.statistics import gather
+from mmpca_dist.limits import LIMITS
 
-ALL = {
-    **{name: MarginPCA(variant=name) for name in VARIANTS},
-    "m-pca2 one-vs-one": MarginPCA(variant="m-pca2", pairing="one-vs-one"),
-    "m-pca2 approximate": MarginPCA(variant="m-pca2", search="approximate", max_queries=40, standardize=True),
-    "m-pca1a one-vs-one": MarginPCA(variant="m-pca1a", pairing="one-vs-one"),
-    "m-pca1b one-vs-one": MarginPCA(variant="m-pca1b", pairing="one-vs-one"),
-    "centred": MarginPCA(center=True),
-    "standardized": MarginPCA(standardize=True, precision="double"),
-    "m-pca1b standardized": MarginPCA(variant="m-pca1b", standardize=True, center=True),
-    "fisher": FisherDiscriminant(), "hsic": SupervisedPCA(), "lol": LOL(),
-    "fisher standardized": FisherDiscriminant(standardize=True, center=True),
-    "pls": PLS(), "ridge": RidgeDirections(), "lasso": LassoSelection(), "fisher-score": FisherScore(),
-    "random-projection": RandomProjection(), "pls standardized": PLS(standardize=True, center=True),
-    "lasso standardized": LassoSelection(standardize=True), "random-projection centred": RandomProjection(center=True),
-}  # fmt: skip
-CONTINUOUS = {
-    "continuous": SupervisedPCA(target="continuous"),
-    "pls continuous": PLS(target="continuous"),
-    "continuous standardized": SupervisedPCA(target="continuous", standardize=True, center=True),
-}
 SKIPPED = {
     "check_array_api_input": "runs with SCIPY_ARRAY_API set only, for estimators that take arrays of other kinds"
 }
 """The checks of scikit-learn that do not run, with the reasons."""
-
-
-def make(name, **parameters):
-    """Return a fresh estimator of this method."""
-    return clone(ALL[name]).set_params(**parameters)
 
 
 @pytest.mark.parametrize("name", [*ALL, *CONTINUOUS])
@@ -102,7 +69,7 @@ def test_labels_may_be_strings():
 @pytest.fixture
 def several_units(monkeypatch):
     """Reading units of at most 20 rows of 5 doubles, so that Dask blocks are not joined into one."""
-    monkeypatch.setattr(base, "UNIT_BYTES", 20 * 5 * 8)
+    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * 5 * 8)
 
 
 def collections(X, y):
@@ -186,7 +153,7 @@ def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_row_and_block(
     chunks, row, first, last, joined, monkeypatch
 ):
     """Whether or not several blocks are read as one unit."""
-    monkeypatch.setattr(base, "UNIT_BYTES", (60 if joined else 20) * 5 * 8)
+    monkeypatch.setattr(LIMITS, "unit_bytes", (60 if joined else 20) * 5 * 8)
     X, y = labelled(60, 5, 2, seed=8)
     X[row, 3] = np.nan
     with pytest.raises(InputError, match=f"Found nan in row {row}, column 3, in rows {first} to {last} of the Dask"):
@@ -297,7 +264,7 @@ def test_the_kept_moments_are_those_of_the_rows_themselves():
 def test_a_fit_that_kept_no_moments_refuses_to_be_extended(monkeypatch):
     X, y = labelled(60, 5, 3, seed=14)
     wide = MarginPCA(2).fit(np.tile(X[:9], 2), y[:9])
-    monkeypatch.setattr(gather, "POOLED_BYTES", 3 * 5 * 5 * 8 - 1)
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 3 * 5 * 5 * 8 - 1)
     for reducer, rows, reason in (
         (wide, np.tile(X, 2), "fewer rows than columns"),
         (MarginPCA(2).fit(X, y), X, "many classes were pooled"),

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import naive_evaluation
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from evaluating import KNN, by_cell, config_of, scored, store
-from samples import counts_like_text, labelled
+from helpers.by_hand import SPLITS, assert_as_by_hand
+from helpers.evaluating import KNN, by_cell, config_of, scored, store
+from helpers.samples import counts_like_text, labelled
 
-from mmpca_dist.predictors import choose_C
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import scoring
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.predictors.penalties import choose_C
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
 MOVED = {"name": "fisher", "options": {"threshold": "log-odds"}, "label": "moved"}
 BIASED = {"name": "svm", "C": 0.1, "bias": True, "label": "with bias"}
 CLASSIFIERS = ["fisher", "lda", "qda", "naive-bayes", "svm", BIASED, {"name": "logistic", "C": 10}, KNN]
-SPLITS = {
-    "shares": {"splits": "shares", "count": 2, "train": "2/3", "seed": 3},
-    "folds": {"splits": "folds", "folds": 3, "seed": 5},
-    "dealt twice": {"splits": "folds", "folds": 2, "count": 2},
-}
 
 
 class Progress(Callback):
@@ -34,45 +28,6 @@ class Progress(Callback):
 
     def on_progress(self, stage, done, total):
         self.told[stage] = (done, total)
-
-
-def guessed(splits, y, number):
-    """Return how many rows held out are not of the largest class in training, counted one by one."""
-    split, place = divmod(number, len(splits.held_out))
-    train = splits.training(0, len(y), y, splits.held_out[place])[split]
-    largest = max(sorted(set(y)), key=lambda label: sum(y[train] == label))
-    return sum(y[~train] != largest)
-
-
-def assert_as_by_hand(config, X, y, *others):
-    """Return the records, whose errors are those of the twin but where a decision is a matter of rounding.
-
-    So must those of ``others`` be, which are evaluated too.
-    """
-    every = [scored(one) for one in (config, *others)]
-    records, splits, _ = every[0]
-    expected = naive_evaluation.evaluate(X, y, splits, config)
-    for found in (by_cell(one) for one, *_ in every):
-        assert found.keys() == expected.keys()
-        for key, (used, errors, close) in expected.items():
-            assert found[key][0] == used, key
-            assert abs(found[key][1] - errors) <= close, key
-    for found, *_ in every:
-        assert [record["guessed"] for record in found] == [guessed(splits, y, number) for number in range(len(found))]
-    decisions = sum(record["rows"] for record in records) * len(expected) / len(records)
-    assert sum(close for *_, close in expected.values()) < 0.01 * decisions
-    assert sum(errors for _, errors, _ in expected.values()) > 0.02 * decisions  # neither is it all easy
-    return records
-
-
-@pytest.fixture
-def merging(monkeypatch):
-    """Return a function that lets evaluations whose output ends so merge moments, and all others have the rows."""
-
-    def choose(ending):
-        monkeypatch.setattr(scoring, "merges", lambda *given: given[-1].output.endswith(ending))
-
-    return choose
 
 
 @pytest.mark.parametrize(("n_classes", "splits"), [(2, "shares"), (3, "folds"), (2, "dealt twice"), (3, "dealt twice")])

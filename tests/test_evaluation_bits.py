@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
-from evaluating import KNN, by_cell, config_of, scored, store, timeless
-from resuming import small_units, write_rows
-from samples import labelled
+from helpers.evaluating import KNN, by_cell, config_of, scored, store, timeless
+from helpers.resuming import small_units, write_rows
+from helpers.samples import labelled
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation import merged
-from mmpca_dist.evaluation.direct import read_all
-from mmpca_dist.runs import scoring
-from mmpca_dist.statistics import gather
+from mmpca_dist.evaluation import merged_folds
+from mmpca_dist.evaluation.in_memory import read_all
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.limits import LIMITS
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}
@@ -40,9 +40,9 @@ def settings():
 
 def bits(config):
     """Return the records, and hashes of the classifiers from moments that are merged."""
-    heads, make = [], merged.make_head
+    heads, make = [], merged_folds.make_head
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merged, "make_head", lambda *given: heads.append(make(*given)) or heads[-1])
+        patch.setattr(merged_folds, "make_head", lambda *given: heads.append(make(*given)) or heads[-1])
         records, *_ = scored(config)
     return timeless(records), joblib.hash(heads)
 
@@ -53,10 +53,10 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path)
     uri = write_rows(tmp_path / "rows.zarr", X, Y, 50)
     if merging:
         small_units(monkeypatch, unit_bytes=2400)
-        monkeypatch.setattr(scoring, "DIRECT_BYTES", 0)
-        monkeypatch.setattr(scoring, "read_all", lambda *_: pytest.fail("all rows in memory"))
+        monkeypatch.setattr(LIMITS, "direct_bytes", 0)
+        monkeypatch.setattr(score_stage, "read_all", lambda *_: pytest.fail("all rows in memory"))
     else:
-        monkeypatch.setattr(scoring, "can_merge", lambda *_: False)
+        monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
     found = [
         bits(config_of(tmp_path / str(number), uri, compute=compute, **settings()))
         for number, compute in enumerate([{"workers": 1}, {"workers": 3}, {"cluster": processes}])
@@ -69,14 +69,14 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path)
 
 def kept_rows():
     """Return how many data sets a process keeps in memory for evaluations."""
-    return len(scoring._rows)
+    return len(score_stage._rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_workers_keep_no_rows(fails, processes, monkeypatch, tmp_path):
     """Neither those of somebody's cluster, which go on, nor after a failure."""
-    monkeypatch.setattr(scoring, "merges", lambda *_: False)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     uri = store(tmp_path / "rows.npz", X, Y)
     evaluation = {**FOLDS, "classifiers": [{**KNN, "options": {"n_neighbors": 500 if fails else 3}}]}
     config = config_of(tmp_path / "out", uri, evaluation=evaluation, compute={"cluster": processes})
@@ -109,7 +109,7 @@ def stored(folder, kind):
 def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
     """Sums over chunks are rounded otherwise, which decides no row here; margins are as close."""
     small_units(monkeypatch, unit_bytes=2400)
-    monkeypatch.setattr(scoring, "merges", lambda *_: merging)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     found = []
     for kind in ("zarr", "parquet", "npz"):
         records, *_ = scored(config_of(tmp_path / kind, stored(tmp_path, kind), **settings()))
@@ -123,8 +123,8 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
 def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, tmp_path):
     """Their moments would be larger; of rows that do not fit in memory, there is no other way."""
     read = []
-    monkeypatch.setattr(scoring, "read_all", lambda *given: read.append(1) or read_all(*given))
-    monkeypatch.setattr(gather, "POOLED_BYTES", 8 * 3 * 3 * 6 * 6 - 1)  # less than classes x folds x columns^2 doubles
+    monkeypatch.setattr(score_stage, "read_all", lambda *given: read.append(1) or read_all(*given))
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 8 * 3 * 3 * 6 * 6 - 1)  # less than classes x folds x columns^2 doubles
     uri = store(tmp_path / "rows.npz", X, Y)
     if who == "evaluation":
         scored(config_of(tmp_path / "out", uri, evaluation=FOLDS))
@@ -132,13 +132,13 @@ def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeyp
         run(config_of(tmp_path / "out", uri, n_components="auto", evaluation={"folds": 3}, project={"methods": []}))
     assert read
     read.clear()
-    monkeypatch.setattr(scoring, "DIRECT_BYTES", 0)
+    monkeypatch.setattr(LIMITS, "direct_bytes", 0)
     scored(config_of(tmp_path / "large", uri, evaluation=FOLDS))
     assert not read
 
 
 def test_what_moments_do_not_serve_must_fit_in_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(scoring, "DIRECT_BYTES", 1 << 10)
+    monkeypatch.setattr(LIMITS, "direct_bytes", 1 << 10)
     for name, rows in (("sparse", {"X": X, "sparse": True}), ("wide", {"X": np.tile(X[:20], 4)})):
         uri = store(tmp_path / f"{name}.npz", y=Y[: len(rows["X"])], **rows)
         with pytest.raises(InputError, match=r"is larger than the .* Evaluate a part of the rows"):

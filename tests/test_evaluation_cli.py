@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from operations import artifacts_of
-from samples import labelled
+from helpers.operations import artifacts_of
+from helpers.runs import open_and_close
+from helpers.samples import labelled
 
+from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.predictors.classifiers import CLASSIFIERS
-from mmpca_dist.runs import evaluating, scoring
-from mmpca_dist.runs.config import load_config, parse_config
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, evaluate
-from mmpca_dist.runs.job import check_run
-from mmpca_dist.runs.models import load_model
+from mmpca_dist.evaluation_runs import score_stage, stages
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.predictors.registry import CLASSIFIERS
 from mmpca_pipelines import cli
 
 ROOT = Path(__file__).parents[1]
@@ -96,11 +96,11 @@ def test_a_mistake_is_one_sentence(settings, expected, mmpca, no_server, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_published_figures_are_no_matter_for_a_run():
-    settings = {**SOUND, "evaluation": {"published": "ionosphere"}, "output": "out"}
-    check_run(parse_config(settings, "the test"))
+def test_published_figures_are_no_matter_for_a_run(tmp_path):
+    settings = {**SOUND, "evaluation": {"published": "ionosphere"}, "output": str(tmp_path / "out")}
+    open_and_close(parse_config(settings, "the test"))
     with pytest.raises(ConfigError, match="none of its figures"):
-        check_run(parse_config(settings, "the test"), "evaluation")
+        open_and_close(parse_config(settings, "the test"), "evaluation")
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
@@ -172,7 +172,7 @@ def test_evaluated_listed_shown_and_taken_up_again(prefect_server, mmpca, tmp_pa
     listed = mmpca("runs", tmp_path)[1].splitlines()
     assert any("out" in line and "finished" in line and "bundled:iris" in line for line in listed)
 
-    for module, name in ((scoring, "evaluate_split"), (scoring, "evaluate_parts"), (evaluating, "choose_C")):
+    for module, name in ((score_stage, "evaluate_split"), (score_stage, "evaluate_parts"), (stages, "choose_C")):
         monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("evaluated again"))
     code, again, _ = mmpca("evaluate", "my.yaml")
     assert code == 0 and again.count("already done") == len(EVALUATION_STAGES) - 1  # all but the plan

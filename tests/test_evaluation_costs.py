@@ -6,17 +6,18 @@ import json
 import time
 
 import pytest
-from evaluating import config_of, scored, store
-from samples import labelled
+from helpers.evaluating import config_of, scored, store
+from helpers.samples import labelled
 
-from mmpca_dist.evaluation import heads, judging
-from mmpca_dist.evaluation import meter as metering
-from mmpca_dist.evaluation.meter import ERRORS, MARGINS, MOMENTS, Meter
-from mmpca_dist.runs import evaluating, scoring
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.tabulating import evaluation_of
-from mmpca_dist.statistics import medians, sample, summary
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.evaluation import cost_meter as metering
+from mmpca_dist.evaluation import linear_scores, scores
+from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
+from mmpca_dist.evaluation_runs import score_stage, stages
+from mmpca_dist.evaluation_runs.results import evaluation_of
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics import row_sample
 
 FOLDS = {"splits": "folds", "folds": 3, "count": 2}
 
@@ -39,7 +40,7 @@ def clock(monkeypatch):
 
 def test_time_and_bytes_go_to_what_they_are_charged_to(clock):
     told = []
-    meter = Meter(lambda *one: told.append(one))
+    meter = Meter(lambda *one: told.append(one), {MEDIANS: "m-pca1b"})
 
     def making():
         for _ in range(2):
@@ -99,7 +100,7 @@ def costs(tmp_path, methods, merged, monkeypatch, **changes):
         tmp_path / "-".join([*methods, str(merged)]), uri, methods=methods,
         evaluation={**FOLDS, "classifiers": ["fisher", "svm"], **changes},
     )  # fmt: skip
-    monkeypatch.setattr(scoring, "merges", lambda *_: merged)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merged)
     begin = time.perf_counter()
     records, _, results = scored(config)
     return records, results["score"], time.perf_counter() - begin
@@ -109,7 +110,7 @@ def costs(tmp_path, methods, merged, monkeypatch, **changes):
 @pytest.mark.parametrize("merged", [False, True])
 def test_every_byte_and_no_more_than_the_time_is_charged(merged, classifiers, tmp_path, monkeypatch):
     """Also without any pass that serves the errors of all methods."""
-    monkeypatch.setattr("mmpca_dist.evaluation.gathered.GATHERED_BYTES", 100)
+    monkeypatch.setattr("mmpca_dist.limits.LIMITS.gathered_bytes", 100)
     methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
     if merged:
         classifiers = [name for name in classifiers if name != "svm"]  # which is fitted to rows in memory
@@ -127,7 +128,7 @@ def test_every_byte_and_no_more_than_the_time_is_charged(merged, classifiers, tm
 @pytest.mark.parametrize("merged", [False, True])
 def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, monkeypatch):
     """Which is most of what an evaluation of few rows takes."""
-    of_rows, of_moments = judging.Judges.fit_rows, judging.fit_from_moments
+    of_rows, of_moments = scores.Judges.fit_rows, scores.fit_from_moments
 
     def slow(function):
         def slowly(*arguments, **options):
@@ -136,9 +137,9 @@ def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, mon
 
         return slowly
 
-    monkeypatch.setattr(judging.Judges, "fit_rows", slow(of_rows))
-    monkeypatch.setattr(judging, "fit_from_moments", slow(of_moments))
-    monkeypatch.setattr(heads, "fit_from_moments", slow(of_moments))
+    monkeypatch.setattr(scores.Judges, "fit_rows", slow(of_rows))
+    monkeypatch.setattr(scores, "fit_from_moments", slow(of_moments))
+    monkeypatch.setattr(linear_scores, "fit_from_moments", slow(of_moments))
     records, _, _ = costs(tmp_path, ["pca", "m-pca0"], merged, monkeypatch, margins=False)
     for method in ("pca", "m-pca0"):  # two classifiers in two deals of three folds
         assert sum(record["seconds"][method] for record in records) >= 0.05 * 2 * 2 * 3
@@ -146,9 +147,9 @@ def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, mon
 
 def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
     """Each pass is charged to one, whatever other methods there are."""
-    monkeypatch.setattr(summary, "KEPT_BYTES", 2000)
-    monkeypatch.setattr(medians, "KEPT_FLOOR", 100)
-    monkeypatch.setattr(sample, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(LIMITS, "kept_bytes", 2000)
+    monkeypatch.setattr(LIMITS, "kept_floor", 100)
+    monkeypatch.setattr(row_sample, "SAMPLE_ROWS", 20)
 
     def read(*methods):
         records, found, _ = costs(tmp_path, list(methods), True, monkeypatch)
@@ -167,12 +168,12 @@ def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
 
 
 def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "merges", lambda *_: True)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, methods=["pca", "m-pca2"], evaluation={**FOLDS, "margins": False})
     evaluate(config)
     records, _, results = scored(config)
-    with evaluating.open_job(config, evaluating.Callbacks([]), "evaluation") as job:
+    with stages.open_job(config, stages.Callbacks([]), "evaluation") as job:
         job.results.update(results)
         found = evaluation_of(job, records)
     for name, sums in (("seconds", found.seconds), ("read", found.bytes_read)):
@@ -184,7 +185,7 @@ def test_the_report_adds_up_the_splits(tmp_path, monkeypatch):
 
 def test_records_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
     """They do not tell what was read for what."""
-    monkeypatch.setattr(scoring, "merges", lambda *_: True)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
     uri = store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2, separation=0.8))
     config = config_of(tmp_path / "out", uri, evaluation={**FOLDS, "margins": False})
     evaluate(config)

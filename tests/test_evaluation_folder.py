@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from evaluating import config_of, scored
+from helpers.evaluating import config_of, scored
 
 import mmpca_dist
 from mmpca_dist import run
-from mmpca_dist.datasets.lease import held
+from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.directory import RunDirectory, folder_of
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.job import open_job
+from mmpca_dist.evaluation_runs.results import headline_of
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.jobs.directory import RunDirectory, folder_of
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.runs.listing import clean, find_runs
-from mmpca_dist.runs.models import load_model
-from mmpca_dist.runs.tabulating import headline_of
 from mmpca_pipelines.cli import cli
 
 EVALUATION = {"folds": 3, "margins": False}
@@ -93,7 +93,7 @@ def test_what_an_evaluation_is_writing_is_left_to_it(config):
     own, other = (Path(folder, ".x.json.0123abcd.partial") for folder in (config.output, f"{config.output}/evaluation"))
     for place in (own, other):
         place.write_text("half")
-    with open_job(config, mmpca_dist.runs.events.Callback()):
+    with open_job(config, mmpca_dist.jobs.events.Callback()):
         pass
     assert not own.exists() and other.exists()
     own.write_text("half")

@@ -7,13 +7,13 @@ from collections import defaultdict
 import joblib
 import numpy as np
 import pytest
-from evaluating import KNN, by_cell, config_of, scored, store
-from samples import counts_like_text, labelled
+from helpers.evaluating import KNN, by_cell, config_of, scored, store
+from helpers.samples import counts_like_text, labelled
 
-from mmpca_dist.evaluation import direct, gathered, merged
+from mmpca_dist.evaluation import gathered_rows, in_memory, merged_folds
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.neighbors import pair_folds
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import scoring
 
 NESTED = {"name": "svm", "C": "nested", "label": "nested"}
 CLASSIFIERS = ["fisher", "naive-bayes", "svm", NESTED, KNN]
@@ -26,10 +26,10 @@ class Fitted:
 
     def __init__(self, patch):
         self.found = defaultdict(list)
-        for module, rows in ((direct, direct), (merged, gathered)):
+        for module, rows in ((in_memory, in_memory), (merged_folds, gathered_rows)):
             self._watch(patch, module, "fit_reductions", self._reductions)
             self._watch(patch, rows, "judge", lambda judged: self._keep("from rows", judged.fitted))
-        self._watch(patch, merged, "make_head", lambda head: self._keep("from moments", head))
+        self._watch(patch, merged_folds, "make_head", lambda head: self._keep("from moments", head))
         self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
 
     @staticmethod
@@ -49,7 +49,8 @@ class Fitted:
     def _reductions(self, reductions, statistics):
         for name in ("moments", "medians", "mean", "scale", "basis", "columns", "approximation"):
             self._keep(name, getattr(statistics, name))
-        self._keep("pairs", statistics.pairs.scatter, statistics.pairs.counts)
+        (pairs,) = statistics.pairs.values() or (None,)
+        self._keep("pairs", *((pairs.scatter, pairs.counts) if pairs else ()))
         self._keep("directions", reductions.matrix, reductions.mean, [item.columns for item in reductions.items])
 
     def _nearest(self, neighbors):
@@ -106,7 +107,7 @@ def assert_blind(tmp_path, X, y, **settings):
 )
 def test_moments_that_are_merged(held_out, standardize, monkeypatch, tmp_path):
     """Nearest rows come from one search for all three parts, or from one of the rows that train."""
-    monkeypatch.setattr(scoring, "merges", lambda *_: True)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
     X, y = labelled(60, 6, 3, seed=7, separation=0.5)
     kinds = assert_blind(tmp_path, X, y, held_out=held_out, standardize=standardize, methods=list(METHODS))
     assert {"medians", "neighbours", "from moments"} <= kinds
@@ -123,7 +124,7 @@ def test_rows_in_memory(d, standardize, tmp_path):
 def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_rows_is_not(
     merging, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(scoring, "merges", lambda *_: merging)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     np.save(tmp_path / "parts.npy", PARTS)
     rows, found = labelled(60, 6, 2, seed=7, separation=0.5), []
     for number, table in enumerate([rows, held_out_changed(*rows)]):
@@ -142,7 +143,7 @@ def test_a_nested_penalty_is_blind_to_the_rows_held_out_and_one_chosen_on_all_ro
 @pytest.mark.parametrize("merging", [True, False])
 def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     """What the tests above compare does depend on rows."""
-    monkeypatch.setattr(scoring, "merges", lambda *_: merging)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
     X, y = labelled(60, 4, 3, seed=7, separation=0.5)
     tables, changes = [(X, y), one_value_changed(X, y)], {"standardize": True, "methods": ["pca", "m-pca2"]}
     (fitted, _), (others, _) = of_each(tmp_path, tables, **changes)

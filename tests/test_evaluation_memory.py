@@ -13,18 +13,20 @@ MEASURE = """
 import json, sys
 import psutil
 import mmpca_dist.runs.stages  # what a process of any kind imports is no part of the data
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import measured, open_job, run_stage
-from mmpca_dist.runs.scoring import forgetting
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.evaluation_runs.score_stage import forgetting
 
 if __name__ == "__main__":
     start = psutil.Process().memory_info().rss
     with open_job(parse_config(json.loads(sys.argv[1]), "the test"), Callback(), "evaluation") as job, forgetting(job):
         for stage in EVALUATION_STAGES[:-2]:
             run_stage(job, stage)
-        with measured(job.scheduler, 0.002) as peak:
+        with measured(job, 0.002) as peak:
             run_stage(job, EVALUATION_STAGES[-2])
             found = peak()
         plan = job.results["plan"]

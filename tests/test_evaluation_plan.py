@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
-from evaluating import KNN, clusters, config_of, scored, searched, store
-from samples import labelled
+from helpers.evaluating import KNN, clusters, config_of, scored, searched, store
+from helpers.samples import labelled
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import PlanError
-from mmpca_dist.planning import making
-from mmpca_dist.runs import scoring
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES, preview_evaluation
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import measured, open_job, run_stage
-from mmpca_dist.runs.scoring import forgetting
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.evaluation_runs.score_stage import forgetting
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, preview_evaluation
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.planning import run_plan
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca1a", "fisher"]
@@ -25,7 +27,7 @@ CASES = {
     "rows alone": {"methods": METHODS, "evaluation": {"folds": 2, "classifiers": ["svm"], "margins": False}},
     "shares": {"methods": METHODS, "evaluation": {"splits": "shares", "count": 3}},
     "pairs": {"methods": ["m-pca2"], "evaluation": {"folds": 3}},
-    "pairs of some": {"methods": ["m-pca2"], "evaluation": {"folds": 4}, "neighbors": {"max_queries": 80}},
+    "pairs of some": {"methods": [{"name": "m-pca2", "max_queries": 80}], "evaluation": {"folds": 4}},
     "pairs, fold by fold": {"methods": ["m-pca2"], "evaluation": {"folds": 2, "count": 2}},
     "pairs of scaled columns": {"methods": ["m-pca2"], "evaluation": {"folds": 3}, "standardize": True},
     "pairs in memory": {"methods": ["m-pca2"], "evaluation": {"splits": "shares", "count": 2}},
@@ -35,7 +37,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_passes_bytes_and_pairs_are_those_that_are_made(case, tmp_path, monkeypatch):
     works = searched(monkeypatch)
-    monkeypatch.setattr(making, "_free_bytes", lambda _: 10 << 30)  # others write to the disk meanwhile
+    monkeypatch.setattr(run_plan, "_free_bytes", lambda _: 10 << 30)  # others write to the disk meanwhile
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 3, seed=1, separation=0.5)), **CASES[case]
     )
@@ -61,8 +63,8 @@ def test_medians_are_of_the_rows_that_train(tmp_path):
 
 
 def test_too_little_memory_is_told_before_any_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "read_all", pytest.fail)
-    monkeypatch.setattr(scoring, "evaluate_parts", pytest.fail)
+    monkeypatch.setattr(score_stage, "read_all", pytest.fail)
+    monkeypatch.setattr(score_stage, "evaluate_parts", pytest.fail)
     config = config_of(
         tmp_path / "out", store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=2)),
         compute={"memory_limit": "100MiB"},
@@ -89,7 +91,7 @@ def test_memory_is_within_the_plan(methods, splits, tmp_path):
     with open_job(config, Callback(), "evaluation") as job, forgetting(job):
         for stage in EVALUATION_STAGES[:-2]:
             run_stage(job, stage)
-        with measured(job.scheduler) as peak:
+        with measured(job) as peak:
             run_stage(job, EVALUATION_STAGES[-2])
             assert peak() < job.results["plan"]["memory"] < 2.5 * peak()
 
@@ -196,7 +198,7 @@ def test_the_first_split_in_memory_tells_how_long_the_others_take(count, expecte
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_first_deal_of_folds_tells_it_too_and_every_fit_is_progress(count, tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "merges", lambda *_: True)
+    monkeypatch.setattr(score_stage, "merges", lambda *_: True)
     watch, uri = Watching(), store(tmp_path / "rows.npz", *labelled(90, 5, 2, seed=2))
     evaluation = {"splits": "folds", "folds": 3, "count": count, "classifiers": ["fisher", "svm"]}
     records, _, _ = scored(config_of(tmp_path / "out", uri, evaluation=evaluation), watch)

@@ -13,25 +13,25 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from evaluations import CLASSIFIERS, evaluation, margin
-from test_report import NASTY, check_page, check_picture
+from helpers.evaluations import CLASSIFIERS, evaluation, margin
+from helpers.reports import NASTY, check_page, check_picture
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.evaluation_reporting import evaluation_tables, write_evaluation_report
-from mmpca_dist.runs.report.evaluated import drawn_sizes, probability, words
-from mmpca_dist.runs.report.evaluation_page import render_evaluation, sections
-from mmpca_dist.runs.report.evaluation_rows import (
+from mmpca_dist.evaluation_runs.results import error_rows
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.report.evaluation_files import evaluation_tables, write_evaluation_report
+from mmpca_dist.report.evaluation_page import render_evaluation, sections
+from mmpca_dist.report.evaluation_rows import (
     PLUS_MINUS,
     error_grids,
     margin_grids,
     published_words,
     standing_rows,
 )
-from mmpca_dist.runs.report.signed_margins import SignedMargins, signed_margins
-from mmpca_dist.runs.tabulating import error_rows
+from mmpca_dist.report.evaluation_words import drawn_sizes, probability, words
+from mmpca_dist.report.signed_margins import SignedMargins, signed_margins
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
 FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
@@ -201,7 +201,7 @@ def test_the_verdict_of_ties_claims_nothing() -> None:
 def test_the_verdict_of_one_split_claims_nothing() -> None:
     said = " ".join(words(evaluation(splits=1)))
     assert "one split, so that no deviation is known" in said
-    assert "One split tells nothing about chance" in said
+    assert "One split has no standard error" in said
     assert "significant" not in said and "nan" not in said
 
 

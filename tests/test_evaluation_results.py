@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from evaluations import CLASSIFIERS, evaluation
+from helpers.evaluations import CLASSIFIERS, evaluation
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import SignTest, holm
+from mmpca_dist.evaluation.comparisons import SignTest, holm
 from mmpca_dist.evaluation.results import standings, verdict
 from mmpca_dist.evaluation.tables import ErrorTable
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evaluating import config_of, scored, store, timeless
-from resuming import KILLS, Killed, Writes
-from samples import labelled
+from helpers.evaluating import config_of, scored, store, timeless
+from helpers.resuming import KILLS, Killed, Writes
+from helpers.samples import labelled
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError
-from mmpca_dist.runs import scoring
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.statistics import checkpoint
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
 
 METHODS = ["pca", "m-pca1b", "m-pca2"]
 KINDS = {
@@ -26,9 +26,9 @@ KINDS = {
 @pytest.fixture(params=KINDS)
 def make(request, monkeypatch, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
-    monkeypatch.setattr(scoring, "merges", lambda *_: request.param.startswith("merged"))
+    monkeypatch.setattr(score_stage, "merges", lambda *_: request.param.startswith("merged"))
     if "kept" in request.param:
-        monkeypatch.setattr(checkpoint, "RESUMABLE_BYTES", 0)
+        monkeypatch.setattr(LIMITS, "resumable_bytes", 0)
     uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
     evaluation = {**KINDS[request.param], "classifiers": ["fisher", "svm"]}
     return lambda name: config_of(
@@ -39,14 +39,14 @@ def make(request, monkeypatch, tmp_path):
 @pytest.fixture
 def evaluated(monkeypatch):
     """Return a list of the numbers of the splits that are evaluated, or of their first parts where they are merged."""
-    numbers, direct, merged = [], scoring.evaluate_split, scoring.evaluate_parts
+    numbers, direct, merged = [], score_stage.evaluate_split, score_stage.evaluate_parts
     for name, function in (("evaluate_split", direct), ("evaluate_parts", merged)):
 
         def told(rows, splits, number, *others, function=function):
             numbers.append(number)
             return function(rows, splits, number, *others)
 
-        monkeypatch.setattr(scoring, name, told)
+        monkeypatch.setattr(score_stage, name, told)
     return numbers
 
 
@@ -67,7 +67,7 @@ def assert_goes_on(config, expected, evaluated):
     Parts of one deal that are merged share passes over the rows, and are evaluated together.
     """
     missing = set(range(len(expected))) - done(config)
-    if scoring.merges():
+    if score_stage.merges():
         missing = {2 * (number // 2) for number in missing}
     evaluated.clear()
     assert timeless(scored(config)[0]) == expected
@@ -97,12 +97,12 @@ def test_bytes_are_those_of_all_sessions(make, monkeypatch):
     with pytest.raises(Killed):
         scored(config)
     writes.from_now(None)
-    if scoring.merges():
+    if score_stage.merges():
         assert read(config) == (passes, total)  # the deal that was broken off is done anew, and so are its records
     else:
         assert read(config) == (2 * passes, 2 * total)
     (Path(config.output) / "evaluation" / "records" / "score.json").unlink()
-    assert read(config)[1] == total * (1 if scoring.merges() else 2)
+    assert read(config)[1] == total * (1 if score_stage.merges() else 2)
 
 
 class Stops(Callback):
@@ -123,8 +123,8 @@ def test_stopped_by_who_watches(make, evaluated):
     """Of rows in memory progress is told by splits; of merges, by spans of each pass, and the first one ends it."""
     expected, config = timeless(scored(make("whole"))[0]), make("stopped")
     with pytest.raises(RuntimeError, match="stopped"):
-        scored(config, Stops(1 if scoring.merges() else 2))
-    assert len(done(config)) == (0 if scoring.merges() else 2)
+        scored(config, Stops(1 if score_stage.merges() else 2))
+    assert len(done(config)) == (0 if score_stage.merges() else 2)
     assert_goes_on(config, expected, evaluated)
 
 

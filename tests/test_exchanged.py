@@ -6,13 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
-from evaluating import config_of
-from test_ingest_replacing import settings
+from helpers.evaluating import config_of
+from helpers.stored_objects import settings
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import DamageError
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.jobs.events import Callback
 
 METHODS = {"methods": ["pca", "m-pca0"]}
 SHARES = {"evaluation": {"splits": "shares", "count": 4, "margins": False, "classifiers": ["naive-bayes"]}}

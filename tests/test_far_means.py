@@ -5,8 +5,8 @@ import pytest
 
 from mmpca_dist import FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.solving import solve_targets
-from mmpca_dist.statistics.cross import CrossMoments
+from mmpca_dist.methods.supervised_pca import solve_targets
+from mmpca_dist.statistics.target_scatter import CrossMoments
 
 N, D = 4000, 6
 FAR = [2.0**0, 2.0**10, 2.0**20, 2.0**27]

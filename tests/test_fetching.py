@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import http.server
+import hashlib
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from evaluating import store
-from operations import ROOT
+from helpers.evaluating import store
+from helpers.operations import ROOT
+from helpers.runs import open_and_close
+from helpers.serving import NAME, section, serving
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.configuration.data_location import _between_minus_one_and_one, located
+from mmpca_dist.configuration.schema import parse_config, parse_model
+from mmpca_dist.configuration.sections import DatasetConfig
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, ConfigError, InputError
-from mmpca_dist.runs.config import parse_config, parse_model
-from mmpca_dist.runs.job import check_run
-from mmpca_dist.runs.locating import _between_minus_one_and_one, located
-from mmpca_dist.runs.sections import DatasetConfig
 from mmpca_dist.runs.stages import preview
-
-NAME = "rows.npz"
-
-
-@contextmanager
-def serving(data, *, status=200, length=None):
-    """Yield the address of a file, and a list that gets an entry whenever it is asked for."""
-    asked = []
-
-    class Answers(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data) if length is None else length))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/elsewhere/other%20name.npz?version=2", asked
-        server.shutdown()
 
 
 @pytest.fixture
@@ -56,10 +31,6 @@ def data(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     X = np.random.default_rng(0).standard_normal((40, 3))
     return store(tmp_path / "source.npz", X, np.arange(40) % 2).read_bytes()
-
-
-def section(folder, download=None):
-    return DatasetConfig(uri=NAME, data_dir=str(folder), download=download)
 
 
 @pytest.mark.parametrize("folder", ["$MMPCA_MINE", "${MMPCA_MINE}", "$MMPCA_MINE/inner", "${MMPCA_MINE}/inner"])
@@ -73,7 +44,7 @@ def test_folders_that_a_variable_names(folder, data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
 def test_an_absent_file_is_fetched_once_under_its_name(kind, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.runs.locating.PIECE_BYTES", 100)
+    monkeypatch.setattr("mmpca_dist.configuration.data_location.PIECE_BYTES", 100)
     folder = tmp_path / "data" if kind == "local" else f"memory://{tmp_path.name}-fetched"
     with serving(data) as (address, asked):
         for _ in range(2):
@@ -86,8 +57,8 @@ def test_an_absent_file_is_fetched_once_under_its_name(kind, data, tmp_path, mon
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({"status": 404}, "HTTPError: HTTP Error 404: Not Found"),
-        ({"length": 100_000}, "of 100000 bytes came"),
+        ({"status": 404}, "HTTPError: 404 Client Error: Not Found"),
+        ({"length": 100_000}, "IncompleteRead"),
         (None, "Connection refused"),
     ],
 )
@@ -178,7 +149,7 @@ def test_no_message_shows_the_value_of_a_variable(value, download, content, tmp_
         storage.write_bytes(f"hunter2/{NAME}", content)
     config = {"dataset": {"uri": NAME, "data_dir": "$MMPCA_MINE", "download": download}, "methods": "pca",
               "n_components": 2, "output": str(tmp_path / "out")}  # fmt: skip
-    for attempt in (preview, check_run):
+    for attempt in (preview, open_and_close):
         with pytest.raises(InputError) as caught:
             attempt(parse_config(config, "the test"))
         assert "$MMPCA_MINE" in str(caught.value) and "hunter2" not in str(caught.value)
@@ -196,8 +167,8 @@ def watch(event, args):
         seen.append(f"{event} {args}")
 sys.path.insert(0, sys.argv[1])
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.config import load_config
-from mmpca_dist.runs.evaluating import preview_evaluation
+from mmpca_dist.configuration.schema import load_config
+from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.runs.stages import preview
 sys.addaudithook(watch)
 for path in sys.argv[2:]:
@@ -262,3 +233,14 @@ def test_what_is_no_address_of_a_file(address, expected):
     with pytest.raises(ConfigError) as caught:
         parse_model(DatasetConfig, {"uri": NAME, "data_dir": "data", "download": address}, "the test")
     assert expected in str(caught.value) and "user:secret" not in str(caught.value)
+
+
+def test_a_file_with_another_hash_is_refused_and_not_kept(data, tmp_path):
+    right, wrong = hashlib.sha256(data).hexdigest(), "0" * 64
+    with serving(data) as (address, _):
+        fetched = DatasetConfig(uri=NAME, data_dir=str(tmp_path / "data"), download=address)
+        with pytest.raises(InputError, match=r"is not the one of dataset\.download_hash: .*does not match"):
+            located(fetched.model_copy(update={"download_hash": f"sha256:{wrong}"}))
+        assert not list((tmp_path / "data").iterdir())
+        place = located(fetched.model_copy(update={"download_hash": f"sha256:{right}"}))
+    assert storage.read_bytes(place) == data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zipfile
 
 import numpy as np
@@ -11,10 +10,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.npy_files import npy
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import limits, text
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets import memory_limits
+from mmpca_dist.datasets.ingest import csv
+from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
 
 Y = np.arange(20) % 2
@@ -34,15 +35,8 @@ def test_a_row_group_that_declares_more_than_fits(tmp_path):
         pa.table({"a": np.zeros(n), "label": np.zeros(n, np.int8)}), tmp_path / "a.parquet", row_group_size=n
     )
     assert (tmp_path / "a.parquet").stat().st_size < 50_000
-    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"Row group 0 of .* \(the test\)"):
+    with memory_limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"Row group 0 of .* \(the test\)"):
         open_dataset(tmp_path / "a.parquet")
-
-
-def npy(shape, n_bytes=64, descr="<f8"):
-    file = io.BytesIO()
-    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
-    file.write(b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little") + header + b"\n" + bytes(n_bytes))
-    return file.getvalue()
 
 
 SHAPES = ["(10000000000, 3)", "(10**15, 3)", "(1000000000000000, 3)", "(1000000000000000000, 30)", "(-5, 3)",
@@ -79,7 +73,7 @@ def test_types_of_npy_that_are_none(descr, tmp_path):
 def test_a_member_that_unpacks_to_more_than_fits(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((1 << 20, 4)), y=np.zeros(1 << 20, np.int8))
     assert (tmp_path / "a.npz").stat().st_size < 100_000
-    with limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* mmpca ingest"):
+    with memory_limits.within(16 << 20, "the test"), pytest.raises(InputError, match=r"a.npz takes .* mmpca ingest"):
         open_dataset(tmp_path / "a.npz")
 
 
@@ -89,7 +83,7 @@ def test_a_line_without_an_end(suffix, before, tmp_path, monkeypatch):
     import bz2
     import lzma
 
-    monkeypatch.setattr(text, "LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(csv, "LINE_BYTES", 1 << 20)
     pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(suffix.rpartition(".")[2], bytes)
     (tmp_path / f"a{suffix}").write_bytes(pack(before.encode() + b"1" * (5 << 20)))
     with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):
@@ -112,14 +106,14 @@ def test_a_line_without_an_end(suffix, before, tmp_path, monkeypatch):
 )
 def test_text_that_is_no_table(name, content, tmp_path):
     (tmp_path / name).write_text(content)
-    with limits.within(4 << 30, "the test"), pytest.raises(InputError) as caught:
+    with memory_limits.within(4 << 30, "the test"), pytest.raises(InputError) as caught:
         ingest(tmp_path / name, tmp_path / "out.zarr")
     assert len(str(caught.value)) < 6_500 and not (tmp_path / "out.zarr").exists()
 
 
 def test_a_dense_row_that_does_not_fit(tmp_path):
     (tmp_path / "a.libsvm").write_text("1 1:1\n0 2000000000:1\n")
-    with limits.within(1 << 30, "the test"), pytest.raises(InputError, match=r"A dense row of .* \(--sparse\)"):
+    with memory_limits.within(1 << 30, "the test"), pytest.raises(InputError, match=r"A dense row of .* \(--sparse\)"):
         ingest(tmp_path / "a.libsvm", tmp_path / "out.zarr", sparse=False)
 
 

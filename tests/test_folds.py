@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
 from distributed import Client, LocalCluster
+from helpers.samples import Shuffled, even_edges, labelled, product_bound
 from naive import coordinatewise_median, exact_class_moments
-from samples import Shuffled, even_edges, labelled, product_bound
 from scipy.sparse import csr_array
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.arrays import ArrayDataset, rows_in_memory
-from mmpca_dist.datasets.base import make_spans, spans_of
+from mmpca_dist.datasets.dataset import make_spans, spans_of
+from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.folds import CellLabels, fold_moments, moments_by_fold
 from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.reduction import Cluster, Threads
-from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Cluster, Threads
 
 
 def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None, precision="double", **options):
     """Return (moments of the parts, medians, splits)."""
     spans = make_spans(dataset) if edges is None else spans_of(np.asarray(edges))
     scheduler = scheduler or Threads(1)
-    census = take_census(dataset, spans, scheduler)
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
     how = {"n_splits": 1} if make is share_splits else {}
-    splits = make(dataset, census, spans, *arguments, scheduler=scheduler, **how)
-    parts, medians = moments_by_fold(dataset, spans, splits, scheduler=scheduler, precision=precision, **options)
+    watched = {name: options.pop(name) for name in ("progress", "on_pass") if name in options}
+    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
+    splits = make(rows, *arguments, **how)
+    parts, medians = moments_by_fold(replace(rows, **watched), splits, precision=precision, **options)
     return parts, medians, splits
 
 
@@ -172,8 +178,8 @@ def test_what_is_refused():
         next(fold_moments(parts[:1]))
     dataset = ArrayDataset(X, y)
     spans = make_spans(dataset)
-    census = take_census(dataset, spans, Threads(1))
-    many = fold_splits(dataset, census, spans, 3, n_splits=2, scheduler=Threads(1))
+    census = take_census(dataset, spans, Tasks(scheduler=Threads(1)))
+    many = fold_splits(Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(1)), 3, n_splits=2)
     with pytest.raises(InputError, match="those of one split; there are 2"):
         CellLabels(dataset, many)
     assert CellLabels(dataset, many.only(1)).read_labels(0, 60).max() < 6

@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from evaluating import config_of, scored, store
-from resuming import write_rows
-from samples import labelled
+from helpers.evaluating import config_of, scored, store
+from helpers.resuming import write_rows
+from helpers.runs import open_and_close
+from helpers.samples import labelled
 
-from mmpca_dist.datasets.checksums import from_json, to_json
+from mmpca_dist.configuration.schema import load_config, parse_config
+from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.errors import ConfigError, InputError, OutputError
-from mmpca_dist.runs.config import load_config, parse_config
-from mmpca_dist.runs.directory import Identity, RunDirectory
-from mmpca_dist.runs.evaluating import evaluate, preview_evaluation
-from mmpca_dist.runs.job import check_run, open_run_dataset
+from mmpca_dist.evaluation_runs.stages import evaluate, preview_evaluation
+from mmpca_dist.jobs.directory import Identity, RunDirectory
+from mmpca_dist.jobs.open_job import open_run_dataset
 
 X, Y = labelled(60, 4, 2, seed=5, separation=0.5)
 PARTS = np.arange(60) % 3
@@ -60,7 +61,7 @@ def test_parts_that_have_changed_are_another_input(make, tmp_path):
     assert scored(config)[0] == before  # the same parts go on, with the records that are there
     (tmp_path / "out" / "evaluation" / "splits" / "00002.json").unlink()
     change(tmp_path, column)
-    for refused in (lambda: scored(config), lambda: check_run(config, "evaluation")):
+    for refused in (lambda: scored(config), lambda: open_and_close(config, "evaluation")):
         with pytest.raises(OutputError, match=r"already holds a different run: its parts have changed since\. Choose"):
             refused()
 
@@ -128,7 +129,7 @@ def test_a_column_of_parts_is_no_feature(words, tmp_path):
     for drop in (["row"], ["row", "part"]):
         config = given(tmp_path / str(len(drop)), uri, "part")
         config = config.model_copy(update={"dataset": config.dataset.model_copy(update={"drop": drop})})
-        check_run(config, "evaluation")
+        open_and_close(config, "evaluation")
         preview_evaluation(config)
         records, *_ = scored(config)
         assert [record["errors"] for record in records] == [record["errors"] for record in expected]

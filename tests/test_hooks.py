@@ -10,13 +10,14 @@ from uuid import uuid4
 
 import pytest
 
-from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.datasets.lease import held
-from mmpca_dist.datasets.replacing import Destination, Writing
-from mmpca_dist.datasets.storage import names_in
+from mmpca_dist.datasets.ingest.destination import Destination, Writing
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.stores.lease import held
+from mmpca_dist.datasets.stores.storage import names_in
 from mmpca_dist.errors import InputError
 from mmpca_pipelines import hooks
-from mmpca_pipelines.ingest import IngestConfig, ingest_flow
+from mmpca_pipelines.ingest import ingest_flow
+from mmpca_pipelines.ingest_table import IngestConfig
 
 HOOKS = (hooks.on_cancellation, hooks.on_crashed)
 
@@ -62,7 +63,7 @@ def dying(monkeypatch, tmp_path):
         assert names_in(str(tmp_path)) == ["a.csv", "a.zarr.partial"]
         (tmp_path / "a.zarr.partial/lease-000001.json").write_text('{"dead": 1}')
 
-    monkeypatch.setattr("mmpca_dist.datasets.lease.EXPIRY_SECONDS", 0.1)
+    monkeypatch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
     return leave
 
 
@@ -113,7 +114,7 @@ def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, tol
     assert names_in(str(tmp_path)) == names and told == []
     (tmp_path / "lease-000001.json").write_text('{"dead": 1}')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmpca_dist.datasets.lease.EXPIRY_SECONDS", 0.1)
+        patch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
         hook(SimpleNamespace(name="transform"), run, None)
     assert not tmp_path.exists()
     assert told == [f"Removed pca.parquet, pca.zarr from {tmp_path}, half-written; the same parameters begin anew."]

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_docker import LOCKS
+from helpers.docker import LOCKS
 
 ROOT = Path(__file__).parents[1]
 CHROOT = ("--isolation=chroot", "--network=host")

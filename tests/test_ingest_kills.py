@@ -12,11 +12,12 @@ import uuid
 import fsspec
 import numpy as np
 import pytest
-from dying import KilledError, Steps, ingest_and_die
+from helpers.dying import KilledError, Steps, ingest_and_die
 
-from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.datasets.ingest import check_ingest, ingest
-from mmpca_dist.datasets.replacing import Destination
+from mmpca_dist.datasets.ingest.destination import Destination
+from mmpca_dist.datasets.ingest.job import check_ingest, ingest
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import retries, storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.listing import clean
 
@@ -44,7 +45,7 @@ def state_of(place):
 def killed(last, place, overwrite):
     """Ingest the new table in another process, and tell whether that was killed after so many steps."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mmpca_dist.datasets.ingest", "mmpca_dist.datasets.synthetic", "s3fs"])
+    context.set_forkserver_preload(["mmpca_dist.datasets.ingest.job", "mmpca_dist.datasets.readers.synthetic"])
     process = context.Process(target=ingest_and_die, args=(last, NEW, place, overwrite, dict(os.environ)))
     process.start()
     process.join()
@@ -129,7 +130,7 @@ def folder(request):
         fs.rm(place, recursive=True)
 
 
-def die_after(last, monkeypatch):
+def die_after(last, folder, monkeypatch):
     """Let every change of a store after so many fail, in this process: nothing that it does afterwards counts."""
 
     def die():
@@ -137,19 +138,28 @@ def die_after(last, monkeypatch):
 
     monkeypatch.setenv("MMPCA_STORAGE_PATIENCE", "0.001")
     steps, lock = Steps(last, die), threading.Lock()
-    memory = type(fsspec.filesystem("memory"))
-    for name in ("pipe_file", "rm_file"):
-        monkeypatch.setattr(memory, name, steps.before(getattr(memory, name)))
-    s3 = pytest.importorskip("s3fs").S3FileSystem
-    call = s3._call_s3
+    if folder.startswith("memory:"):
+        memory = type(fsspec.filesystem("memory"))
+        for name in ("pipe_file", "rm_file"):
+            monkeypatch.setattr(memory, name, steps.before(getattr(memory, name)))
+        return steps
+    repeat, repeat_async = retries.patiently, retries.patiently_async
 
-    async def counted(self, method, *args, **options):
-        if method.startswith(("put_", "delete_", "create_", "copy_", "upload_", "complete_")):
+    def count(what):
+        if what.startswith(("write ", "create ", "remove ")):
             with lock:
                 steps.count()
-        return await call(self, method, *args, **options)
 
-    monkeypatch.setattr(s3, "_call_s3", counted)
+    def counted(what, operation):
+        count(what)
+        return repeat(what, operation)
+
+    async def counted_async(what, operation):
+        count(what)
+        return await repeat_async(what, operation)
+
+    monkeypatch.setattr(retries, "patiently", counted)
+    monkeypatch.setattr(retries, "patiently_async", counted_async)
     return steps
 
 
@@ -166,7 +176,7 @@ def test_dead_before_any_change_of_a_store(folder, replaces, monkeypatch):
         if replaces:
             ingest(OLD, place)
         with monkeypatch.context() as patched:
-            steps = die_after(last, patched)
+            steps = die_after(last, folder, patched)
             try:
                 ingest(NEW, place, overwrite=replaces)
             except KilledError:
@@ -192,7 +202,7 @@ def test_only_what_the_dead_ingest_wrote_is_removed(folder, monkeypatch):
     """Objects of others that have come to the same prefix meanwhile stay."""
     place = f"{folder}/a.zarr"
     with monkeypatch.context() as patched, pytest.raises(KilledError):
-        die_after(5, patched)
+        die_after(5, folder, patched)
         ingest(NEW, place)
     storage.write_bytes(f"{place}/letter.txt", b"keep me")
     assert any(name.startswith("a.zarr/X/") for name in objects(folder))
@@ -224,13 +234,13 @@ def test_an_ingest_that_was_taken_for_dead_ends(tmp_path, monkeypatch):
     def sleep(done, total):
         owner = json.loads(lease.read_text())
         lease.write_text(json.dumps({**owner, "token": "another"}))
-        monkeypatch.setattr("mmpca_dist.datasets.lease.BEAT_SECONDS", -1.0)
+        monkeypatch.setattr("mmpca_dist.datasets.stores.lease.BEAT_SECONDS", -1.0)
 
     with pytest.raises(OutputError, match="no longer this run's"):
         ingest("synthetic:gaussian?n=4000&d=8", place, chunk_bytes=1000, progress=sleep)
     assert not place.exists()
     lease.write_text('{"dead": 1}')
     monkeypatch.undo()
-    monkeypatch.setattr("mmpca_dist.datasets.lease.EXPIRY_SECONDS", 0.1)
+    monkeypatch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
     assert Destination.of(str(place)).recover()
     assert storage.names_in(str(tmp_path)) == []

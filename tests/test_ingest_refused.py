@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ingested import NAMES, memory_address, small_table, write_all, write_csv
+from helpers.ingested import NAMES, memory_address, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import writing
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.ingest import group_writer
+from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
 
 
@@ -132,7 +132,7 @@ def test_bad_numpy_files_are_explained(tmp_path):
 def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, monkeypatch, band_rows):
     """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
     X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
-    monkeypatch.setattr("mmpca_dist.datasets.sources.BAND_BYTES", band_rows * X.strides[0])
+    monkeypatch.setattr("mmpca_dist.datasets.ingest.sources.BAND_BYTES", band_rows * X.strides[0])
     np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
     ingest(tmp_path / "f.npz", tmp_path / "f.zarr", chunk_bytes=11 * X.strides[0])
     dataset = open_dataset(tmp_path / "f.zarr")
@@ -150,7 +150,7 @@ def test_a_truncated_gzip_is_explained(tmp_path, table):
 
 
 def test_too_many_labels_are_measurements(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "MAX_CLASSES", 50)
+    monkeypatch.setattr(group_writer, "MAX_CLASSES", 50)
     np.savez(tmp_path / "a.npz", X=np.ones((100, 2)), y=np.arange(100))
     with pytest.raises(InputError, match=r"100 different labels.*measurements, not classes"):
         ingest(tmp_path / "a.npz", tmp_path / "a.zarr")
@@ -172,9 +172,9 @@ def test_options_that_cannot_be_honoured_are_refused(tmp_path, table):
         (files["csv without names"][0], {"drop": ["red"]}, "holds no names; give a number"),
         (svm, {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
         (files["npz"][0], {"drop": ["red"]}, r"drop=\['red'\] cannot be honoured"),
-        (files["zarr"][0], {"drop": ["red"]}, r"--drop is \['red'\], but .*a\.zarr is not Parquet"),
+        (files["zarr"][0], {"drop": ["red"]}, r"--drop is \['red'\], but .*a\.zarr is a Zarr group"),
         (files["zarr"][0], {"label": "yy"}, r"no array 'yy' \(--label\); it holds X, y\. Did you mean 'y'"),
-        (files["parquet"][0], {"label": "lable"}, r"no label column 'lable' \(--label\)\. Did you mean 'label'"),
+        (files["parquet"][0], {"label": "lable"}, r"no column 'lable' \(--label\)\. Did you mean 'label'"),
         (files["parquet"][0], {"drop": ["gren"]}, "--drop names 'gren', which is no column of .*Did you mean 'green'"),
         (csv, {"label": 9}, "no column 9"),
         (csv, {"features": "red"}, "cannot be honoured"),

@@ -12,21 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner
+from helpers.stored_objects import objects, settings
 
 from mmpca_dist import run
-from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.datasets.addresses import canonical, lies_within
-from mmpca_dist.datasets.ingest import check_ingest, ingest
-from mmpca_dist.datasets.lease import held
-from mmpca_dist.datasets.replacing import TABLE, Destination
+from mmpca_dist.datasets.ingest.destination import Destination
+from mmpca_dist.datasets.ingest.job import check_ingest, ingest
+from mmpca_dist.datasets.readers.group_attributes import TABLE
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.addresses import canonical, lies_within
+from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.refreshing import RefreshConfig, check_refresh, refresh
-from mmpca_dist.runs.transforming import TransformConfig, check_transform, transform
+from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh, refresh
+from mmpca_dist.runs.transform_rows import TransformConfig, check_transform, transform
 from mmpca_pipelines.cli import cli
-
-
-def objects(folder):
-    return {name: storage.read_bytes(storage.join(folder, name)) for name, *_ in storage.list_objects(folder)}
 
 
 def spellings(place):
@@ -188,18 +187,6 @@ def test_a_reader_that_has_opened_the_old_table_never_reads_the_new_one(bucket):
     # Plain Zarr reads it as well.
     group = storage.open_group(place)
     np.testing.assert_array_equal(group[group.attrs[TABLE]]["X"][:], open_dataset(place).read_rows(0, 64))
-
-
-def settings(output, **changes):
-    return {
-        "dataset": {"uri": "bundled:iris"},
-        "methods": ["m-pca0"],
-        "n_components": 2,
-        "project": {"format": ["zarr"]},
-        "compute": {"cluster": "threads"},
-        "output": output,
-        **changes,
-    }
 
 
 @pytest.mark.parametrize("folder", ["local", "memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)

@@ -1,6 +1,5 @@
 """One live run a folder: a second is refused, a dead one is taken over, at once or when it has not been heard of."""
 
-import itertools
 import json
 import logging
 import multiprocessing
@@ -15,19 +14,20 @@ from dataclasses import asdict, replace
 
 import psutil
 import pytest
-from test_runs import make_config
+from helpers.leases import late_beats, write_owner
+from helpers.runs import make_config
 
-import mmpca_dist.datasets.lease as lease_module
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.lease import Owner, held, holder
+import mmpca_dist.datasets.stores.lease as lease_module
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, OutputError
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import open_job
-from mmpca_dist.runs.journal import Journal
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.journal import Journal
+from mmpca_dist.jobs.open_job import open_job
 
 HOLD = """
 import sys, time
-from mmpca_dist.datasets.lease import held
+from mmpca_dist.datasets.stores.lease import held
 with held(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
@@ -39,18 +39,6 @@ def soon(monkeypatch):
     """Beats and expiry within the patience of a test."""
     monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.1)
     monkeypatch.setattr(lease_module, "EXPIRY_SECONDS", 0.5)
-
-
-def late_beats(monkeypatch):
-    """Let a hundred seconds pass from one look at the clock to the next, and no thread renew."""
-    monkeypatch.setattr(lease_module, "_clock", itertools.count(time.monotonic() + 1e9, 100.0).__next__)
-
-
-def write_owner(folder, number=1, **changes):
-    """Leave a lease as if of someone else, on another machine."""
-    owner = replace(Owner.here(), token="other", host="far", machine="another", **changes)  # noqa: S106  (no password)
-    storage.write_json(f"{folder}/lease-{number:06d}.json", asdict(owner))
-    return owner
 
 
 @pytest.mark.parametrize("where", ["disk", "memory"])
@@ -321,13 +309,13 @@ def test_a_lease_that_could_not_be_removed_does_not_lock_its_own_process_out(tmp
 
 
 def test_a_lease_whose_creation_was_answered_with_no_is_held_all_the_same(tmp_path, monkeypatch):
-    create = lease_module.creating.create_bytes
+    create = lease_module.conditional_writes.create_bytes
 
     def answered_no(uri, data):
         create(uri, data)
         return False
 
-    monkeypatch.setattr(lease_module.creating, "create_bytes", answered_no)
+    monkeypatch.setattr(lease_module.conditional_writes, "create_bytes", answered_no)
     with held(str(tmp_path / "run")) as lease:
         assert not lease.is_lost
 

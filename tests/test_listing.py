@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
-from samples import labelled
-from test_runs import make_config
+from helpers.resuming import Killed, Writes, no_report, results_hash, small_units, write_rows
+from helpers.runs import make_config
+from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.datasets.lease import held
+from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.runs.listing import clean, find_runs, state_of
 
 

@@ -7,8 +7,9 @@ import pytest
 import zarr
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
 
 NAMES = ["x[12]", "x?", "**", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x*", "x[!a]"))]
@@ -109,7 +110,7 @@ def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):
     ],
 )
 def test_addresses_that_may_mean_another_object_are_refused(address):
-    for use in (storage.normalize, storage.filesystem, storage.zarr_place):
+    for use in (storage.normalize, storage.filesystem, storage.zarr_location):
         with pytest.raises(InputError, match=r"Write the address without|without it"):
             use(address)
 

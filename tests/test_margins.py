@@ -7,33 +7,31 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
-from samples import labelled
 from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.datasets.arrays import rows_in_memory
-from mmpca_dist.datasets.base import make_spans
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.judging import Judges, Part, judge
+from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
-from mmpca_dist.evaluation.meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.predictors import (
-    ClassifierSection,
-    ReducedMoments,
-    fisher_linear,
-    fit_rows,
-    linear_discriminant,
-    linear_parts,
-    naive_bayes,
-)
+from mmpca_dist.evaluation.scores import Judges, Part, judge
+from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.gaussian import naive_bayes
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 NAMES = np.array(["a", "b", "c", "d"])
 
@@ -247,9 +245,15 @@ def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, prec
     dataset, scheduler = rows_in_memory(X[train], y[train], "rows"), Threads(1)
     spans = make_spans(dataset)
     statistics = gather_statistics(
-        dataset, take_census(dataset, spans, scheduler), spans,
-        scheduler=scheduler, precision=precision, standardize=standardize,
-    )  # fmt: skip
+        Rows(
+            dataset=dataset,
+            census=take_census(dataset, spans, Tasks(scheduler=scheduler)),
+            spans=spans,
+            scheduler=scheduler,
+        ),
+        precision=precision,
+        standardize=standardize,
+    )
     judges = Judges([spec("fisher")])
     reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
     fitted = judge(items, judges, judges.specs, part, Meter()).fitted

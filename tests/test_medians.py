@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.samples import even_edges, take
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import even_edges, take
 
-import mmpca_dist.statistics.medians as medians_module
-import mmpca_dist.statistics.sample as sample_module
-import mmpca_dist.statistics.summary as summary_module
+import mmpca_dist.statistics.row_sample as sample_module
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, settle
-from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.pairings import median_sets
 
 
 class TooManyPassesError(Exception):
@@ -48,8 +47,8 @@ def small_budget(monkeypatch):
     """Return a function that shrinks what a pass may keep (bytes) and the sample that brackets are made from."""
 
     def shrink(kept, floor, sample):
-        monkeypatch.setattr(summary_module, "KEPT_BYTES", kept)
-        monkeypatch.setattr(medians_module, "KEPT_FLOOR", floor)
+        monkeypatch.setattr(LIMITS, "kept_bytes", kept)
+        monkeypatch.setattr(LIMITS, "kept_floor", floor)
         monkeypatch.setattr(sample_module, "SAMPLE_ROWS", sample)
         monkeypatch.setattr(sample_module, "SAMPLE_CLASS_ROWS", 2)
 
@@ -207,7 +206,7 @@ def test_every_round_narrows_so_that_the_passes_end(small_budget):
 
 
 def test_thinning_ends_where_even_one_value_a_cell_is_beyond_the_budget(monkeypatch):
-    monkeypatch.setattr(medians_module, "KEPT_FLOOR", 10)
+    monkeypatch.setattr(LIMITS, "kept_floor", 10)
     thin = MedianCounts._thin_to
 
     def guarded(self, level):

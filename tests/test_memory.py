@@ -9,21 +9,23 @@ import pytest
 MEASURE = """
 import json, sys
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import make_spans
-from mmpca_dist.runs.job import measured
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.jobs.measuring import watched_memory
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.reduction import Threads
-from mmpca_dist.statistics.summary import median_sets
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 import psutil
 
 dataset, scheduler = open_dataset(f"synthetic:gaussian?n={sys.argv[1]}&d=128&seed=3"), Threads(2)
 spans = make_spans(dataset)
 base = psutil.Process().memory_info().rss
-with measured(scheduler, 0.002) as peak:
-    census = take_census(dataset, spans, scheduler)
-    sets = median_sets(2, "one-vs-rest") if sys.argv[2] == "medians" else None
-    gather_statistics(dataset, census, spans, scheduler=scheduler, precision="single", medians_of=sets)
+with watched_memory(0.002) as peak:
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
+    pairings = ("one-vs-rest",) if sys.argv[2] == "medians" else ()
+    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
+    gather_statistics(rows, precision="single", pairings=pairings)
 print(json.dumps(peak() - base))
 """
 

@@ -7,15 +7,18 @@ from itertools import pairwise
 import naive_evaluation
 import numpy as np
 import pytest
-from evaluating import KNN, config_of, scored, store, timeless
+from helpers.evaluating import KNN, config_of, scored, store, timeless
+from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
-from samples import labelled
 
-from mmpca_dist.evaluation import sampled_margins
-from mmpca_dist.evaluation.judging import Judges
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
-from mmpca_dist.predictors import ClassifierSection, fisher_linear, fit_rows, linear_parts
-from mmpca_dist.runs import scoring
+from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.linear import fisher_linear
+from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
+from mmpca_dist.statistics.rows import Rows
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
 
@@ -24,10 +27,10 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
     """Return the records, evaluated with all rows in memory or by merging moments."""
     with monkeypatch.context() as patched:
         if direct:
-            patched.setattr(scoring, "can_merge", lambda *_: False)
+            patched.setattr(score_stage, "can_merge", lambda *_: False)
         else:
-            patched.setattr(scoring, "DIRECT_BYTES", 0)
-            patched.setattr(scoring, "read_all", pytest.fail)
+            patched.setattr(LIMITS, "direct_bytes", 0)
+            patched.setattr(score_stage, "read_all", pytest.fail)
         records, splits, _ = scored(config_of(tmp_path / name, tmp_path / "rows.npz", **changes))
         return records, splits
 
@@ -118,8 +121,8 @@ def test_where_no_classifier_is_linear_the_record_says_so(direct, monkeypatch, t
 @pytest.mark.parametrize("classifier", ["fisher", "svm"])
 def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, tmp_path):
     """Fitted to moments of all rows that train, or reduced rows; in the original columns of an SVM, to a sample."""
-    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 70)
-    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 8 * 4 * 300)
+    monkeypatch.setattr(LIMITS, "margin_rows", 70)
+    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 8 * 4 * 300)
     X, y = labelled(900, 4, 2, seed=2, separation=0.6)
     store(tmp_path / "rows.npz", X, y)
     settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
@@ -158,14 +161,14 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, tmp_pa
 
 def moments_of(X, y):
     from mmpca_dist import class_moments
-    from mmpca_dist.predictors import ReducedMoments
+    from mmpca_dist.predictors.reduced_moments import ReducedMoments
 
     return ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(X.shape[1]), precision="double")
 
 
 def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
-    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 8 * 3 * 400)
-    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 100)
+    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 8 * 3 * 400)
+    monkeypatch.setattr(LIMITS, "margin_rows", 100)
     X, y = labelled(2000, 3, 2, seed=3)
     splits = dealt(y)
     parts = splits.codes(0, 2000, y)[0]
@@ -182,7 +185,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
 
 
 def test_a_rare_class_and_a_small_part_are_in_the_sample(monkeypatch):
-    monkeypatch.setattr(sampled_margins, "SAMPLE_BYTES", 0)
+    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 0)
     y = np.r_[np.zeros(5000, int), np.ones(30, int)]
     X = np.random.default_rng(4).standard_normal((len(y), 2))
     splits = dealt(y)
@@ -196,20 +199,19 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(monkeypatch):
 
 
 def dealt(y):
-    from mmpca_dist.datasets.arrays import rows_in_memory
-    from mmpca_dist.datasets.base import make_spans
+    from mmpca_dist.datasets.dataset import make_spans
+    from mmpca_dist.datasets.readers.memory import rows_in_memory
     from mmpca_dist.evaluation.splits import fold_splits
-    from mmpca_dist.statistics.census import take_census
-    from mmpca_dist.statistics.reduction import Threads
+    from mmpca_dist.statistics.tree_reduction import Threads
 
     dataset, scheduler = rows_in_memory(np.zeros((len(y), 1)), y, "rows"), Threads(1)
     spans = make_spans(dataset)
-    return fold_splits(dataset, take_census(dataset, spans, scheduler), spans, 4, scheduler=scheduler)
+    return fold_splits(Rows.of(dataset, scheduler, spans=spans), 4)
 
 
 @pytest.mark.parametrize("classifiers", [["fisher"], ["svm"]])
 def test_the_same_bits_for_any_workers_and_none_where_they_are_not_wanted(classifiers, monkeypatch, tmp_path):
-    monkeypatch.setattr(sampled_margins, "MARGIN_ROWS", 100)
+    monkeypatch.setattr(LIMITS, "margin_rows", 100)
     store(tmp_path / "rows.npz", *labelled(600, 4, 2, seed=5, separation=0.6))
     found = []
     for workers in (1, 3):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.samples import even_edges, labelled, product_bound, take
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import exact_class_moments
-from samples import even_edges, labelled, product_bound, take
 
 from mmpca_dist import ClassMoments, class_moments
 from mmpca_dist.errors import InputError

@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 import scipy.stats
 from distributed import Client, LocalCluster
-from samples import entangled, even_edges, find
+from helpers.samples import entangled, even_edges, find
 
-from mmpca_dist.datasets import open_dataset
-from mmpca_dist.neighbors import NearestOpposite, cells, nearest
-from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors import scratch as scratch_module
+from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch
 from mmpca_dist.neighbors.search import load_found
-from mmpca_dist.statistics.reduction import Cluster, Threads
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.tree_reduction import Cluster, Threads
 
 URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"
 EDGES = even_edges(2000, 217)
@@ -32,9 +33,9 @@ EDGES = even_edges(2000, 217)
 
 def make_small(patch):
     """Many cells and segments, and samples that few rows suffice for."""
-    patch.setattr(cells, "ROWS_PER_CELL", 20)
-    patch.setattr(layouts, "SMALLEST_SEGMENT", 200)
-    patch.setattr(nearest, "CALIBRATION", 300)
+    patch.setattr(LIMITS, "rows_per_cell", 20)
+    patch.setattr(LIMITS, "smallest_segment", 200)
+    patch.setattr(LIMITS, "calibration_queries", 300)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +66,7 @@ def test_what_an_approximate_search_says_of_itself_is_true(wanted, seed, pairing
     if found.recall is None:
         assert right.all() and found.effort == np.inf and proved.all()
         return
-    tested = _sampled(1200, None, nearest.CALIBRATION)
+    tested = _sampled(1200, None, LIMITS.calibration_queries)
     tested = tested[~_first_half(tested)]
     assert len(tested) == 300
     counted = neighbours[tested] >= 0

@@ -8,9 +8,8 @@ from math import prod
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from row_kinds import (
+from helpers.neighbors import assert_found_without_room
+from helpers.row_kinds import (
     KINDS,
     as_type,
     binary,
@@ -21,28 +20,31 @@ from row_kinds import (
     labelled_rows,
     last_bits,
 )
-from samples import even_edges, find, labelled, lay_out_rows
+from helpers.samples import even_edges, find, labelled, lay_out_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors import bounds, cells, queries, refinement
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import bounds, queries, refinement
 from mmpca_dist.neighbors import layout as layouts
-from mmpca_dist.neighbors.frame import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.principal_coordinates import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.queries import queries_from, queries_of
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.neighbors.search import NONE, Found, search_queries
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.neighbors.search import search_queries
+from mmpca_dist.statistics.pairings import PAIRINGS
 
 
 @st.composite
 def sizes(draw):
     """Constants so small that few rows make many cells, pieces, segments and units."""
     return {
-        (cells, "ROWS_PER_CELL"): draw(st.sampled_from([1, 3, 10, 300])),
+        (LIMITS, "rows_per_cell"): draw(st.sampled_from([1, 3, 10, 300])),
         (layouts, "PIECE_ROWS"): draw(st.sampled_from([1, 4, 4096])),
         (layouts, "SMALLEST_PIECE"): draw(st.sampled_from([1, 3, 256])),
         (layouts, "SEGMENT_BYTES"): draw(st.sampled_from([1, 2000, 32 << 20])),
-        (layouts, "SMALLEST_SEGMENT"): draw(st.sampled_from([1, 8, 512])),
+        (LIMITS, "smallest_segment"): draw(st.sampled_from([1, 8, 512])),
         (layouts, "BLOCK_ROWS"): draw(st.sampled_from([5, 8192])),
         (layouts, "BLOCK_BYTES"): draw(st.sampled_from([1000, 64 << 20])),
     }
@@ -55,25 +57,6 @@ def assert_found(found, X, y, pairing, rows=None):
     np.testing.assert_array_equal(queries_, np.arange(len(X)) if rows is None else rows)
     np.testing.assert_array_equal(nearest, expected)
     np.testing.assert_array_equal(distances, expected_distances)
-
-
-def assert_found_without_room(found, X, y, pairing):
-    """Go through the segments again with the true distances as what is known, but of higher rows.
-
-    Every neighbour is then a tie with what is known: no bound has any room but its slack for rounding.
-    """
-    layout, scratch = found.layout, found.scratch
-    expected, distances = naive.nearest_opposite(X, y, pairing)
-    asked = queries_of(layout, scratch, 0, layout.n_segments, None)
-    exact = found.searcher.table(found.name, None, ("squared",))[0]
-    none = np.empty((len(X), 0), np.int32)
-    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), np.full(exact.shape, -1), np.full(len(X), np.inf), none)
-    again, work = search_queries(
-        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known
-    )  # fmt: skip
-    assert work.proved == len(X)
-    np.testing.assert_array_equal(np.where(np.isfinite(exact), again.rows, -1), expected[asked.rows])
-    np.testing.assert_array_equal(np.sqrt(again.squared), distances[asked.rows])
 
 
 @settings(max_examples=100)
@@ -96,7 +79,7 @@ def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, monkeypatc
     """Large cells, where a product is far larger than the distances it must tell apart, and small ones."""
     for d in (5, 16, 40, 301):
         for rows_per_cell, dtype in ((100, "float64"), (100, "float32"), (8, "float64"), (1, "float64")):
-            monkeypatch.setattr(cells, "ROWS_PER_CELL", rows_per_cell)
+            monkeypatch.setattr(LIMITS, "rows_per_cell", rows_per_cell)
             rng = np.random.default_rng(d)
             X, y = as_type(kind(rng, 40, d), dtype), rng.integers(0, 2, 40)
             found = find(X, y)
@@ -108,8 +91,8 @@ def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, monkeypatc
 @pytest.mark.parametrize("d", [3, 12, 16, 40, 64, 200, 301])
 def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row(d, pairing, monkeypatch):
     """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 1)
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 1)
+    monkeypatch.setattr(LIMITS, "smallest_segment", 16)
     for seed in range(3):
         rng = np.random.default_rng(seed)
         for kind in (equidistant, last_bits):
@@ -254,8 +237,8 @@ def test_the_layout_holds_every_row_once_by_cell_and_class(data, constants, chun
 
 
 def test_queries_of_a_layout_are_all_rows_or_those_chosen(monkeypatch):
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 8)
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 20)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 8)
+    monkeypatch.setattr(LIMITS, "smallest_segment", 20)
     X, y = labelled(150, 20, 5, seed=5)
     layout, scratch, _ = lay_out_rows(X, y)
     assert layout.n_segments > 4
@@ -315,8 +298,8 @@ def test_rows_from_elsewhere_find_their_nearest_too(data, constants, pairing, fa
 
 def test_far_cells_are_left_out_and_their_segments_never_read(tmp_path, monkeypatch):
     """The point of it all: few cells are visited, and few bytes read, where rows lie in clusters."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 20)
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 40)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 20)
+    monkeypatch.setattr(LIMITS, "smallest_segment", 40)
     rng = np.random.default_rng(6)
     X = 100 * rng.standard_normal((10, 5))[np.arange(800) % 10] + rng.standard_normal((800, 5))
     y = (np.arange(800) // 10) % 2
@@ -386,7 +369,7 @@ def test_digits_in_ten_classes(real_data, monkeypatch):
     """784 columns of bytes: all bounds at work, both ways of pairing classes."""
     X, y = real_data("mnist")
     X, y = X[::70].astype(np.float32), y[::70]
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 50)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 50)
     rows = np.arange(0, len(X), 5)
     for pairing in PAIRINGS:
         nearest, distances = naive.nearest_opposite(X, y, pairing, rows)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from evaluating import config_of, scored, store
-from samples import labelled
-from test_evaluating import SPLITS, assert_as_by_hand, merging  # noqa: F401  (a fixture)
+from helpers.by_hand import SPLITS, assert_as_by_hand
+from helpers.evaluating import config_of, scored, store
+from helpers.samples import labelled
 
 from mmpca_dist.errors import ConfigError, InputError
-from mmpca_dist.predictors import choose_C
+from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.runs.evaluating import preview_evaluation
+from mmpca_dist.predictors.penalties import choose_C
 
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 
 
 @pytest.mark.parametrize("splits", ["shares", "folds"])
-def test_every_method_size_and_split_has_a_penalty_of_its_own(splits, merging, tmp_path):  # noqa: F811
+def test_every_method_size_and_split_has_a_penalty_of_its_own(splits, merging, tmp_path):
     """As by hand: of each reduction and each part held out, from rows in memory and by merging moments."""
     merging("merged")
     X, y = labelled(90, 5, 2, seed=6, separation=0.4)
@@ -53,16 +53,16 @@ def test_the_choice_is_that_of_the_rows_that_train():
 
 
 def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
-    from mmpca_dist.runs import tabulating
+    from mmpca_dist.evaluation_runs import results
 
-    found, build = [], tabulating.evaluation_of
+    found, build = [], results.evaluation_of
 
     def keep(job, records):
         found.append(build(job, records))
         return found[-1]
 
-    monkeypatch.setattr(tabulating, "evaluation_of", keep)
-    from mmpca_dist.runs.evaluating import evaluate
+    monkeypatch.setattr(results, "evaluation_of", keep)
+    from mmpca_dist.evaluation_runs.stages import evaluate
 
     evaluate(config_of(tmp_path / "out", "bundled:iris", evaluation={"classifiers": NESTED[:1], "margins": False}))
     assert found[0].classifiers == {"svm": "svm, C nested"}

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from evaluating import config_of, store
-from samples import labelled
+from helpers.evaluating import config_of, store
+from helpers.samples import labelled
 
 from mmpca_dist import run
-from mmpca_dist.datasets.spread import heavy_columns, heavy_note
-from mmpca_dist.runs.evaluating import evaluate
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.summary import components, legend
+from mmpca_dist.datasets.column_scatter import heavy_columns, heavy_note
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.summary import legend
 from mmpca_pipelines.cli import cli
 
 
@@ -142,6 +142,6 @@ def test_notes_of_an_evaluation_stand_in_the_terminal(tmp_path):
 )
 def test_footnotes_are_of_methods_in_the_table(methods, there, absent, tmp_path, monkeypatch):
     run(config_of(tmp_path / "out", "bundled:iris", methods=methods))
-    text = legend(components(str(tmp_path / "out")))
+    text = legend(str(tmp_path / "out"))
     assert text in shown(tmp_path / "out")
     assert all(words in text for words in there) and not any(words in text for words in absent)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import pickle
-import shlex
-import tomllib
-from importlib.metadata import requires, version
+import sys
+import time
 from pathlib import Path
 
 import cloudpickle
@@ -16,17 +16,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from packaging.requirements import Requirement
 from scipy import sparse
+from zarr.storage import WrapperStore
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.object_stores import Bucket
+from mmpca_dist.datasets.stores.zarr_stores import PatientStore
+from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import open_job
 from mmpca_pipelines.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -291,12 +294,7 @@ def test_addresses_without_credentials_are_not(address):
     assert storage.normalize(address) == address
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["obstore", "fsspec"])
-def test_the_same_sentences_by_either_package(fast, bucket, monkeypatch):
-    from mmpca_dist.datasets import object_stores
-
-    if not fast:
-        monkeypatch.setattr(object_stores, "_fast_reader", lambda *_args: None)
+def test_what_is_absent_is_said_so_and_a_lost_chunk_is_noticed(bucket):
     for uri in (f"{bucket}/none.zarr", f"{bucket}/none.parquet", f"{bucket}/none.npz", f"{bucket}-none/none.zarr"):
         with pytest.raises(InputError, match=r"does not exist|there is no Zarr group"):
             open_dataset(uri)
@@ -313,32 +311,73 @@ def test_the_same_sentences_by_either_package(fast, bucket, monkeypatch):
     assert np.isnan(dataset.read_rows(0, 3)).all()  # a reader that was open before
 
 
-def test_obstore_reads_what_fsspec_reads(bucket):
-    """The fast way is another way to the same bytes; that it is taken is part of the claim."""
-    pytest.importorskip("obstore")
-    from mmpca_dist.datasets import object_stores
-
-    data = np.random.default_rng(0).bytes(300_000)
+def test_ranges_of_objects_and_ends_beyond_them(bucket):
+    data = np.random.default_rng(0).bytes(3000)
     put(f"{bucket}/data", data)
+    put(f"{bucket}/empty", b"")
     fs, path = storage.filesystem(f"{bucket}/data")
-    fast = object_stores.fast_reader(fs._fs, "s3", path)
-    assert fast is not None
-    assert fast.read(path, 1000, 250_000) == data[1000:250_000] == fs._fs.cat_file(path, start=1000, end=250_000)
-    assert fast.read(f"{path}-none", 0, 9) is None
+    assert fs.cat_file(path) == data and fs.size(path) == 3000
+    assert fs.cat_file(path, 1000, 2500) == data[1000:2500]
+    assert fs.cat_file(path, 2900, 9999) == data[2900:]
+    assert fs.cat_file(path, 100) == data[100:]
+    assert fs.cat_file(path, 5000, 9999) == fs.cat_file(path, 7, 7) == fs.cat_file(f"{path[:-4]}empty", 0, 9) == b""
+    with fs.open(path) as file:
+        assert file.read(10) == data[:10] and file.seek(-5, 2) == 2995 and file.read() == data[2995:]
 
 
-def test_the_guide_installs_a_local_store_that_agrees_with_s3fs():
-    """By the parts of moto that the tests install, too; `pip check` would complain of another botocore."""
-    root = Path(__file__).parents[1]
-    page = (root / "docs" / "laptop-to-cluster.md").read_text()
-    (line,) = (line for line in page.splitlines() if line.startswith("pip install ") and "moto" in line)
-    named = {Requirement(word).name for word in shlex.split(line)[2:]}
-    extras = {requirement.name: requirement.extras for requirement in map(Requirement, shlex.split(line)[2:])}
-    assert extras["moto"] == {"s3"} and extras["aiobotocore"] == {"boto3"}
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert named <= {Requirement(text).name for text in project["test"]}
-    installed = version("botocore")
-    for name in ("aiobotocore", "boto3", "moto"):
-        for requirement in map(Requirement, requires(name) or []):
-            if requirement.name == "botocore" and requirement.marker is None:
-                assert requirement.specifier.contains(installed), (name, str(requirement))
+def test_no_operation_of_zarrs_wrapper_passes_by_the_retries_and_the_prefix():
+    """A version of Zarr that adds one must be noticed: it would read and write at the root of the bucket."""
+    for name, method in inspect.getmembers(WrapperStore, inspect.isfunction):
+        if name in vars(WrapperStore) and {"key", "prefix", "requests", "values"} & set(
+            inspect.signature(method).parameters
+        ):
+            assert name in vars(PatientStore) or name == "set_partial_values", name  # which no store here supports
+
+
+@pytest.mark.parametrize("name", ["a//b", "a\nb", "a/../b", "a/./b"])
+def test_names_that_obstore_cannot_reach_are_refused(name, bucket):
+    with pytest.raises(InputError, match=r"obstore cannot reach|as a folder"):
+        storage.write_bytes(f"{bucket}/{name}", b"")
+
+
+def test_objects_of_others_that_obstore_cannot_list_are_said_to_be_so(bucket):
+    import boto3
+
+    boto3.client("s3").put_object(Bucket=bucket.removeprefix("s3://"), Key="folder//x", Body=b"1")
+    with pytest.raises(AccessError, match=r"names with an empty, '\.' or '\.\.' part"):
+        storage.names_in(f"{bucket}/folder")
+    assert storage.names_in(f"{bucket}/another") == []
+
+
+@pytest.mark.parametrize("module", ["obstore.store", "boto3"])
+def test_without_the_packages_the_extras_are_named(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=r"Cannot read s3://absent/x: .*install 'mmpca-dist\[s3\]'"):
+        storage.exists("s3://absent/x")
+
+
+def test_without_credentials_nobody_waits(bucket, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    begin = time.monotonic()
+    with pytest.raises(AccessError, match="there are no valid credentials"):
+        storage.exists(f"{bucket}/x")
+    assert time.monotonic() - begin < 60  # not the two minutes of patience
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    assert not storage.exists(f"{bucket}/x")
+
+
+def test_an_azure_account_that_is_not_known_is_a_sentence(monkeypatch):
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(InputError, match=r"Cannot reach abfs://c/a.zarr: its storage account is not known") as caught:
+        storage.exists("abfs://c/a.zarr")
+    assert "AZURE_STORAGE_ACCOUNT_NAME, or in the address: abfs://CONTAINER@ACCOUNT" in str(caught.value)
+
+
+@pytest.mark.parametrize("protocol", ["az", "abfs", "abfss"])
+def test_the_account_of_an_address_comes_before_that_of_the_environment(protocol, monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "another")
+    bucket, path = Bucket.of(f"{protocol}://box@one.dfs.core.windows.net/a/b")
+    assert (bucket, path) == (Bucket(protocol, "box", "one"), "box/a/b")
+    assert Bucket.of(f"{protocol}://box/a")[0].account == "another"

@@ -13,11 +13,11 @@ import numpy as np
 import psutil
 import pytest
 import yaml
-from operations import wait_for
-from resuming import results_hash
+from helpers.operations import wait_for
+from helpers.resuming import results_hash
 
 from mmpca_dist import run
-from mmpca_dist.runs import bundled_configs
+from mmpca_dist.configuration import bundled
 
 pytestmark = pytest.mark.server
 
@@ -175,12 +175,12 @@ print(block.save("notes", overwrite=True))
 
 def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_path):
     """A flow that was started directly and killed: nobody but the automation notices. Its time is shortened here."""
-    silent = yaml.safe_load(bundled_configs.path_of("automations").read_text())
+    silent = yaml.safe_load(bundled.path_of("automations").read_text())
     assert silent["automations"][0]["trigger"]["within"] > 3 * 180  # Prefect's default of heartbeats
     silent["automations"][0]["trigger"]["within"] = SILENT
     (tmp_path / "automations.yaml").write_text(yaml.safe_dump(silent))
     block = operations.python(MAKE_BLOCK.format(url=webhook)).strip()
-    notes = bundled_configs.path_of("notifications").read_text()
+    notes = bundled.path_of("notifications").read_text()
     (tmp_path / "notifications.yaml").write_text(notes.replace("0" * 8 + "-0000-0000-0000-" + "0" * 12, block))
     for name in ("automations.yaml", "notifications.yaml"):
         operations.prefect("automation", "create", "--from-file", str(tmp_path / name))
@@ -204,7 +204,7 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
 @pytest.mark.parametrize("kind", ["docker", "kubernetes"])
 def test_the_other_work_pools_can_be_deployed_to(operations, kind):
     operations.prefect("work-pool", "create", kind, "--type", kind)
-    file = str(bundled_configs.path_of(f"prefect-{kind}"))
+    file = str(bundled.path_of(f"prefect-{kind}"))
     operations.prefect("--no-prompt", "deploy", "--prefect-file", file, "--all", MMPCA_STORE="s3://bucket")
     template = operations.api(f"/work_pools/{kind}")["base_job_template"]["variables"]["properties"]
     for flow in ("ingest", "fit", "transform", "refresh"):

@@ -8,15 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 import dask
 import numpy as np
 import pytest
-from evaluating import KNN, by_cell, config_of, scored, timeless
-from resuming import small_units
-from samples import labelled
+from helpers.evaluating import KNN, by_cell, config_of, scored, timeless
+from helpers.resuming import small_units
+from helpers.samples import labelled
 
-from mmpca_dist.datasets.zarr_rows import ZarrDataset
+from mmpca_dist.datasets.readers.zarr_dense import ZarrDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation import gathered
-from mmpca_dist.predictors import ClassifierSection, fit_rows, linear_parts, out_of_core
-from mmpca_dist.runs import scoring
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.predictors import out_of_core
+from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
 ROWS, CHUNK = 400, 90
@@ -29,7 +31,7 @@ def rows(tmp_path, monkeypatch):
     import zarr
 
     monkeypatch.setattr(out_of_core, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(scoring, "DIRECT_BYTES", 0)
+    monkeypatch.setattr(LIMITS, "direct_bytes", 0)
     small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
     X, y = labelled(ROWS, 5, 2, seed=1, separation=0.5)
     group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
@@ -56,16 +58,16 @@ def assert_alike(records, expected):
 def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
-        patched.setattr(scoring, "can_merge", lambda *_: False)
-        patched.setattr(scoring, "DIRECT_BYTES", 1 << 20)
+        patched.setattr(score_stage, "can_merge", lambda *_: False)
+        patched.setattr(LIMITS, "direct_bytes", 1 << 20)
         expected, _, _ = evaluated(rows, "direct")
-    monkeypatch.setattr(scoring, "read_all", pytest.fail)
-    for limit in (1 << 30, 8 * ROWS * 2, 0):
-        monkeypatch.setattr(gathered, "GATHERED_BYTES", limit)
+    monkeypatch.setattr(score_stage, "read_all", pytest.fail)
+    for limit in (1 << 30, 8 * ROWS * 2, 1):
+        monkeypatch.setattr(LIMITS, "gathered_bytes", limit)
         records, _, results = evaluated(rows, f"limit {limit}")
         assert_alike(records, expected)
         names = results["score"]["passes"]
-        assert (names.count("gather"), names.count("judge")) == (limit > 0, 2 * (limit < 1 << 30))
+        assert (names.count("gather"), names.count("judge")) == (limit > 1, 2 * (limit < 1 << 30))
     assert sum(line["errors"] for record in records for line in record["errors"]) > 50
 
 
@@ -77,7 +79,7 @@ def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_work
         return whole(self, start, stop, out)
 
     monkeypatch.setattr(ZarrDataset, "read_rows", read_rows)
-    monkeypatch.setattr(gathered, "GATHERED_BYTES", 0)
+    monkeypatch.setattr(LIMITS, "gathered_bytes", 1)
     one, _, results = evaluated(rows, "one", compute={"workers": 1})
     names = results["score"]["passes"]
     assert names.count("fit") > 2 * 2 * (1 + 2)  # folds and sizes, of which a logistic regression takes some steps
@@ -89,7 +91,7 @@ def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_work
 
 @pytest.mark.parametrize(("classifiers", "name"), [(["incremental", "svm"], "svm"), (["fisher", KNN], "knn")])
 def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, monkeypatch):
-    monkeypatch.setattr(gathered, "GATHERED_BYTES", 8 * ROWS)
+    monkeypatch.setattr(LIMITS, "gathered_bytes", 8 * ROWS)
     told = f"In split 0: 400 rows of 3 components are .* {name} may be fitted to. .*incremental, dask-logistic"
     with pytest.raises(InputError, match=told):
         evaluated(rows, "refused", classifiers)
@@ -140,7 +142,7 @@ def test_parts_share_passes_as_memory_permits_with_the_same_bits(rows, monkeypat
     evaluation = {"splits": "folds", "folds": 3, "classifiers": classifiers}
     found, passes = [], []
     for columns in (24, 23, 16, 8, 4):
-        monkeypatch.setattr(gathered, "GATHERED_BYTES", 8 * ROWS * columns)
+        monkeypatch.setattr(LIMITS, "gathered_bytes", 8 * ROWS * columns)
         config = config_of(
             rows / f"{columns}", rows / "rows.zarr",
             methods=["pca", "m-pca0"], n_components=[3, 4], evaluation=evaluation,

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 import mmpca_dist
+from mmpca_dist.configuration import bundled
+from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.runs import bundled_configs
-from mmpca_dist.runs.config import load_config
 
 ROOT = Path(__file__).parents[1]
 IGNORED = shutil.ignore_patterns(".git", "*.egg-info", "build", "results", "__pycache__", ".*_cache")
@@ -49,13 +49,20 @@ def distributions(tmp_path_factory):
 def test_the_wheel_holds_every_module_and_configuration_and_no_name_of_others(distributions):
     with zipfile.ZipFile(distributions[1]) as wheel:
         names = set(wheel.namelist())
-    moved = {"mmpca_dist": "mmpca_dist", "pipelines": "mmpca_pipelines", "conf": "mmpca_dist/conf"}
+    moved = {
+        "mmpca_dist": "mmpca_dist", "pipelines": "mmpca_pipelines", "conf": "mmpca_dist/conf",
+        "benchmarks/paper": "mmpca_paper",
+    }  # fmt: skip
     for folder, installed in moved.items():
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".yaml", ".html", ".json", ".csv", ".typed"):
                 assert f"{installed}/{path.relative_to(ROOT / folder).as_posix()}" in names
     tops = {name.split("/")[0] for name in names}
-    assert {name for name in tops if not name.endswith(".dist-info")} == {"mmpca_dist", "mmpca_pipelines"}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {
+        "mmpca_dist",
+        "mmpca_pipelines",
+        "mmpca_paper",
+    }
 
 
 def test_the_source_distribution_holds_what_its_tests_read(distributions):
@@ -93,7 +100,7 @@ def test_the_installed_wheel_serves_in_an_empty_folder(distributions, tmp_path):
     assert (work / "out" / "report" / "index.html").exists()
 
 
-@pytest.mark.parametrize("name", bundled_configs.run_names())
+@pytest.mark.parametrize("name", bundled.run_names())
 def test_bundled_configurations_go_by_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert load_config(name) == load_config(ROOT / "conf" / f"{name}.yaml")
@@ -101,7 +108,7 @@ def test_bundled_configurations_go_by_name(name, tmp_path, monkeypatch):
 
 def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    content = yaml.safe_load(bundled_configs.path_of("quickstart").read_text())
+    content = yaml.safe_load(bundled.path_of("quickstart").read_text())
     (tmp_path / "quickstart").write_text(yaml.safe_dump({**content, "n_components": [3]}))
     assert load_config("quickstart").n_components == [3]
 
@@ -113,7 +120,7 @@ def test_a_folder_of_that_name_is_no_configuration(tmp_path, monkeypatch):
     assert load_config("quickstart") == load_config(ROOT / "conf" / "quickstart.yaml")
 
 
-@pytest.mark.parametrize("name", bundled_configs.OPERATIONS)
+@pytest.mark.parametrize("name", bundled.OPERATIONS)
 def test_files_for_prefect_are_no_configurations_of_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=f"^{name} is a file for Prefect, not .*: see 'mmpca config {name}'"):

@@ -9,23 +9,24 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
-from samples import counts_like_text, even_edges, labelled, write_csr
+from helpers.part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
+from helpers.samples import counts_like_text, even_edges, labelled, write_csr
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets import open_dataset
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import make_spans
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import GivenSplits
-from mmpca_dist.neighbors import cells
-from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
 from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.reduction import Cluster, Threads
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Cluster, Threads
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -55,10 +56,10 @@ def bits(scheduler, opener, searches=SEARCHES):
     for wanted in searches:
         training = [training_statistics(X, y, part != NAMES, {"precision": "single"})[-1] for part in NAMED]
         by_part = with_pairs_by_part(
-            training, data, census, spans, parts, wanted, opener, scheduler=scheduler
-        )  # fmt: skip
+            training, Rows(dataset=data, census=census, spans=spans, scheduler=scheduler), parts, wanted, opener
+        )
         for statistics in by_part:
-            pairs = statistics.pairs
+            pairs = statistics.pairs[wanted]
             found.append(pairs.scatter.tobytes() + pairs.sample.tobytes() + repr(pairs.certificate).encode())
     assert len(set(found)) == len(found)
     return found
@@ -66,8 +67,8 @@ def bits(scheduler, opener, searches=SEARCHES):
 
 @pytest.fixture
 def reference(small, monkeypatch):
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 200)
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 20)
+    monkeypatch.setattr(LIMITS, "smallest_segment", 200)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 20)
     return bits(Threads(1), partial(open_scratch, True))
 
 
@@ -93,18 +94,31 @@ def test_dask_arrays(n_parts):
     statistics = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
     plain, census, spans, parts = prepared(ArrayDataset(X, y), names)
     expected = with_pairs_by_part(
-        statistics, plain, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+        statistics,
+        Rows(dataset=plain, census=census, spans=spans, scheduler=Threads(1)),
+        parts,
+        PairSearch(),
+        partial(open_scratch, True),
     )
     data, scheduler = dask_rows(da.from_array(X, (47, 4)), y)
     blocks = make_spans(data)
     found = with_pairs_by_part(
-        statistics, data, take_census(data, blocks, scheduler), blocks, parts, PairSearch(),
-        partial(open_scratch, True), scheduler=scheduler,
-    )  # fmt: skip
+        statistics,
+        Rows(
+            dataset=data,
+            census=take_census(data, blocks, Tasks(scheduler=scheduler)),
+            spans=blocks,
+            scheduler=scheduler,
+        ),
+        parts,
+        PairSearch(),
+        partial(open_scratch, True),
+    )
     for own, other in zip(found, expected, strict=True):
-        trace = np.trace(other.pairs.scatter)
-        np.testing.assert_allclose(own.pairs.scatter, other.pairs.scatter, rtol=0, atol=300 * EPS * trace)
-        np.testing.assert_array_equal(own.pairs.counts, other.pairs.counts)
+        own_pairs, other_pairs = own.pairs[PairSearch()], other.pairs[PairSearch()]
+        atol = 300 * EPS * np.trace(other_pairs.scatter)
+        np.testing.assert_allclose(own_pairs.scatter, other_pairs.scatter, rtol=0, atol=atol)
+        np.testing.assert_array_equal(own_pairs.counts, other_pairs.counts)
 
 
 @pytest.mark.parametrize("n_parts", [2, 4])
@@ -118,13 +132,17 @@ def test_sparse_rows(n_parts, tmp_path):
     training = [training_statistics(X, y, names != part, {"precision": "double"})[-1] for part in range(n_parts)]
     data, census, spans, parts = prepared(data, names)
     by_part = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+        training,
+        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
+        parts,
+        PairSearch(),
+        partial(open_scratch, True),
     )
     for part, statistics in enumerate(by_part):
         rows = difference_rows(X.astype(float), y, names != part, None, "one-vs-rest", "twice")
         expected = sum(np.outer(row, row) for row in rows)
         atol = 300 * EPS * np.trace(expected)
-        np.testing.assert_allclose(statistics.pairs.scatter, expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(statistics.pairs[PairSearch()].scatter, expected, rtol=0, atol=atol)
 
 
 # ------------------------------------------------------------------------------------------------- passes, refusals
@@ -148,9 +166,18 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
         scratches[-1].tables.clear()
 
     found = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), opened,
-        scheduler=Threads(1), on_pass=lambda name, n_bytes: passes.append(name),
-    )  # fmt: skip
+        training,
+        Rows(
+            dataset=data,
+            census=census,
+            spans=spans,
+            scheduler=Threads(1),
+            on_pass=lambda name, n_bytes: passes.append(name),
+        ),
+        parts,
+        PairSearch(),
+        opened,
+    )
     assert len(list(found)) == n_parts
     assert passes.count("search") == passes.count("cells") == len(scratches) == searches
     assert passes.count("pairs") == n_parts
@@ -164,9 +191,13 @@ def test_a_class_in_one_part_is_refused():
     counts = np.asarray([[np.sum((y == label) & (names == part)) for part in range(3)] for label in range(2)])
     parts = GivenSplits(np.asarray([0, 1]), counts, (0, 1, 2), np.arange(3), data)
     spans = make_spans(data)
-    census = take_census(data, spans, Threads(1))
+    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
     found = with_pairs_by_part(
-        [], data, census, spans, parts, PairSearch(), lambda: nullcontext(MemoryScratch()), scheduler=Threads(1)
+        [],
+        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
+        parts,
+        PairSearch(),
+        lambda: nullcontext(MemoryScratch()),
     )
     message = rf"^All {np.sum(y == 1)} rows of class 1 are in one part: while it is held out, none is left"
     with pytest.raises(InputError, match=message):
@@ -182,7 +213,11 @@ def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
     X[33, 1] = np.nan
     data, census, spans, parts = prepared(ArrayDataset(X, y), names)
     found = with_pairs_by_part(
-        training, data, census, spans, parts, PairSearch(), partial(open_scratch, True), scheduler=Threads(1)
+        training,
+        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
+        parts,
+        PairSearch(),
+        partial(open_scratch, True),
     )
     with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):
         list(found)

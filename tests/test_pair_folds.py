@@ -7,28 +7,31 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
+from helpers.part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
+from helpers.row_kinds import equidistant, labelled_rows, last_bits
+from helpers.samples import entangled, even_edges, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from part_samples import assert_training, difference_rows, find_all, make_small, prepared, training_statistics
-from row_kinds import equidistant, labelled_rows, last_bits
-from samples import entangled, even_edges, labelled
 
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import make_spans, spans_of
+from mmpca_dist.datasets.dataset import make_spans, spans_of
+from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
-from mmpca_dist.neighbors import cells, nearest
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.neighbors import nearest
+from mmpca_dist.neighbors.held_out_parts import RowsInParts
 from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.neighbors.pair_folds import find_by_part, with_pairs_by_part
-from mmpca_dist.neighbors.pairs import apply_pairs, pair_scatter, with_pairs
-from mmpca_dist.neighbors.parts import RowsInParts
+from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
 from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.neighbors.search import NONE, Found, search_queries
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 EPS = float(np.finfo(np.float64).eps)
 SINGLE = float(np.finfo(np.float32).eps)
@@ -59,8 +62,8 @@ def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing
     X, y = data
     names = part_names(np.random.default_rng(seed), y, n_parts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "ROWS_PER_CELL", cell)
-        patch.setattr(layouts, "SMALLEST_SEGMENT", segment)
+        patch.setattr(LIMITS, "rows_per_cell", cell)
+        patch.setattr(LIMITS, "smallest_segment", segment)
         patch.setattr(layouts, "PIECE_ROWS", piece)
         found = find_all(ArrayDataset(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
         assert_training(found, X, y, names, pairing)
@@ -79,10 +82,10 @@ def assert_training_without_room(found, X, y, names, pairing):
         asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known, apart=True
     )  # fmt: skip
     slots = parts.shape[1]
-    for part in np.unique(names):
+    for code, part in enumerate(np.unique(names)):
         rows, expected, distances = naive.nearest_training(X, y, names, part, pairing)
         place = np.argsort(asked.rows)[rows]
-        held = again.parts[place] == part
+        held = again.parts[place] == code
         squared = np.where(held, again.squared[place, slots:], again.squared[place, :slots])
         nearest_rows = np.where(held, again.rows[place, slots:], again.rows[place, :slots])
         np.testing.assert_array_equal(np.sqrt(squared), distances)
@@ -93,7 +96,7 @@ def assert_training_without_room(found, X, y, names, pairing):
 @pytest.mark.parametrize("d", [3, 16, 64, 301])
 def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d, pairing, monkeypatch):
     """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 1)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 1)
     for seed, kind in enumerate((equidistant, last_bits)):
         rng = np.random.default_rng(seed)
         order = rng.permutation(60)
@@ -126,12 +129,14 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
     X, y = labelled(600, 12, 3, seed=2)
     data = ArrayDataset(X, y)
     spans = spans_of(even_edges(600, 90))
-    census = take_census(data, spans, Threads(1))
-    parts = fold_splits(data, census, spans, 5, scheduler=Threads(1))
+    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
+    parts = fold_splits(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), 5)
     (names,) = parts.codes(0, 600, y)
     scratch = ZarrScratch(str(tmp_path)) if stored else MemoryScratch()
-    layout = make_layout(data, census, spans, scratch, scheduler=Threads(2), members=RowsInParts(parts))
-    found = find_by_part(layout, scratch, parts, Search(), scheduler=Threads(2))
+    layout = make_layout(
+        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(2)), scratch, members=RowsInParts(parts)
+    )
+    found = find_by_part(layout, scratch, parts, Search(), Tasks(scheduler=Threads(2)))
     assert_training(found, X, y, names)
     alone = 0
     for part in range(5):
@@ -144,9 +149,9 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
 def searched_alone(X, y, trains, search):
     data = ArrayDataset(X[trains], y[trains])
     spans, scratch = make_spans(data), MemoryScratch()
-    census = take_census(data, spans, Threads(1))
-    layout = make_layout(data, census, spans, scratch, scheduler=Threads(1))
-    return find_nearest(layout, scratch, census.classes, search, scheduler=Threads(1))
+    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
+    layout = make_layout(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), scratch)
+    return find_nearest(layout, scratch, census.classes, search, Tasks(scheduler=Threads(1)))
 
 
 # ------------------------------------------------------------------------------------------------- scatters
@@ -172,11 +177,20 @@ def test_the_scatter_is_that_of_the_rows_that_train(
     data, census, spans, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11))
     given_statistics = (statistics for *_, statistics in training)
     found = with_pairs_by_part(
-        given_statistics, data, census, spans, parts, wanted, partial(open_scratch, True), scheduler=Threads(2)
+        given_statistics,
+        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(2)),
+        parts,
+        wanted,
+        partial(open_scratch, True),
     )
     for part, own, (rows, counted, own_spans, statistics) in zip(np.unique(names), found, training, strict=True):
-        alone = with_pairs(statistics, rows, counted, own_spans, wanted, MemoryScratch(), scheduler=Threads(1)).pairs
-        pairs = own.pairs
+        alone = with_pairs(
+            statistics,
+            Rows(dataset=rows, census=counted, spans=own_spans, scheduler=Threads(1)),
+            wanted,
+            MemoryScratch(),
+        ).pairs[wanted]
+        pairs = own.pairs[wanted]
         assert (pairs.weight, pairs.queries, pairs.fraction) == (alone.weight, alone.queries, 1)
         np.testing.assert_array_equal(pairs.edges, alone.edges)
         np.testing.assert_array_equal(pairs.counts, alone.counts)
@@ -213,19 +227,25 @@ def test_one_part_held_out_is_searched_for_among_the_rows_that_train_alone():
     X, y = labelled(300, 8, 2, seed=6)
     data = ArrayDataset(X, y)
     spans = spans_of(even_edges(300, 37))
-    census = take_census(data, spans, Threads(1))
-    parts = share_splits(data, census, spans, n_splits=1, scheduler=Threads(1))
+    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
+    parts = share_splits(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), n_splits=1)
     trains = parts.training(0, 300, y)[0]
     rows, counted, own_spans, statistics = training_statistics(X, y, trains, {"precision": "double"})
     for search in (Search(), Search(max_queries=60)):
         wanted, opener = PairSearch(search), partial(open_scratch, True)
         (found,) = with_pairs_by_part(
-            [statistics], data, census, spans, parts, wanted, opener, scheduler=Threads(1)
-        )  # fmt: skip
-        alone = with_pairs(statistics, rows, counted, own_spans, wanted, MemoryScratch(), scheduler=Threads(1)).pairs
-        np.testing.assert_allclose(found.pairs.scatter, alone.scatter, rtol=1e-12, atol=1e-12 * np.trace(alone.scatter))
-        assert found.pairs.queries == alone.queries and found.pairs.fraction == alone.fraction
-        assert found.pairs.certificate["queries"] == alone.certificate["queries"]
+            [statistics], Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), parts, wanted, opener
+        )
+        alone = with_pairs(
+            statistics,
+            Rows(dataset=rows, census=counted, spans=own_spans, scheduler=Threads(1)),
+            wanted,
+            MemoryScratch(),
+        ).pairs[wanted]
+        pairs = found.pairs[wanted]
+        np.testing.assert_allclose(pairs.scatter, alone.scatter, rtol=1e-12, atol=1e-12 * np.trace(alone.scatter))
+        assert pairs.queries == alone.queries and pairs.fraction == alone.fraction
+        assert pairs.certificate["queries"] == alone.certificate["queries"]
 
 
 # ------------------------------------------------------------------------------------------------- some queries, recall

@@ -9,16 +9,16 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
-from samples import largest_angle
-from test_pairs import EPS, assert_components, small  # noqa: F401  (a fixture of all tests here, too)
+from helpers.pairs import EPS, assert_components, small  # noqa: F401  (a fixture of all tests here, too)
+from helpers.samples import largest_angle
 
 from mmpca_dist import MarginPCA, load_model, open_dataset, run
+from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.neighbors import nearest
-from mmpca_dist.neighbors import pairs as pair_module
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.runs import stages
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -87,7 +87,8 @@ def test_a_run_once_more_searches_no_more(tmp_path):
     run(config(tmp_path / "out"), [again])
     assert again.reused["search"] and again.reused["solve"]
     np.testing.assert_array_equal(load_model(str(tmp_path / "out"), "m-pca2").components_, before)
-    run(config(tmp_path / "other", neighbors={"mutual": "once"}), [other])
+    methods = [*METHODS[:2], {"name": "m-pca2", "mutual": "once"}]
+    run(config(tmp_path / "other", methods=methods), [other])
     assert not other.reused["search"]
     X, y = rows_of("bundled:wine")
     once = load_model(str(tmp_path / "other"), "m-pca2")
@@ -118,11 +119,10 @@ def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, 
 
 
 def test_runs_take_the_settings_of_the_search(tmp_path, monkeypatch):
-    monkeypatch.setattr(nearest, "CALIBRATION", 200)
-    settings_ = {"mode": "approximate", "recall": 0.8, "max_queries": 900}
-    results = run(
-        config(tmp_path / "out", "bundled:digits", neighbors=settings_, pairing="one-vs-rest", standardize=True)
-    )
+    monkeypatch.setattr(LIMITS, "calibration_queries", 200)
+    search = {"search": "approximate", "recall": 0.8, "max_queries": 900, "pairing": "one-vs-rest"}
+    methods = [*METHODS[:2], {"name": "m-pca2", **search}]
+    results = run(config(tmp_path / "out", "bundled:digits", methods=methods, pairing="one-vs-one", standardize=True))
     certificate = results["search"]["certificate"]
     assert certificate["mode"] == "approximate" and certificate["queries"] == 900
     assert certificate["recall"] is None or certificate["recall"]["low"] >= 0.8
@@ -134,18 +134,18 @@ def test_runs_take_the_settings_of_the_search(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("neighbors", "message"),
+    ("options", "message"),
     [
-        ({"recall": 2}, "neighbors.recall"),
-        ({"mode": "exactly"}, "neighbors.mode"),
-        ({"max_queries": 0}, "neighbors.max_queries"),
+        ({"recall": 2}, "m-pca2: recall must be a number between 0 and 1"),
+        ({"search": "exactly"}, "m-pca2: search must be exact or approximate"),
+        ({"max_queries": 0}, "m-pca2: max_queries must be a whole number of at least 2"),
         ({"mutual": "once", "max_queries": 10}, "mutual='once' needs the nearest row of every row"),
         ({"recal": 0.9}, "Did you mean.*recall"),
     ],
 )
-def test_bad_settings_of_a_run_are_one_sentence_before_any_work(neighbors, message, tmp_path):
+def test_bad_settings_of_a_run_are_one_sentence_before_any_work(options, message, tmp_path):
     with pytest.raises(ConfigError, match=message) as refusal:
-        config(tmp_path / "out", neighbors=neighbors)
+        config(tmp_path / "out", methods=[{"name": "m-pca2", **options}])
     assert "\n" not in str(refusal.value).strip()
     assert not (tmp_path / "out").exists()
 

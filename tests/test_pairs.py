@@ -6,31 +6,25 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
+from helpers.pairs import EPS, assert_components
+from helpers.samples import even_edges, find, labelled, largest_angle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import angle_bound, even_edges, find, labelled, largest_angle
 from sklearn.base import clone
 
 from mmpca_dist import MarginPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors import cells, nearest
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import layout as layouts
-from mmpca_dist.neighbors import pairs as pair_module
+from mmpca_dist.neighbors import nearest
+from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.neighbors import scratch as scratch_module
 from mmpca_dist.neighbors import search as search_module
-from mmpca_dist.neighbors.pairs import apply_pairs, pair_scatter, sum_pairs
+from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, sum_pairs
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
 
-EPS = float(np.finfo(np.float64).eps)
 SINGLE = float(np.finfo(np.float32).eps)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    """Many cells, pieces and segments from few rows."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 10)
-    monkeypatch.setattr(layouts, "SMALLEST_SEGMENT", 16)
 
 
 @pytest.fixture
@@ -70,7 +64,7 @@ def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairi
 @pytest.fixture
 def few_bytes(monkeypatch):
     """Limits in bytes so low that cells of few rows are in pieces, and their segments and tasks in blocks."""
-    monkeypatch.setattr(cells, "ROWS_PER_CELL", 40)
+    monkeypatch.setattr(LIMITS, "rows_per_cell", 40)
     monkeypatch.setattr(layouts, "SMALLEST_PIECE", 8)
     monkeypatch.setattr(layouts, "SEGMENT_BYTES", 1000)
     monkeypatch.setattr(layouts, "BLOCK_BYTES", 3000)
@@ -78,7 +72,7 @@ def few_bytes(monkeypatch):
     monkeypatch.setattr(search_module, "TASK_BYTES", 1000)
     monkeypatch.setattr(search_module, "SMALLEST_TASK", 10)
     monkeypatch.setattr(scratch_module, "CHUNK_BYTES", 2000)
-    monkeypatch.setattr(nearest, "CALIBRATION", 40)
+    monkeypatch.setattr(LIMITS, "calibration_queries", 40)
 
 
 @pytest.mark.usefixtures("few_bytes")
@@ -155,17 +149,6 @@ def in_order(rows):
 # ------------------------------------------------------------------------------------------------- the estimator
 
 
-def assert_components(reducer, rows, unit):
-    """Components span the leading eigenspaces of the difference rows' scatter."""
-    S = naive.mean_outer_product(rows)
-    values, vectors = naive.eigenpairs(S)
-    error = (len(rows) + 8) * unit * np.trace(S)
-    k = len(reducer.components_)
-    np.testing.assert_allclose(reducer.eigenvalues_, values[:k], rtol=0, atol=error)
-    assert largest_angle(reducer.components_, vectors[:, :k]) <= angle_bound(S, k, error)
-    np.testing.assert_allclose(reducer.total_, np.trace(S), rtol=0, atol=error)
-
-
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("mutual", ["twice", "once"])
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -207,7 +190,7 @@ def test_searching_for_some_rows_takes_the_differences_of_those():
 
 
 def test_an_approximate_fit_is_near_the_exact_one(monkeypatch):
-    monkeypatch.setattr(nearest, "CALIBRATION", 300)
+    monkeypatch.setattr(LIMITS, "calibration_queries", 300)
     rng = np.random.default_rng(5)
     X, y = rng.standard_normal((1500, 10)) / np.arange(1, 11), rng.integers(0, 3, 1500)
     X[:, 0] += 3 * y  # a leading direction that stands out

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evaluating import scored
+from helpers.evaluating import scored
 
+from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.evaluation.published import agreement, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.runs.config import load_config
 
 PAPER = Path(__file__).parents[1] / "conf" / "paper"
 

@@ -8,12 +8,12 @@ import itertools
 
 import numpy as np
 import pytest
-from evaluating import store
+from helpers.evaluating import store
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.npy import NpyHeader
-from mmpca_dist.datasets.parsing import READINGS, read_again
-from mmpca_dist.statistics.storing import decode, encode
+from mmpca_dist.datasets.readers.npy import NpyHeader
+from mmpca_dist.datasets.readers.npy_headers import READINGS, read_again
+from mmpca_dist.statistics.serialization import decode, encode
 
 MISMATCH = SystemError("AST constructor recursion depth mismatch (before=75, after=72)")
 

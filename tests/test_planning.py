@@ -5,18 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dask.utils import format_bytes
-from test_runs import make_config
+from helpers.runs import make_config
 
-import mmpca_dist.planning.making as planning_module
-import mmpca_dist.planning.timing as timing_module
-import mmpca_dist.statistics.medians as medians_module
-import mmpca_dist.statistics.summary as summary_module
+import mmpca_dist.planning.run_plan as planning_module
 from mmpca_dist import open_dataset, run
-from mmpca_dist.datasets import make_spans
+from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.errors import PlanError
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.scratch import ZarrScratch, row_bytes
-from mmpca_dist.planning import Resources, plan_projection, search_in_memory
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.planning.plan import Resources
+from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
 
@@ -44,9 +43,8 @@ def test_medians_that_need_brackets(tmp_path):
 
 def test_medians_that_need_another_pass(tmp_path, monkeypatch):
     """A budget of 2 MiB, where 4.5 are expected between the brackets."""
-    for module in (planning_module, timing_module, medians_module, summary_module):
-        monkeypatch.setattr(module, "KEPT_BYTES", 2 << 20)
-    monkeypatch.setattr(medians_module, "KEPT_FLOOR", 0)
+    monkeypatch.setattr(LIMITS, "kept_bytes", 2 << 20)
+    monkeypatch.setattr(LIMITS, "kept_floor", 0)
     plan, passes, n_bytes = planned_and_done(
         make_config(tmp_path / "out", "synthetic:gaussian?n=300000&d=128", **MEDIANS)
     )
@@ -120,6 +118,12 @@ def test_a_projection_is_refused_with_both_numbers(allowed, tmp_path, monkeypatc
 
 
 SEARCH = {"methods": ["pca", "m-pca2"], "precision": "single", "n_components": 2}
+
+
+def searching(**options):
+    return {**SEARCH, "methods": ["pca", {"name": "m-pca2", **options}]}
+
+
 SEARCHED = "synthetic:gaussian?n=150000&d=64"
 
 
@@ -137,7 +141,7 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
         written[name] = sum(file.stat().st_size for file in files if file.is_file())
 
     monkeypatch.setattr(ZarrScratch, "put", put)
-    config = make_config(tmp_path / "out", SEARCHED, **SEARCH, neighbors={"max_queries": 5000})
+    config = make_config(tmp_path / "out", SEARCHED, **searching(max_queries=5000))
     plan, passes, n_bytes = planned_and_done(config)
     assert passes == [p["name"] for p in plan["passes"]] == ["moments", "sample", "cells", "project"]
     assert n_bytes == sum(p["bytes"] for p in plan["passes"])
@@ -155,7 +159,7 @@ def test_a_search_of_wide_rows_stays_within_its_plan(tmp_path, monkeypatch):
     monkeypatch.setattr(planning_module, "fits_memory", lambda *_: False)
     solver = {"kind": "krylov", "passes": 3, "oversampling": 30, "tolerance": 0}
     config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=800&d=8000", **SEARCH, neighbors={"max_queries": 200}, solver=solver,
+        tmp_path / "out", "synthetic:gaussian?n=800&d=8000", **searching(max_queries=200), solver=solver,
         project={"methods": []},
     )  # fmt: skip
     plan, passes, n_bytes = planned_and_done(config, projected=False)
@@ -188,7 +192,7 @@ def test_the_plan_of_a_search_of_wide_rows_grows_with_their_width_alone(tmp_path
 @pytest.mark.slow
 def test_a_search_of_rows_beyond_the_memory_limit_stays_within_its_plan(tmp_path):
     config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **SEARCH, neighbors={"max_queries": 2000},
+        tmp_path / "out", "synthetic:gaussian?n=1000000&d=64", **searching(max_queries=2000),
         compute={"workers": 1, "memory_limit": "2GiB"},
     )  # fmt: skip
     plan, *_ = planned_and_done(config)
@@ -220,8 +224,8 @@ def test_scratch_that_does_not_fit_the_disk_is_refused_with_both_numbers(tmp_pat
 
 
 def test_what_a_search_is_expected_to_cost_follows_from_its_settings(tmp_path):
-    def planned(**neighbors):
-        plan = preview(make_config(tmp_path / "out", SEARCHED, **SEARCH, neighbors=neighbors))
+    def planned(**options):
+        plan = preview(make_config(tmp_path / "out", SEARCHED, **searching(**options)))
         return plan.search, dict(plan.rows())["pairs to compare"]
 
     exact, text = planned()
@@ -231,9 +235,9 @@ def test_what_a_search_is_expected_to_cost_follows_from_its_settings(tmp_path):
     assert exact.proved and text.startswith("up to ")
     some, _ = planned(max_queries=15_000)
     assert some.pairs == pytest.approx(exact.pairs / 10)
-    guess, text = planned(mode="approximate")
+    guess, text = planned(search="approximate")
     assert not guess.proved and text.startswith("perhaps ")
     assert guess.pairs < exact.pairs
-    few, text = planned(mode="approximate", max_queries=1000)  # as many as would be searched exactly to calibrate
+    few, text = planned(search="approximate", max_queries=1000)  # as many as would be searched exactly to calibrate
     assert few.proved and few.pairs == pytest.approx(exact.pairs / 150) and text.startswith("up to ")
     assert preview(make_config(tmp_path / "out", SEARCHED, methods=["pca"], n_components=2)).search is None

@@ -8,24 +8,20 @@ from functools import partial
 
 import numpy as np
 import pytest
-from classifying import assert_scores, relative, sklearn_scores
+from helpers.classifying import assert_scores, relative, sklearn_scores
+from helpers.samples import labelled, take
 from naive_judging import fisher_linear_scores, gaussian_scores
-from samples import labelled, take
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors import (
-    ReducedMoments,
-    fisher_linear,
-    linear,
-    linear_discriminant,
-    linear_parts,
-    naive_bayes,
-    quadratic_discriminant,
-)
+from mmpca_dist.predictors import linear
+from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.linear_parts import linear_parts
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.moments import pooled_weights
 
 UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])

@@ -8,16 +8,19 @@ import pytest
 import scipy.linalg
 
 from mmpca_dist import MarginPCA
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import spans_of
-from mmpca_dist.reducers.solving import solve_margin
-from mmpca_dist.runs.arrays import load_arrays, load_statistics, save_arrays, save_statistics
-from mmpca_dist.solvers import passes, ritz
+from mmpca_dist.datasets.dataset import spans_of
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays, save_statistics
+from mmpca_dist.methods.margin_pca import solve_margin
+from mmpca_dist.solvers import block_passes, ritz
+from mmpca_dist.solvers.block_passes import leading_start, statistics_in_passes
+from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import leading_start, statistics_in_passes
-from mmpca_dist.statistics.approximation import FORMER_SEED, probe_seed, probes
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, probe_seed, probes
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 D, K, OVERSAMPLING = 70, 4, 4
 SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0
@@ -44,12 +47,19 @@ def hiding_rows(noise):
 
 
 def certificate_of(X, y, sample, monkeypatch, kind="krylov"):
-    monkeypatch.setattr(passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
+    monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
     dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
-        dataset, take_census(dataset, spans, Threads(1)), spans, scheduler=Threads(1), precision="double",
-        solver=SolverOptions(kind, OVERSAMPLING, 2, 0.0), n_components=K,
-    )  # fmt: skip
+        Rows(
+            dataset=dataset,
+            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
+            spans=spans,
+            scheduler=Threads(1),
+        ),
+        Needs(n_components=K),
+        SolverOptions(kind, OVERSAMPLING, 2, 0.0),
+        precision="double",
+    )
     found = solve_margin(statistics, K, variant="pca")
     np.testing.assert_allclose(found.eigenvalues, SHOWN, rtol=1e-6, err_msg="the attack failed: it was found")
     return found.certificate
@@ -58,7 +68,7 @@ def certificate_of(X, y, sample, monkeypatch, kind="krylov"):
 def test_the_trace_contradicts_probes_that_see_nothing(monkeypatch):
     """Were the probes known in advance, the trace of what they do not see would still be there."""
     data = hiding_rows(0.0)
-    monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+    monkeypatch.setattr(block_passes, "probe_seed", lambda *_: FORMER_SEED)
     assert_true(certificate_of(*data, monkeypatch))
     monkeypatch.setattr(ritz, "is_contradicted", lambda *_: False)
     fooled = certificate_of(*data, monkeypatch)
@@ -78,13 +88,13 @@ def test_probes_of_a_seed_from_the_data_are_not_known_in_advance(noise, monkeypa
     data = hiding_rows(noise)
     assert_true(certificate_of(*data, monkeypatch))
     if noise:
-        monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+        monkeypatch.setattr(block_passes, "probe_seed", lambda *_: FORMER_SEED)
         assert certificate_of(*data, monkeypatch)["leading"] == K, "the attack proves nothing"
 
 
 def test_a_single_pass_is_checked_by_the_trace_too(monkeypatch):
     data = hiding_rows(0.0)
-    monkeypatch.setattr(passes, "probe_seed", lambda *_: FORMER_SEED)
+    monkeypatch.setattr(block_passes, "probe_seed", lambda *_: FORMER_SEED)
     assert certificate_of(*data, monkeypatch, "nystroem")["error"] >= HIDDEN * (1 - 1e-6)
 
 
@@ -111,12 +121,19 @@ def test_the_same_certificate_again_and_for_a_dask_array():
 
 def test_the_seed_is_stored_and_statistics_without_one_have_the_former(tmp_path, monkeypatch):
     X, y, sample = hiding_rows(1.0)
-    monkeypatch.setattr(passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
+    monkeypatch.setattr(block_passes, "draw_sample", lambda *_: (sample, np.arange(len(sample)) % 2))
     dataset, spans = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)]))
     statistics = statistics_in_passes(
-        dataset, take_census(dataset, spans, Threads(1)), spans, scheduler=Threads(1), precision="double",
-        solver=SolverOptions("krylov", OVERSAMPLING, 2, 0.0), n_components=K,
-    )  # fmt: skip
+        Rows(
+            dataset=dataset,
+            census=take_census(dataset, spans, Tasks(scheduler=Threads(1))),
+            spans=spans,
+            scheduler=Threads(1),
+        ),
+        Needs(n_components=K),
+        SolverOptions("krylov", OVERSAMPLING, 2, 0.0),
+        precision="double",
+    )
     uri = str(tmp_path / "statistics.zarr")
     save_statistics(uri, statistics)
     options = {"precision": "double", "standardize": False}

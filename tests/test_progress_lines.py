@@ -14,7 +14,7 @@ from mmpca_pipelines.lines import ProgressLines
 SCRIPT = """
 import sys
 from rich.console import Console
-from mmpca_dist.runs.evaluating import evaluate
+from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_pipelines import lines
 from mmpca_pipelines.console import ConsoleCallback
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
-from estimators import UNITS, make
-from samples import labelled
+from helpers.estimators import UNITS, make
+from helpers.samples import labelled
 from sklearn.linear_model import LinearRegression
 
 from mmpca_dist import MarginPCA

@@ -10,7 +10,7 @@ import pytest
 
 import mmpca_dist
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import Summary
+from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.published import (
     NOT_KNOWN,
     ROUNDED,
@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.published import (
     side_by_side,
 )
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.methods.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,14 +4,13 @@ import naive
 import numpy as np
 import pytest
 import scipy.linalg
-from samples import largest_angle
+from helpers.samples import SCATTERS, largest_angle
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.reducers.solving import DEFAULT_SHRINKAGE
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.scatters import SCATTERS
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.methods.fisher_discriminant import DEFAULT_SHRINKAGE
+from mmpca_dist.methods.registry import METHODS
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

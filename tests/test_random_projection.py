@@ -5,7 +5,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
-from samples import counts_like_text, labelled
+from helpers.samples import counts_like_text, labelled
 
 from mmpca_dist import RandomProjection
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
-from test_report import with_rebuilt
-from test_report_pictures import drawn_sheet
+from helpers.reports import with_rebuilt
+from helpers.sheets import drawn_sheet
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.runs.config import load_config
-from mmpca_dist.runs.rebuilding import example_rows, reconstructions
-from mmpca_dist.runs.refreshing import RefreshConfig, refresh
+from mmpca_dist.configuration.schema import load_config
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.refresh.refresh import RefreshConfig, refresh
+from mmpca_dist.report.rebuilt_rows import example_rows, reconstructions
 
 CONFIG = Path(__file__).parents[1] / "conf" / "digits.yaml"
 SIZES = [2, 8, 20]
@@ -35,7 +35,7 @@ def pictures(results):
 
 def test_the_example_runs_as_it_is_and_shows_denoised_images(tmp_path):
     config = load_config(CONFIG, {"output": str(tmp_path / "out")})
-    assert (config.methods, config.n_components) == (["pca", "hsic"], SIZES)
+    assert (config.labels, config.n_components) == (["pca", "hsic"], SIZES)
     results = run(config)
     assert results["count"]["classes"] == [0, 1, 2]
     assert {"projection", "components", "reconstructions"} <= set(pictures(results))

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from classifying import assert_scores, sklearn_scores
+from helpers.classifying import assert_scores, sklearn_scores
+from helpers.samples import labelled
 from naive_judging import fisher_linear_scores
-from samples import labelled
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import make_spans
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors import ReducedMoments, fisher_linear, linear_discriminant, naive_bayes
+from mmpca_dist.predictors.gaussian import naive_bayes
+from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.solvers.block_passes import statistics_in_passes
+from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 
 def statistics_of(X, y, *, solver=None, standardize=False):
     """Return what methods are solved from, of rows in memory."""
     dataset = ArrayDataset(X, y)
     spans, scheduler = make_spans(dataset), Threads(1)
-    census = take_census(dataset, spans, scheduler)
-    options = {"scheduler": scheduler, "precision": "double", "standardize": standardize}
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
+    options = {"precision": "double", "standardize": standardize}
+    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     if solver is None:
-        return gather_statistics(dataset, census, spans, **options)
+        return gather_statistics(rows, **options)
     how = SolverOptions(solver, 2, 2, 1e-4)
-    return statistics_in_passes(dataset, census, spans, solver=how, n_components=3, needed={"plain"}, **options)
+    return statistics_in_passes(rows, Needs(n_components=3), how, **options)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 6), (24, 60)])

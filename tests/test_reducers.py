@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import naive
 import numpy as np
 import pytest
-from estimators import ALL, UNITS, make
-from samples import angle_bound, labelled, largest_angle
+from helpers.estimators import ALL, UNITS, make
+from helpers.samples import SCATTERS, angle_bound, labelled, largest_angle
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
@@ -23,11 +21,11 @@ from mmpca_dist import (
     class_moments,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.margin import VARIANTS
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.scatters import SCATTERS
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.margin_pca import VARIANTS
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics import gather
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
 
 
 def assert_leading(reducer, S, n_rows, precision):
@@ -118,7 +116,7 @@ def test_the_largest_loading_is_positive(name):
 
 OF_SCATTERS = [name for name in ALL if name not in ("lasso", "fisher-score", "random-projection")]
 """The methods whose components span no more than the rows do."""
-LIMITS = {
+MOST_COMPONENTS = {
     "pca": (11, "n_samples - 1"), "m-pca0": (11, "n_samples - 1"), "m-pca1a": (11, "n_samples - 1"),
     "m-pca1b": (12, "n_samples"), "m-pca2": (11, "pairs"), "fisher": (2, "classes less one"),
     "hsic": (2, "classes less one"), "lol": (11, "n_samples - 1"), "pls": (11, "n_samples - 1"),
@@ -127,10 +125,10 @@ LIMITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("name", MOST_COMPONENTS)
 def test_more_components_than_the_rank_are_refused_by_the_name_of_the_limit(name):
     X, y = labelled(12, 20, 3, seed=7)
-    rank, limit = LIMITS[name]
+    rank, limit = MOST_COMPONENTS[name]
     assert make(name, n_components=rank).fit(X, y).components_.shape == (rank, 20)
     with pytest.raises(InputError, match=f"n_components={rank + 1} is more than the {rank} .*{limit}"):
         make(name, n_components=rank + 1).fit(X, y)
@@ -223,7 +221,7 @@ MANY = {
 def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
     """Two scatters in place of one a class, and still the components of the difference rows."""
     X, y = labelled(150, 6, 7, seed=19)
-    monkeypatch.setattr(gather, "POOLED_BYTES", 7 * 6 * 6 * 8 - 1)
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 6 * 6 * 8 - 1)
     taken, kept = [], gather.take_moments
 
     def watch(*arguments, **options):
@@ -243,7 +241,7 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, mo
     """A scatter a class would take C n^2 numbers however few columns the rows span."""
     X, y = labelled(30, 50, 7, seed=20)
     expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
-    monkeypatch.setattr(gather, "POOLED_BYTES", 7 * 30 * 30 * 8 - 1)
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 30 * 30 * 8 - 1)
     taken, kept = [], gather.wide_statistics
 
     def watch(*arguments, **options):
@@ -259,24 +257,29 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, mo
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_registry_makes_each_method_with_the_settings_of_a_run(name):
-    settings = SimpleNamespace(
-        standardize=True, precision="double", pairing="one-vs-one", shrinkage=0.25, alpha=0.5, seed=7,
-        search="approximate", recall=0.9, max_queries=70, mutual="twice",
-    )  # fmt: skip
-    reducer = METHODS[name].reducer(3, settings)
+    given = {
+        "pairing": "one-vs-one", "shrinkage": 0.25, "alpha": 0.5, "seed": 7, "search": "approximate", "recall": 0.9,
+        "max_queries": 70,
+    }  # fmt: skip
+    method = METHODS[name]
+    options = {option: value for option, value in given.items() if option in method.options.model_fields}
+    reducer = method.reducer(3, method.options(**options), standardize=True, precision="double")
     found = reducer.get_params()
-    assert type(reducer) is type(ALL[name])
+    assert type(reducer) is method.estimator
     assert (found["n_components"], found["standardize"], found["precision"]) == (3, True, "double")
     assert found.get("variant", name) == name
-    assert found.get("pairing", "one-vs-one") == "one-vs-one"
-    assert (found.get("shrinkage", 0.25), found.get("alpha", 0.5), found.get("seed", 7)) == (0.25, 0.5, 7)
-    if name == "m-pca2":
-        assert {key: found[key] for key in ("search", "recall", "max_queries", "mutual")} == {
-            "search": "approximate", "recall": 0.9, "max_queries": 70, "mutual": "twice",
-        }  # fmt: skip
-    assert METHODS[name].needs_pairs == (name == "m-pca2")
-    assert METHODS[name].needs_medians == (name == "m-pca1b")
+    assert {option: found[option] for option in options} == options
+    needs = method.needs(method.options(**options))
+    assert bool(needs.searches) == (name == "m-pca2")
+    assert bool(needs.medians) == (name == "m-pca1b")
     assert set(SCATTERS) < set(METHODS)
+
+
+def test_options_are_parameters_of_the_estimator_with_its_defaults():
+    for method in METHODS.values():
+        reducer = method.estimator()
+        for option, value in method.options().model_dump().items():
+            assert getattr(reducer, option) == value
 
 
 BAD = [

@@ -12,17 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from samples import Shuffled, even_edges
+from helpers.samples import Shuffled, even_edges
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import _controller, single_blas_thread
-from mmpca_dist.datasets import open_dataset
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import Span, make_spans, spans_of, unit_edges
+from mmpca_dist.datasets.dataset import Span, make_spans, spans_of, unit_edges
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Cluster, Threads, reduce_spans, run_span
-from mmpca_dist.statistics.summary import median_sets, take_moments
+from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Cluster, Threads, reduce_spans, run_span
 
 URI = "synthetic:clusters?n=20000&d=12&k=6&classes=3&seed=7"
 EDGES = even_edges(20000, 617)
@@ -32,11 +35,12 @@ def bits(scheduler, dataset=None, precision="single"):
     """Return the bytes of the moments and medians of a pass."""
     dataset = dataset or open_dataset(URI)
     spans = spans_of(EDGES)
-    census = take_census(dataset, spans, scheduler)
+    census = take_census(dataset, spans, Tasks(scheduler=scheduler))
     moments, medians = take_moments(
-        dataset, census, spans,
-        scheduler=scheduler, precision=precision, medians_of=median_sets(3, "one-vs-rest"),
-    )  # fmt: skip
+        Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler),
+        precision=precision,
+        medians_of=median_sets(3, "one-vs-rest"),
+    )
     assert moments.n_rows == 20000
     return b"".join(a.tobytes() for a in (moments.counts, moments.means, moments.scatters, medians))
 
@@ -249,6 +253,9 @@ def test_what_a_reader_raises_becomes_one_sentence():
             raise OSError("the disk is gone")
 
     dataset = Broken(np.zeros((10, 2)), np.arange(10) % 2, "disk.zarr")
-    census = take_census(dataset, spans_of(np.asarray([0, 10])), Threads(1))
+    census = take_census(dataset, spans_of(np.asarray([0, 10])), Tasks(scheduler=Threads(1)))
     with pytest.raises(InputError, match=r"Cannot read rows 0 to 9 of disk.zarr: the disk is gone\. .*restore it"):
-        take_moments(dataset, census, spans_of(np.asarray([0, 10])), scheduler=Threads(1), precision="single")
+        take_moments(
+            Rows(dataset=dataset, census=census, spans=spans_of(np.asarray([0, 10])), scheduler=Threads(1)),
+            precision="single",
+        )

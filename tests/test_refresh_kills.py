@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import zarr
-from refreshing import X, Y, bits, fill, fit, no_pictures, refreshed, write
-from test_lease import late_beats, write_owner
-from test_transforming import write_npz
+from helpers.leases import late_beats, write_owner
+from helpers.refreshing import X, Y, bits, fill, fit, no_pictures, refreshed, write
+from helpers.transforming import write_npz
 
 from mmpca_dist import load_model
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.events import Callback
 
 
 @pytest.fixture(autouse=True)
@@ -126,8 +126,8 @@ def test_a_kill_during_the_first_refresh(small, tmp_path):
 
 KILL = """
 import os, signal, sys
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.refreshing import RefreshConfig, refresh
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.refresh.refresh import RefreshConfig, refresh
 
 class Kill(Callback):
     def on_pass(self, stage, name):

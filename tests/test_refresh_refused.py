@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refreshing import (
+from helpers.refreshing import (
     NAMES,
     PARTS,
     X,
@@ -21,14 +21,14 @@ from refreshing import (
     state,
     write,
 )
-from resuming import rewrite_json
-from test_runs import Recorder
-from test_transforming import write_npz, write_zarr
+from helpers.resuming import rewrite_json
+from helpers.runs import Recorder
+from helpers.transforming import write_npz, write_zarr
 
 from mmpca_dist import load_moments
 from mmpca_dist.errors import InputError, OutputError, PlanError
-from mmpca_dist.runs.arriving import arrivals
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.refresh.arrivals import arrivals
 
 
 @pytest.fixture(autouse=True)

@@ -6,33 +6,20 @@ import dataclasses
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
-from test_report import check_page, method_result, report_contents, with_margins
+from helpers.reports import check_page, method_result, report_contents, with_margins
+from helpers.sheets import drawn_sheet
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
-from mmpca_dist.runs.report import MethodResult, ReportContents, drawing, figures, render
-from mmpca_dist.runs.report.drawing import distinct, plain
-from mmpca_dist.runs.report.loadings import _rows_of_panels
-from mmpca_dist.runs.report.projections import _reach
-from mmpca_dist.runs.report.spectra import overlaps
-
-
-def drawn_sheet(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> Any:
-    """Return the sheet of a picture."""
-    sheets: list[Any] = []
-    make = drawing.sheet
-
-    def remember(*size: float) -> Any:
-        sheets.append(make(*size))
-        return sheets[-1]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(drawing, "sheet", remember)
-        place = [figure.name for figure in figures(contents)].index(name)
-    return sheets[place]
+from mmpca_dist.report.contents import MethodResult, ReportContents
+from mmpca_dist.report.drawing import distinct, plain
+from mmpca_dist.report.figures import figures
+from mmpca_dist.report.loadings import _rows_of_panels
+from mmpca_dist.report.page import render
+from mmpca_dist.report.projections import _reach
+from mmpca_dist.report.spectra import overlaps
 
 
 def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
@@ -132,7 +119,7 @@ def test_same_pictures_from_several_threads() -> None:
 
 def test_leaves_pyplot_alone() -> None:
     """pyplot keeps figures in a global list and may open a display."""
-    code = "import sys, mmpca_dist.runs.report; sys.exit('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, mmpca_dist.report; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
-from samples import labelled
-from test_runs import make_config
+from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
+from helpers.runs import make_config
+from helpers.samples import labelled
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import run
-from mmpca_dist.datasets import creating
-from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.datasets.stores import conditional_writes
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher"]
+APPROXIMATE = {"search": "approximate", "recall": 0.9, "max_queries": 250}
 
 
 class Passes(Callback):
@@ -41,7 +42,7 @@ KINDS = {
     "in memory": {},
     "on disk": {},
     "chosen": {"n_components": "auto", "methods": ["pca", "m-pca1b", "m-pca2", "fisher"]},
-    "approximate": {"neighbors": {"mode": "approximate", "recall": 0.9, "max_queries": 250}},
+    "approximate": {"methods": [*METHODS[:4], {"name": "m-pca2", **APPROXIMATE}, "fisher"]},
     "in passes": {"solver": {"kind": "krylov", "passes": 3, "tolerance": 0}, "methods": ["pca", "m-pca0", "m-pca2"]},
     "standardized": {"standardize": True, "methods": ["m-pca1b", "m-pca2"], "project": {"format": ["zarr", "parquet"]}},
 }
@@ -98,7 +99,7 @@ def test_what_another_version_has_kept_is_not_used(rows, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         run(config)
     assert RunDirectory(config.output).has_checkpoints
-    monkeypatch.setattr("mmpca_dist.runs.directory.versions", lambda: {"mmpca-dist": "another"})
+    monkeypatch.setattr("mmpca_dist.jobs.directory.versions", lambda: {"mmpca-dist": "another"})
     writes.from_now(None)
     passes = Passes()
     run(config, [passes])
@@ -117,13 +118,13 @@ def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["in memory", "in passes"])
 def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatch):
     """Names of arrays and their types, some hundred bytes a group, aside."""
-    create, sizes = creating.create_bytes, []
+    create, sizes = conditional_writes.create_bytes, []
 
     def counted(uri, data):
         sizes.extend([len(data)] if "scratch/reduce/passes" in uri else [])
         return create(uri, data)
 
-    monkeypatch.setattr(creating, "create_bytes", counted)
+    monkeypatch.setattr(conditional_writes, "create_bytes", counted)
     results = run(make_config(tmp_path / "out", rows, **{"methods": METHODS, "n_components": 3, **KINDS[kind]}))
     assert len(sizes) > 30
     kept = results["plan"]["kept"]

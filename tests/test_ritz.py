@@ -9,22 +9,24 @@ import dask
 import numpy as np
 import pytest
 import scipy.linalg
-from samples import largest_angle
+from helpers.samples import largest_angle
 from scipy.stats import binom
 
 from mmpca_dist import MarginPCA
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import spans_of
-from mmpca_dist.reducers.solving import Solution, solve_margin
-from mmpca_dist.scatters import margin_scatter
-from mmpca_dist.solvers import passes, ritz
+from mmpca_dist.datasets.dataset import spans_of
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.methods.margin_pca import margin_scatter, solve_margin
+from mmpca_dist.methods.solution import Solution
+from mmpca_dist.solvers import block_passes, ritz
+from mmpca_dist.solvers.block_passes import statistics_in_passes
+from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import statistics_in_passes
 from mmpca_dist.solvers.ritz import _to_try, norm_bound
-from mmpca_dist.statistics import approximation
-from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.reduction import Threads
-from mmpca_dist.statistics.working import Statistics
+from mmpca_dist.statistics import krylov_statistics
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.tree_reduction import Threads
 
 D, K = 36, 4
 CASES = 1000
@@ -102,31 +104,32 @@ def scatter_of(X, y, variant):
 def make_case(seed, kinds, patch, precision=None):
     """Return a random case, with a start of its own; its rows bring probes of their own."""
     rng = np.random.default_rng(seed)
-    patch.setattr(passes, "SEED", seed)
+    patch.setattr(block_passes, "SEED", seed)
     name = list(SPECTRA)[seed % len(SPECTRA)]
     values = np.sort(SPECTRA[name](rng))[::-1]
     X, y = rows_of(values, rng)
     variant = str(rng.choice(["pca", "m-pca0"]))
     solver = SolverOptions(str(rng.choice(kinds)), int(rng.integers(0, 4)), int(rng.integers(2, 5)), 0.0)
     # A sample of all rows would hold the eigenvectors: take a few, so that the start is as poor as on large data.
-    patch.setattr(passes, "LEAST_SAMPLE", 0)
-    patch.setattr(passes, "CLASS_ROWS", 2)
-    patch.setattr(passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
+    patch.setattr(block_passes, "LEAST_SAMPLE", 0)
+    patch.setattr(block_passes, "CLASS_ROWS", 2)
+    patch.setattr(block_passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
     dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Here(1)
     statistics = statistics_in_passes(
-        dataset, take_census(dataset, spans, here), spans, scheduler=here, solver=solver, n_components=K,
+        Rows.of(dataset, here, spans=spans),
+        Needs(frozenset({ClassWeighting.OTHERS if variant == "m-pca0" else ClassWeighting.EQUAL}), n_components=K),
+        solver,
         precision=precision or str(rng.choice(["single", "double"])),
-        needed=frozenset({"weighted" if variant == "m-pca0" else "plain"}),
-    )  # fmt: skip
+    )
     found = solve_margin(statistics, K, variant=variant)
     return Case(name, scatter_of(X, y, variant), statistics, variant, found)
 
 
 @pytest.fixture(scope="module")
 def cases():
-    """A thousand cases of block Krylov and subspace iteration."""
+    """A thousand cases of block Krylov."""
     with pytest.MonkeyPatch.context() as patch:
-        return [make_case(seed, ["krylov", "krylov", "subspace"], patch) for seed in range(CASES)]
+        return [make_case(seed, ["krylov"], patch) for seed in range(CASES)]
 
 
 def allowed(failures):
@@ -174,14 +177,14 @@ def beyond(S, V):
 
 
 def test_nothing_beyond_is_larger_than_said(cases):
-    """Statement (b), broken no oftener than its probability allows."""
+    """Statement (b), broken no oftener than its probability allows, up to rounding."""
     broken = []
     for case in cases:
         _, V = ritz_space(case)
         m = case.known["within"]
         following = scipy.linalg.eigvalsh(case.S)[::-1][m] if m < D else 0.0
         assert following <= beyond(case.S, V[:, :m]) + case.rounding  # the twin says what it means
-        broken += [case.name] * bool(beyond(case.S, V[:, :m]) > case.known["beyond"])
+        broken += [case.name] * bool(beyond(case.S, V[:, :m]) > case.known["beyond"] + case.rounding)
     assert len(broken) <= allowed([case.known["failure"] for case in cases]), broken
 
 
@@ -208,7 +211,8 @@ def test_the_angle_bounds_the_angle(cases):
             continue
         values, vectors = (a[..., ::-1] for a in np.linalg.eigh(case.S))
         k = len(case.found.eigenvalues)
-        own = D * np.finfo(np.float64).eps * values[0] / (values[k - 1] - values[k])  # of the true vectors themselves
+        # Of the true vectors themselves, and of sums in the precision of the case.
+        own = (D * np.finfo(np.float64).eps * values[0] + case.rounding) / (values[k - 1] - values[k])
         angle = largest_angle(case.found.components, vectors[:, :k])
         broken += [case.name] * bool(np.degrees(angle - own) > case.known["angle"])
     assert len(broken) <= allowed([case.known["failure"] for case in cases]), broken
@@ -223,8 +227,8 @@ def test_the_bounds_are_what_the_statements_say(monkeypatch):
         told: list[np.ndarray] = []
         with monkeypatch.context() as patch:
             patch.setattr(ritz, "norm_bound", lambda lengths, told=told: told.append(lengths) or norm_bound(lengths))
-            case = make_case(seed, ["krylov", "subspace"], patch)
-            probing = approximation.probes(D, case.statistics.approximation.seed)
+            case = make_case(seed, ["krylov"], patch)
+            probing = krylov_statistics.probes(D, case.statistics.approximation.seed)
         theta, V = ritz_space(case)
         tried, k = _to_try(len(case.found.eigenvalues), len(theta)), len(case.found.eigenvalues)
         assert len(told) == len(tried)
@@ -264,7 +268,7 @@ def test_what_a_single_pass_leaves_out_is_within_its_error(monkeypatch):
         count = len(case.found.eigenvalues)
         broken += [case.name] * bool((np.abs(case.found.eigenvalues - values[:count]) > error + case.rounding).any())
         assert np.isnan(case.found.residuals).all()
-    assert len(broken) <= allowed([2.0**-approximation.PROBES] * len(cases)), broken
+    assert len(broken) <= allowed([2.0**-krylov_statistics.PROBES] * len(cases)), broken
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])
@@ -273,17 +277,17 @@ def test_probes_bound_a_norm_as_often_as_they_say(count):
     rng = np.random.default_rng(count)
     lengths = np.abs(rng.standard_normal((20_000, count)))  # of B w, for |B| = 1 of rank one
     failures = sum(norm_bound(row) < 1 for row in lengths)
-    told = approximation.PROBE_BASE**-count
+    told = krylov_statistics.PROBE_BASE**-count
     assert failures <= binom.ppf(1 - 1e-6, 20_000, told)
     assert failures >= 20_000 * told / 2
 
 
 def test_probes_are_always_the_same_and_no_start_knows_them():
-    found = approximation.probes(50, 3)
-    np.testing.assert_array_equal(found, approximation.probes(50, 3))
-    assert np.abs(found - approximation.probes(50, 4)).min() > 0
-    assert found.shape == (50, approximation.PROBES)
-    start = passes.leading_start(np.zeros((3, 50)), None, 10, np.dtype(float))
+    found = krylov_statistics.probes(50, 3)
+    np.testing.assert_array_equal(found, krylov_statistics.probes(50, 3))
+    assert np.abs(found - krylov_statistics.probes(50, 4)).min() > 0
+    assert found.shape == (50, krylov_statistics.PROBES)
+    start = block_passes.leading_start(np.zeros((3, 50)), None, 10, np.dtype(float))
     # cosines between independent directions in 50 dimensions are of standard deviation 0.14
     assert np.abs(start.T @ found / np.linalg.norm(found, axis=0)).max() < 0.75
 

@@ -5,16 +5,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from helpers.resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
+from helpers.runs import make_config
+from helpers.samples import labelled
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from resuming import KILLS, Killed, Writes, no_report, results_hash, small_units, write_rows
-from samples import labelled
-from test_runs import make_config
 
 from mmpca_dist import run
 from mmpca_dist.errors import OutputError
-from mmpca_dist.runs.directory import RunDirectory
+from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.runs.listing import clean, state_of
 
 SETTINGS = [

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from helpers.runs import Recorder, make_config
 from scipy.spatial.distance import cdist
-from test_runs import Recorder, make_config
 
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.runs.certificate import search_line, search_rows
-from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.report.page import _method_rows
-from mmpca_dist.runs.reporting import report_contents
-from mmpca_dist.runs.summary import components, search
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.search_summary import search_lines, search_rows
+from mmpca_dist.report.page import _method_rows
+from mmpca_dist.report.run_contents import report_contents
+from mmpca_dist.runs.summary import components, searches
 
 
 def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
@@ -43,20 +43,21 @@ def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
     assert not any("margin" in figure["name"] for figure in results["report"]["figures"])
     html = (tmp_path / "out" / "report" / "index.html").read_text()
     assert "proved exact" not in html and 'id="search"' not in html
-    assert search(str(tmp_path / "out")) is None
+    assert searches(str(tmp_path / "out")) == []
 
 
 def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
     recorder = Recorder()
-    config = make_config(tmp_path / "out", methods=["pca", "m-pca2"], neighbors={"max_queries": 300}, n_components=2)
+    methods = ["pca", {"name": "m-pca2", "max_queries": 300}]
+    config = make_config(tmp_path / "out", methods=methods, n_components=2)
     results = run(config, [recorder])
-    rows = {what: shown for what, shown, _ in search_rows(results)}
+    rows = {what: shown for what, shown, _ in search_rows(config, results)}
     assert rows["rows searched for"] == "300 of 1,797"
     error = load_model(str(tmp_path / "out"), "m-pca2").certificate_["sampling_error"]
     shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
     assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
     assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
-    assert search(str(tmp_path / "out")).startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
+    assert searches(str(tmp_path / "out"))[0].startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
     (note,) = [note for note in recorder.notes if "M-PCA2" in note]
     assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
     assert note in results["report"]["notes"]
@@ -65,18 +66,19 @@ def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
 def test_an_approximate_search_tells_its_recall(tmp_path):
     recorder = Recorder()
     config = make_config(
-        tmp_path / "out", "synthetic:gaussian?n=20000&d=6", methods=["m-pca2"], precision="single", n_components=2,
-        neighbors={"mode": "approximate", "recall": 0.9}, project={"methods": []},
+        tmp_path / "out", "synthetic:gaussian?n=20000&d=6", precision="single", n_components=2,
+        methods=[{"name": "m-pca2", "search": "approximate", "recall": 0.9}], project={"methods": []},
     )  # fmt: skip
     results = run(config, [recorder])
     recall = results["search"]["certificate"]["recall"]
     assert recall["low"] >= 0.9
     shown = f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"
-    rows = {what: found for what, found, _ in search_rows(results)}
+    rows = {what: found for what, found, _ in search_rows(config, results)}
     angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
     assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
-    assert f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; " in search(
-        str(tmp_path / "out")
+    assert (
+        f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; "
+        in searches(str(tmp_path / "out"))[0]
     )
     assert any("approximate search" in note and shown in note for note in recorder.notes)
 
@@ -96,14 +98,15 @@ def test_what_was_not_measured_is_shown_as_absent(digits_run):
 
 
 @pytest.mark.parametrize(("proved", "shown"), [(1.0, "100%"), (0.99999, "99.99%"), (0.5, "50%"), (0.0, "0%")])
-def test_the_proved_share_is_printed_and_full_only_where_it_is(proved, shown):
+def test_the_proved_share_is_printed_and_full_only_where_it_is(proved, shown, tmp_path):
     """Also for records that hold less than a whole proof although no recall was measured."""
     certificate = {
         "proved_exact": proved, "recall": None, "queries": 9, "refined_per_query": 1, "compared_per_query": 1,
         "coordinates": [3, 0], "cells": 1, "bytes_read": 1, "scratch_bytes": 1,
     }  # fmt: skip
     results = {"search": {"certificate": certificate, "in_memory": True}, "count": {"n_rows": 9, "n_features": 3}}
-    assert search_line(results).startswith(f"search: 9 rows, {shown} of them proved exact; ")
-    rows = {what: found for what, found, _ in search_rows(results)}
+    config = make_config(tmp_path / "out", methods=["m-pca2"])
+    assert search_lines(config, results)[0].startswith(f"search: 9 rows, {shown} of them proved exact; ")
+    rows = {what: found for what, found, _ in search_rows(config, results)}
     assert rows["proved exact"] == shown
     assert rows["recall"] == ("100%" if proved == 1 else "not measured")

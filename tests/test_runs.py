@@ -1,7 +1,6 @@
 """A run through the library: stages, records, resume, models, projected rows, clusters, bits."""
 
 import errno
-import hashlib
 import pickle
 import shutil
 import warnings
@@ -10,57 +9,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
+from helpers.runs import Recorder, make_config, model_hash
 
 from mmpca_dist import MarginPCA, class_moments, load_config, load_model, load_moments, open_dataset, run
-from mmpca_dist.datasets import storage
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, InputError, OutputError
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs import finished
-from mmpca_dist.runs.arrays import load_statistics
-from mmpca_dist.runs.config import RunConfig, parse_config
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs import finished_runs
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.stored_arrays import load_statistics
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.statistics import gather
 
 pytestmark = pytest.mark.usefixtures("no_report")
-
-
-def make_config(output, uri="bundled:digits", **changes):
-    content = {
-        "dataset": {"uri": uri},
-        "methods": list(METHODS),
-        "n_components": [2, 5],
-        "precision": "double",
-        "output": str(output),
-    }
-    return parse_config({**content, **changes}, "the test")
-
-
-def model_hash(output, methods):
-    """Hash the bits of every array of every model."""
-    digest = hashlib.sha256()
-    for method in methods:
-        group = zarr.open_group(f"{output}/model/{method}.zarr", mode="r")
-        for name, array in sorted(group.arrays()):
-            digest.update(name.encode() + np.asarray(array[...]).tobytes())
-    return digest.hexdigest()
-
-
-class Recorder(Callback):
-    def __init__(self):
-        self.ended = {}
-        self.progress = []
-        self.notes = []
-
-    def on_stage_end(self, stage, manifest, reused):
-        self.ended[stage] = reused
-
-    def on_progress(self, stage, done, total):
-        self.progress.append((stage, done, total))
-
-    def on_note(self, message):
-        self.notes.append(message)
 
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
@@ -188,7 +150,7 @@ def test_a_full_disk_costs_no_pass_over_the_rows(tmp_path, monkeypatch):
         patch.setattr(projection.pq, "write_table", fail)
         with pytest.raises(AccessError, match=r"Cannot write .*pca.parquet: no space is left"):
             run(config, [stopped := Notes()])
-    assert stopped.told == [
+    assert stopped.told[-1:] == [
         f"What is done is kept in {config.output}, as the run may go on: give the same command again."
     ]
     recorder = Recorder()
@@ -239,11 +201,12 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     output = str(tmp_path / "out")
     run(make_config(output, f"{tmp_path.as_posix()}/old.npz", standardize=standardize))
     reads = []
-    monkeypatch.setattr(finished, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
+    monkeypatch.setattr(finished_runs, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
     for method in METHODS:
         model = load_model(output, method, 2)
         assert not reads
-        if METHODS[method].needs_medians or METHODS[method].needs_pairs:
+        needs = METHODS[method].needs(METHODS[method].options())
+        if needs.medians or needs.searches:
             assert not hasattr(model, "partial_fit")
             continue
         model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])  # noqa: S301
@@ -271,7 +234,7 @@ def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, monkeypat
     rng = np.random.default_rng(7)
     np.savez(tmp_path / "wide.npz", X=rng.standard_normal((12, 30)), y=np.arange(12) % 2)
     run(make_config(tmp_path / "wide", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"]))
-    monkeypatch.setattr(gather, "POOLED_BYTES", 100)
+    monkeypatch.setattr(LIMITS, "pooled_bytes", 100)
     run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca"], n_components=2))
     for name, reason in (("wide", "fewer rows than columns"), ("pooled", "many classes were pooled")):
         with pytest.raises(InputError, match=f"keeps no class moments .*{reason}"):
@@ -312,7 +275,7 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
 
 
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
-    from mmpca_dist.datasets.arrays import LoadedDataset
+    from mmpca_dist.datasets.readers.memory import LoadedDataset
 
     monkeypatch.setattr(LoadedDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import naive
 import numpy as np
 import pytest
-from samples import angle_bound, even_edges, labelled, largest_angle, take
+from helpers.samples import SCATTERS, angle_bound, even_edges, labelled, largest_angle, take
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.reducers.solving import solve_fisher, solve_margin
-from mmpca_dist.scatters import SCATTERS, margin_scatter
+from mmpca_dist.methods.fisher_discriminant import solve_fisher
+from mmpca_dist.methods.margin_pca import margin_scatter, solve_margin
+from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.statistics.coordinates import tall_statistics, wide_statistics
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.summary import PAIRINGS, median_sets
-from mmpca_dist.statistics.working import tall_statistics, wide_statistics
+from mmpca_dist.statistics.pairings import PAIRINGS, by_pairing, median_sets
 
 EPS = np.finfo(np.float64).eps
 
@@ -96,7 +94,7 @@ WIDE = [
     (name, p)
     for name, method in METHODS.items()
     for p in (PAIRINGS if name in ("m-pca1a", "m-pca1b") else PAIRINGS[:1])
-    if not method.needs_pairs
+    if not method.needs(method.options()).searches
 ]
 
 
@@ -107,19 +105,18 @@ def test_few_rows_of_many_columns_give_the_components_of_the_d_by_d_way(name, pa
     """The detour by the span of the rows is exact: every scatter maps that span into itself."""
     X, y = labelled(*shape, 3, seed=12)
     X[:, 2] = 5.0
-    sets = median_sets(3, pairing) if name == "m-pca1b" else None
-    moments, medians = take(X, y, medians_of=sets)
-    settings = SimpleNamespace(
-        pairing=pairing, shrinkage=1e-3, alpha=1.0, seed=0, standardize=standardize, precision="double"
-    )
-    tall = tall_statistics(moments, medians, precision="double", standardize=standardize)
-    wide = wide_statistics(X, y, np.arange(3), medians_of=sets, standardize=standardize, columns=True)
+    pairings = (pairing,) if name == "m-pca1b" else ()
+    moments, medians = take(X, y, medians_of=median_sets(3, *pairings))
+    options = METHODS[name].options(**({"pairing": pairing} if "pairing" in METHODS[name].options.model_fields else {}))
+    tall = tall_statistics(moments, by_pairing(medians, pairings), precision="double", standardize=standardize)
+    wide = wide_statistics(X, y, np.arange(3), pairings=pairings, standardize=standardize, columns=True)
     assert wide.basis is not None
     assert tall.basis is None
     # Fisher's problem divides by W, whose smallest eigenvalues are shrinkage * trace / d: errors grow by 1e3 d.
     amplified = 1e3 * shape[1] if name == "fisher" else 1.0
     K = 2
-    expected, found = (METHODS[name].reducer(K, settings).fit_statistics(s) for s in (tall, wide))
+    settings = {"standardize": standardize, "precision": "double"}
+    expected, found = (METHODS[name].reducer(K, options, **settings).fit_statistics(s) for s in (tall, wide))
     assert found.components_.shape == (K, shape[1])
     np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-11 * amplified)
     tolerance = 1e-9 * amplified
@@ -132,7 +129,7 @@ def test_the_d_by_d_way_itself_is_the_naive_one():
     """Anchors the comparison above: the tall way equals the difference rows."""
     X, y = labelled(60, 6, 3, seed=13)
     moments, medians = take(X, y, medians_of=median_sets(3, "one-vs-rest"))
-    statistics = tall_statistics(moments, medians, precision="double")
+    statistics = tall_statistics(moments, {"one-vs-rest": medians}, precision="double")
     for name in SCATTERS:
         S = naive.mean_outer_product(naive.ROWS[name](X, y))
         values, vectors = naive.eigenpairs(S)

@@ -5,18 +5,20 @@ from fractions import Fraction
 import naive
 import numpy as np
 import pytest
+from helpers.neighbors import assert_found_without_room
+from helpers.samples import even_edges, find, labelled
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from samples import even_edges, find, labelled
-from test_neighbors import assert_found_without_room
 
 from mmpca_dist.errors import InputError, MmpcaError
-from mmpca_dist.neighbors import NearestOpposite, cells, search
-from mmpca_dist.neighbors.frame import train_frame
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import search
+from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import LARGEST_VALUE
-from mmpca_dist.neighbors.pairs import PairSums, as_scatter
+from mmpca_dist.neighbors.pair_statistics import PairSums, as_scatter
+from mmpca_dist.neighbors.principal_coordinates import train_frame
 from mmpca_dist.neighbors.refinement import SMALLEST_NORMAL
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
 
 EXPONENTS = {
     "float32": [-44, -30, -19, -5, 0, 5, 19, 30, 37],
@@ -56,7 +58,7 @@ def vanishing(X, y):
 def test_rows_of_any_size_find_their_nearest_or_are_refused(data, rows_per_cell, chunk, pairing):
     X, y = data
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "ROWS_PER_CELL", rows_per_cell)
+        patch.setattr(LIMITS, "rows_per_cell", rows_per_cell)
         try:
             found = find(X, y, edges=even_edges(len(X), chunk), pairing=pairing)
         except InputError as error:

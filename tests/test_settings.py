@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from mmpca_dist import load_config
+from mmpca_dist.configuration.model_fields import settings_of
+from mmpca_dist.configuration.reference import commented_yaml, page
+from mmpca_dist.configuration.schema import SECTIONS, RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.runs.config import SECTIONS, RunConfig, parse_config
-from mmpca_dist.runs.fields import settings_of
-from mmpca_dist.runs.settings import commented_yaml, page
 
 ROOT = Path(__file__).parents[1]
 SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components": [2], "output": "out"}
@@ -28,14 +28,18 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
         ("n_components", "aut", "(found 'aut'). Did you mean 'auto'?"),
         ("n_components", ["auto"], "(found ['auto'])."),
         ("methods", "m-pca", "unknown method 'm-pca'; there are pca, m-pca0"),
-        ("methods", [1], "methods must be names of methods"),
+        ("methods", [1], "a method is a name, or a mapping such as {name: ridge, alpha: 10} (found 1)"),
         (
             "precision",
             "singel",
             "precision must be single or double, such as 'precision: double' (found 'singel'). Did",
         ),
         ("standardize", "perhaps", "standardize must be true or false"),
-        ("shrinkage", 2, "shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2)."),
+        (
+            "methods",
+            [{"name": "fisher", "shrinkage": 2}],
+            "fisher: shrinkage must be a number from 0 to 1, such as 'shrinkage: 0.01' (found 2).",
+        ),
         ("compute.memory_limit", "2 gigs", "must be a size, or a number of bytes, such as 'memory_limit: 4GiB'"),
         ("compute.memory_limit", -1, "must be a size"),
         (
@@ -51,7 +55,7 @@ SOUND = {"dataset": {"uri": "bundled:digits"}, "methods": ["pca"], "n_components
         ("dataset.uri.x", 1, "uri has no keys within, so there is no dataset.uri.x."),
         ("compute.wokers", 2, "Unknown key 'compute.wokers'. Did you mean 'workers'?"),
         ("zzz", 1, "Unknown key 'zzz'. There are dataset, methods,"),
-        ("project.methods", 5, "project.methods must be all, or some of the methods"),
+        ("project.methods", 5, "project.methods must be all, or the labels of some of the methods"),
         ("project.methods", "lol", "project.methods names 'lol', which is not among pca."),
         ("project.format", "csv", "project.format must be zarr or parquet, one or several"),
     ],
@@ -121,3 +125,41 @@ def test_the_printed_configuration_holds_all_settings_at_their_defaults():
 def test_the_page_of_settings_is_what_the_code_says():
     """Regenerate it with: mmpca config --markdown > docs/settings.md"""
     assert (ROOT / "docs" / "settings.md").read_text() == page()
+
+
+def test_environment_variables_replace_settings_of_a_file_and_options_replace_them(tmp_path, monkeypatch):
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump({**SOUND, "precision": "double", "compute": {"workers": 3, "wait": 5}}))
+    for name, value in {
+        "MMPCA_COMPUTE__WORKERS": "4", "MMPCA_N_COMPONENTS": "[2, 4]", "MMPCA_STANDARDIZE": "true",
+        "MMPCA_DATASET__DROP": "[id, name]", "MMPCA_METHODS": "[pca, {name: ridge, alpha: 3}]", "MMPCA_DATA": "/data",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    found = load_config(path)
+    assert (found.compute.workers, found.compute.wait, found.n_components) == (4, 5, [2, 4])
+    assert (found.standardize, found.precision, found.dataset.drop) == (True, "double", ["id", "name"])
+    assert found.labels == ["pca", "ridge"]
+    assert load_config(path, {"compute.workers": 7}).compute.workers == 7
+    assert parse_config(SOUND, "a dictionary").compute.workers == 2, "only files and the command line"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "MMPCA_COMPUTE__WORKERS",
+            "many",
+            "variable MMPCA_COMPUTE__WORKERS: compute.workers must be a",
+        ),
+        ("MMPCA_COMPUTE__WOKERS", "4", "MMPCA_COMPUTE__WOKERS: Unknown key 'compute.wokers'. Did you mean 'workers'"),
+        ("MMPCA_METHODS", "[pca", "The environment variable MMPCA_METHODS is not readable as YAML."),
+        ("MMPCA_PRECISION", "half", "the environment variable MMPCA_PRECISION: precision must be single or double"),
+    ],
+)
+def test_a_mistaken_environment_variable_is_named(name, value, message, tmp_path, monkeypatch):
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump(SOUND))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert message in str(caught.value)

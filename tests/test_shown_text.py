@@ -40,7 +40,7 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
         "tables": {"errors": (hostile, [])},
     }
     artifacts.publish_evaluation(found)
-    artifacts.publish_report({"html": hostile, "notes": [hostile], "figures": []}, [], [], [])
+    artifacts.publish_report({"html": hostile, "notes": [hostile], "figures": []}, [], [], "", [])
     plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) # Title"
     evaluation, report = (text for text in published if text.startswith("# "))
     assert evaluation.count(plain) == 3 and report.count(plain) == 2 and plain in published

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import psutil
 import pytest
-from samples import labelled
+from helpers.samples import labelled
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.solvers.options import IN_PASSES, LARGEST_DENSE, LARGEST_DUAL, SOLVERS, SolverOptions, choose_solver
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.options import LARGEST_DENSE, LARGEST_DUAL, SolverOptions, choose_solver, solver_names
 
-PLAIN = frozenset({"plain"})
 WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
 """Columns of 1,000 rows that are just kept."""
 
@@ -27,9 +28,9 @@ WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
         (10_000, 8000, 2000, {}, "dense", ""),
         (10_000, 8000, 1990, {}, "krylov", ""),  # (1990 + 10) x 4 = 8000
         (10_000, 8000, 1991, {}, "dense", ""),
-        (10_000, 8000, 5, {"needed": frozenset()}, "krylov", "class means suffice"),
-        (10_000, 8000, None, {"needed": frozenset()}, "krylov", "class means suffice"),
-        (10_000, 100, 5, {"needed": frozenset()}, "dense", ""),
+        (10_000, 8000, 5, {"scatters": frozenset()}, "krylov", "class means suffice"),
+        (10_000, 8000, None, {"scatters": frozenset()}, "krylov", "class means suffice"),
+        (10_000, 100, 5, {"scatters": frozenset()}, "dense", ""),
         (100, 10_000, 5, {}, "dual", "100 rows of 10,000 features: the problem is solved in the span of the rows"),
         (100, 10_000, None, {}, "dual", ""),
         (1000, WIDEST_DUAL, 50, {}, "dual", ""),
@@ -39,28 +40,28 @@ WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
     ],
 )
 def test_what_auto_takes(rows, columns, components, options, kind, reason):
-    found = choose_solver(SolverOptions(), rows, columns, components, **{"needed": PLAIN, **options})
+    found = choose_solver(SolverOptions(), rows, columns, Needs(n_components=components, **options))
     assert found.kind == kind
     assert reason in found.reason
     assert found.reason
-    assert found.in_passes == (kind in IN_PASSES)
+    assert found.in_passes == (kind in BLOCK_SOLVERS)
 
 
-@pytest.mark.parametrize("kind", IN_PASSES)
+@pytest.mark.parametrize("kind", BLOCK_SOLVERS)
 @pytest.mark.parametrize("shape", [(10, 5000), (5000, 10)])
 def test_solvers_in_passes_serve_every_shape(kind, shape):
-    found = choose_solver(SolverOptions(kind), *shape, 3)
+    found = choose_solver(SolverOptions(kind), *shape, Needs(n_components=3))
     assert (found.kind, found.reason) == (kind, "asked for")
     with pytest.raises(InputError, match=f"solver='{kind}' needs n_components"):
-        choose_solver(SolverOptions(kind), *shape, None)
-    assert choose_solver(SolverOptions(kind), *shape, None, needed=frozenset()).kind == kind
+        choose_solver(SolverOptions(kind), *shape, Needs())
+    assert choose_solver(SolverOptions(kind), *shape, Needs(frozenset())).kind == kind
 
 
 def test_solvers_that_do_not_serve_a_shape_name_the_one_that_does():
     for kind, other, shape in (("dense", "dual", (99, 100)), ("dual", "dense", (100, 100))):
         with pytest.raises(InputError, match=rf"solver='{kind}' does not serve .*100 features: .*use '{other}'"):
-            choose_solver(SolverOptions(kind), *shape, 3)
-        assert choose_solver(SolverOptions(other), *shape, 3).reason == "asked for"
+            choose_solver(SolverOptions(kind), *shape, Needs(n_components=3))
+        assert choose_solver(SolverOptions(other), *shape, Needs(n_components=3)).reason == "asked for"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_options_that_make_no_sense(options, message):
 def test_the_choice_does_not_depend_on_the_memory_at_hand(monkeypatch):
     def choices():
         shapes = [(10_000, 100), (10_000, 5000), (100, 10_000), (1000, WIDEST_DUAL + 1)]
-        return [choose_solver(SolverOptions(), *shape, 5) for shape in shapes]
+        return [choose_solver(SolverOptions(), *shape, Needs(n_components=5)) for shape in shapes]
 
     before = choices()
     monkeypatch.setattr(psutil, "virtual_memory", lambda: pytest.fail("the memory at hand was asked for"))
@@ -99,15 +100,15 @@ def test_the_choice_does_not_depend_on_the_memory_at_hand(monkeypatch):
 
 def test_estimators_take_what_is_asked_for():
     X, y = labelled(60, 8, 3, seed=1)
-    for solver in SOLVERS:
+    for solver in solver_names():
         wanted = X[:7], y[:7]
         rows, labels = wanted if solver == "dual" else (X, y)
         reducer = MarginPCA(2, "pca", solver=solver, oversampling=2).fit(rows, labels)
         told = getattr(reducer, "certificate_", {}).get("solver")
-        assert told == (solver if solver in IN_PASSES else None)
+        assert told == (solver if solver in BLOCK_SOLVERS else None)
 
 
-@pytest.mark.parametrize("solver", IN_PASSES)
+@pytest.mark.parametrize("solver", BLOCK_SOLVERS)
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("factor", [2.0**100, 2.0**-80])
 def test_rows_of_any_size(factor, precision, solver):
@@ -122,7 +123,7 @@ def test_rows_of_any_size(factor, precision, solver):
         np.testing.assert_allclose(np.abs(np.sum(far.components_ * near.components_, axis=1)), 1.0, rtol=1e-4)
 
 
-@pytest.mark.parametrize("solver", ["dense", *IN_PASSES])
+@pytest.mark.parametrize("solver", ["dense", *BLOCK_SOLVERS])
 def test_what_has_no_components_is_refused_in_words(solver):
     X, y = labelled(60, 20, 3, seed=3)
     with pytest.raises(InputError, match="more than the 0 components"):

@@ -9,22 +9,24 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
+from helpers.runs import make_config
+from helpers.samples import counts_like_text, write_csr
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import dense_rows
-from samples import counts_like_text, write_csr
-from test_runs import make_config
 
-import mmpca_dist.datasets.base as base
 import mmpca_dist.runs.projection as projection
 from mmpca_dist import load_model, open_dataset, run
-from mmpca_dist.datasets import make_spans, open_rows
-from mmpca_dist.datasets.csr import SparseRows
-from mmpca_dist.datasets.sparse_rows import _Stretches
-from mmpca_dist.reducers.methods import METHODS
+from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.csr import SparseRows
+from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.zarr_sparse import _Stretches
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.statistics.reduction import Threads
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads
 
 N, D = 103, 9
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (51, 52)]
@@ -44,7 +46,6 @@ def test_a_layout_written_by_hand(dtype, index, v2, tmp_path):
     assert dataset.sparse and not dataset.in_memory
     assert (dataset.n_rows, dataset.n_features, dataset.nnz) == (N, D, len(data))
     assert dataset.dtype == (np.float64 if dtype in ("float64", "int32") else np.float32)
-    assert dataset.density == len(data) / (N * D)
     assert dataset.n_bytes == sum(part.nbytes for part in parts)
     assert np.any(data == 0) and 0 in np.diff(indptr), "the sample lacks what this test is about"
     for start, stop in RANGES:
@@ -86,7 +87,7 @@ def test_units_are_bounded_by_dense_rows_and_cut_as_those(monkeypatch, tmp_path)
     """The same grid as that of the same rows in a dense file, whence the same bits."""
     parts, X, y = counts_like_text(N, D, 3, seed=0)
     np.savez(tmp_path / "dense.npz", X=X, y=y)
-    monkeypatch.setattr(base, "UNIT_BYTES", 20 * X.strides[0])
+    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * X.strides[0])
     dense = open_dataset(tmp_path / "dense.npz")
     sparse = open_dataset(write_csr(tmp_path / "a.zarr", parts, (N, D), labels=y))
     assert make_spans(sparse) == make_spans(dense)
@@ -134,7 +135,7 @@ def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, mo
     """Components to the last bit; projections by products of CSR rows, up to the rounding of d products."""
     n, d = (20, 40) if shape == "wide" else (150, 12)
     parts, X, y = counts_like_text(n, d, 3, seed=2)
-    monkeypatch.setattr(base, "UNIT_BYTES", 40 * X.strides[0])
+    monkeypatch.setattr(LIMITS, "unit_bytes", 40 * X.strides[0])
     uris = write_kinds(tmp_path, parts, X, y)
     changes = {"precision": "double", "standardize": shape == "standardized", "n_components": 2}
     for name in ("dense", kind):
@@ -174,7 +175,7 @@ def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypa
     rng = np.random.default_rng(0)
     matrix, mean = rng.standard_normal((D, 2)).astype(np.float32), X.mean(axis=0) if centred else None
     monkeypatch.setattr(projection, "output_chunk_rows", lambda *_: 25)
-    project_rows(dataset, [Projector("a", matrix, mean, str(tmp_path / "z.zarr"), None)], scheduler=Threads(2))
+    project_rows(dataset, [Projector("a", matrix, mean, str(tmp_path / "z.zarr"), None)], Tasks(scheduler=Threads(2)))
     expected = (X.astype(float) - (0 if mean is None else mean)) @ matrix.astype(float)
     found = open_dataset(tmp_path / "z.zarr").read_rows(0, N)
     assert found.dtype == np.float32
@@ -182,7 +183,7 @@ def test_rows_are_projected_without_being_made_dense(centred, tmp_path, monkeypa
 
 
 def test_a_model_of_dense_rows_takes_sparse_ones_without_labels(tmp_path, no_report):
-    from mmpca_dist.runs.transforming import TransformConfig, transform
+    from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
     parts, X, y = counts_like_text(N, D, 3, seed=5)
     uris = write_kinds(tmp_path, parts, X, y)
@@ -214,7 +215,7 @@ def test_the_plan_counts_stored_bytes_and_holds(tmp_path):
 def test_text_of_twenty_newsgroups(real_path, tmp_path):
     """15,935 x 62,061: a unit of dense rows is all that is ever made dense; the words that most use make a table."""
     from mmpca_dist import MarginPCA
-    from mmpca_dist.datasets.ingest import ingest
+    from mmpca_dist.datasets.ingest.job import ingest
 
     manifest = ingest(real_path("newsgroups20.npz"), tmp_path / "a.zarr")
     assert manifest["sparse"] and manifest["classes"] == 20
@@ -222,7 +223,7 @@ def test_text_of_twenty_newsgroups(real_path, tmp_path):
     assert (stored.n_rows, stored.n_features, stored.nnz) == (15_935, 62_061, 1_272_569)
     assert stored.n_bytes < 11 << 20
     largest = max(stop - start for span in make_spans(stored) for start, stop in span.units)
-    assert largest * stored.row_bytes <= base.UNIT_BYTES < stored.reading_bytes(largest) < 1.2 * base.UNIT_BYTES
+    assert largest * stored.row_bytes <= LIMITS.unit_bytes < stored.reading_bytes(largest) < 1.2 * LIMITS.unit_bytes
     rows, y = stored.read_sparse(0, stored.n_rows), stored.read_labels(0, stored.n_rows)
     assert (rows != loaded.read_sparse(0, stored.n_rows)).nnz == 0
     frequent = np.argsort(-np.diff(rows.tocsc().indptr), kind="stable")[:60]

@@ -6,14 +6,15 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from samples import counts_like_text
+from helpers.estimators import CONTINUOUS, make
+from helpers.estimators import VARIED as ALL
+from helpers.samples import counts_like_text
 from sklearn.base import clone
-from test_estimators import ALL, CONTINUOUS, make
 
-import mmpca_dist.datasets.base as base
 from mmpca_dist import MarginPCA, NearestOpposite, SupervisedPCA, class_moments
-from mmpca_dist.datasets.csr import SparseArray, SparseRows
+from mmpca_dist.datasets.readers.csr import SparseArray, SparseRows
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 
 N, D = 90, 7
 PARTS, X, Y = counts_like_text(N, D, 3, seed=3, dtype="float64")
@@ -116,7 +117,7 @@ def dask_forms(kind):
 @pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "m-pca2", "fisher"])
 def test_dask_arrays_of_csr_blocks(name, form, kind, monkeypatch):
     """Whatever the blocks are: they are cut where dense rows in memory are cut, and never made dense whole."""
-    monkeypatch.setattr(base, "UNIT_BYTES", 20 * D * 8)
+    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * D * 8)
     read, most = SparseRows.read_rows, []
     monkeypatch.setattr(
         SparseRows,

@@ -10,13 +10,13 @@ import pytest
 import scipy.sparse
 import zarr
 from click.testing import CliRunner
-from samples import counts_like_text, write_csr
+from helpers.samples import counts_like_text, write_csr
 from sklearn.datasets import dump_svmlight_file
 from zarr.codecs import Crc32cCodec, ShardingCodec
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets import shards
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.ingest import shards
+from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, OutputError, PlanError
 
 N, D = 120, 40

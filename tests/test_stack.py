@@ -9,16 +9,17 @@ import urllib.error
 import numpy as np
 import psutil
 import pytest
-from browser import browser_at_work
-from operations import Operations, wait_for
-from resuming import results_hash
-from samples import labelled
-from stack import answers, stack_at_work
+from helpers.browser import browser_at_work
+from helpers.operations import Operations, wait_for
+from helpers.resuming import results_hash
+from helpers.samples import labelled
+from helpers.stack import answers, stack_at_work
 
 from mmpca_dist import load_model, run
-from mmpca_dist.datasets import open_dataset, storage
-from mmpca_dist.datasets.ingest import ingest
-from mmpca_dist.runs.config import parse_config
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import storage
 
 pytestmark = pytest.mark.server
 
@@ -36,13 +37,11 @@ LONG = {
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
     pytest.importorskip("moto.server", reason="moto[server] is not installed")
-    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+    pytest.importorskip("obstore", reason="obstore is not installed")
     with stack_at_work(tmp_path_factory.mktemp("stack")) as found, pytest.MonkeyPatch.context() as patch:
         for name, value in found.s3.items():
             patch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()  # clients keep the environment that they were made in
         yield found
-        s3fs.S3FileSystem.clear_instance_cache()
 
 
 def on_the_cluster(stack, settings, output):

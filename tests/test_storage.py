@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, OutputError
 
 
@@ -24,11 +24,16 @@ def hidden(cause):
     return error
 
 
+def of_obstore(name, words):
+    return getattr(pytest.importorskip("obstore.exceptions"), name)(
+        f"Generic S3 error: {words} https://host/?sig=SECRET"
+    )
+
+
 def coded(number, words="words of the system"):
     return OSError(number, words)
 
 
-CLIENT = {"response": {"ResponseMetadata": {"HTTPStatusCode": 403}}}
 FAILURES = [
     # doing, error, what the message must say
     ("read", FileNotFoundError("x"), "does not exist"),
@@ -37,17 +42,18 @@ FAILURES = [
     ("read", hidden(of("aiohttp", "ClientConnectorError", OSError)), "cannot be reached"),
     ("read", of("aiohttp", "ClientConnectorDNSError"), "name is not known"),
     ("read", of("aiohttp", "ServerDisconnectedError"), "cannot be reached"),
-    ("read", of("aiohttp", "ClientResponseError", status=500), "answers 500 (some words)"),
-    ("read", of("botocore", "NoCredentialsError"), "no valid credentials"),
-    ("read", of("botocore", "EndpointConnectionError"), "cannot be reached"),
-    ("read", of("botocore", "ConnectTimeoutError"), "no answer came in time"),
-    ("write", of("botocore", "ClientError", **CLIENT), "permission denied"),
-    ("read", of("botocore", "ParamValidationError"), "some words"),
-    ("read", of("gcsfs", "HttpError", code="401"), "permission denied"),
-    ("read", of("azure", "ResourceNotFoundError", status_code=404), "does not exist"),
-    ("write", of("azure", "ResourceNotFoundError", status_code=404), "bucket or container does not exist"),
-    ("read", of("azure", "ServiceRequestError"), "cannot be reached"),
-    ("read", of("google", "DefaultCredentialsError"), "no valid credentials"),
+    ("read", of("aiohttp", "ClientResponseError", status=500), "answers 500"),
+    ("read", of_obstore("GenericError", "Server returned non-2xx status code: 503 Slow"), "answers 503"),
+    ("write", of_obstore("GenericError", "Server returned non-2xx status code: 404 No"), "container does not exist"),
+    ("read", of_obstore("PermissionDeniedError", "status code: 403"), "permission denied"),
+    ("read", of_obstore("UnauthenticatedError", ""), "permission denied"),
+    ("read", of_obstore("GenericError", "HTTP error: error sending request: dns error"), "name is not known"),
+    ("read", of_obstore("GenericError", "HTTP error: operation timed out"), "no answer came in time"),
+    ("read", of_obstore("GenericError", "HTTP error: error sending request"), "cannot be reached"),
+    ("read", of_obstore("GenericError", "Error performing GET http://169.254.169.254/x"), "no valid credentials"),
+    ("read", of_obstore("GenericError", "redirect: an incorrectly configured region"), "Set AWS_REGION"),
+    ("read", of_obstore("GenericError", "got an invalid list"), "answer cannot be read"),
+    ("read", of_obstore("InvalidPathError", "a//b"), "obstore cannot list"),
     ("read", IsADirectoryError(errno.EISDIR, "x"), "folder where a file belongs"),
     ("write", NotADirectoryError(errno.ENOTDIR, "x"), "file where a folder belongs"),
     ("write", coded(errno.ENOSPC), "no space is left"),
@@ -59,7 +65,6 @@ FAILURES = [
     ("read", ConnectionRefusedError(errno.ECONNREFUSED, "x"), "cannot be reached"),
     ("read", TimeoutError(), "no answer came in time"),
     ("read", ImportError("install it"), "mmpca-dist[s3]"),
-    ("reach", ValueError("Protocol not known: s4"), "unknown protocol 's4'"),
 ]
 
 
@@ -69,6 +74,7 @@ def test_failures_of_addresses(doing, error, words):
         raise error
     assert str(caught.value).startswith(f"Cannot {doing} s4://bucket/x: ")
     assert words in str(caught.value)
+    assert "SECRET" not in str(caught.value)
     assert "\n" not in str(caught.value) and str(caught.value).endswith((".", "?"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import subprocess
 import sys
@@ -10,16 +9,12 @@ import time
 
 import numpy as np
 import pytest
-from faulty_s3 import FAULTS, KEYS
+from helpers.faulty_s3 import FAULTS, KEYS
+from helpers.remote_runs import fit, ingested_table
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, ConfigError
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.job import open_job, run_stage
-from mmpca_dist.runs.stages import REPORT, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -32,36 +27,12 @@ def quick(monkeypatch, s3_proxy):
     """Short waits, for faults that are made on purpose."""
     monkeypatch.setenv("MMPCA_STORAGE_TIMEOUT", "0.5")
     monkeypatch.setattr(s3_proxy, "delay", 0.8)
-    monkeypatch.setattr("mmpca_dist.datasets.patience.FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("mmpca_dist.datasets.stores.retries.FIRST_PAUSE", 0.02)
 
 
 @pytest.fixture
 def table(bucket, tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "in.npz", X=rng.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 2)
-    ingest(tmp_path / "in.npz", f"{bucket}/in.zarr")
-    return f"{bucket}/in.zarr"
-
-
-def fit(uri, output, methods):
-    """Run all stages but the report, whose pictures take seconds and are written by what writes records too."""
-    config = parse_config(
-        {"dataset": {"uri": uri}, "methods": methods, "n_components": 2, "output": output}, "the test"
-    )
-    with open_job(config, Callback()) as job:
-        for stage in stages_of(config):
-            if stage is not REPORT:
-                run_stage(job, stage)
-    return results(output)
-
-
-def results(output):
-    """Return a hash of models and projected rows, of every byte of them and of their names."""
-    fs, path = storage.filesystem(output)
-    found = hashlib.sha256()
-    for name in sorted([*fs.find(f"{path}/model"), *fs.find(f"{path}/projected")]):
-        found.update(name.removeprefix(path).encode() + b"\0" + fs.cat_file(name))
-    return found.hexdigest()
+    return ingested_table(bucket, tmp_path)
 
 
 def test_faults_of_all_kinds_in_three_runs(table, bucket, s3_proxy, quick):
@@ -153,7 +124,7 @@ def test_an_outage_in_the_middle_of_a_run(table, bucket, s3_proxy, quick, monkey
 
 def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick):
     """A chunk that fails its checksum however often it is read is no fault of the transfer."""
-    from mmpca_dist.datasets import open_dataset
+    from mmpca_dist.datasets.readers.opening import open_dataset
 
     fs, path = storage.filesystem(f"{table}/X/c/0/0")
     data = bytearray(fs.cat_file(path))
@@ -165,10 +136,10 @@ def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick)
     assert [name for _, name in s3_proxy.calls].count(f"/{path}") == 3
 
 
-def test_every_attempt_is_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
-    from mmpca_dist.datasets import open_dataset
+def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
+    from mmpca_dist.datasets.readers.opening import open_dataset
 
-    s3_proxy.reset(dict.fromkeys(range(3), "slowdown"))
+    s3_proxy.reset(dict.fromkeys(range(15), "slowdown"))  # the client's own attempts are six
     with caplog.at_level(logging.WARNING, "mmpca_dist"):
         open_dataset(table)
     # Others may have their say here: sessions that an earlier test has left are collected at any time.
@@ -181,8 +152,8 @@ def test_every_attempt_is_logged_and_nothing_secret(table, s3_proxy, quick, capl
 @pytest.mark.parametrize("value", ["soon", "-1", "0", "nan", "inf"])
 @pytest.mark.parametrize("name", ["MMPCA_STORAGE_PATIENCE", "MMPCA_STORAGE_TIMEOUT"])
 def test_limits_must_be_seconds(name, value, monkeypatch):
-    from mmpca_dist.datasets import patience
+    from mmpca_dist.datasets.stores import retries
 
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
-        patience.patience(), patience.timeout()
+        retries.patience(), retries.timeout()

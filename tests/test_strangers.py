@@ -13,24 +13,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from test_bounds import COLUMNS, ROWS, change, store
-from test_fetching import section, serving
-from test_file_bounds import npy
+from helpers.bounded_tables import COLUMNS, ROWS, change, store
+from helpers.npy_files import npy
+from helpers.serving import section, serving
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets import labels, limits, parquet_pages, storage
-from mmpca_dist.datasets.ingest import ingest
+from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
+from mmpca_dist.configuration.data_location import located
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.configuration.sections import ComputeConfig
+from mmpca_dist.configuration.yaml_limits import read_yaml
+from mmpca_dist.datasets import labels, memory_limits
+from mmpca_dist.datasets.ingest.job import ingest
+from mmpca_dist.datasets.readers import parquet_pages
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import as_fraction
-from mmpca_dist.runs.allowed import refuse_strange_cluster
-from mmpca_dist.runs.bounded import read_yaml
-from mmpca_dist.runs.cluster import connect, refuse_misfit
-from mmpca_dist.runs.config import parse_config
+from mmpca_dist.jobs.cluster import connect, refuse_misfit
 from mmpca_dist.runs.listing import find_runs
-from mmpca_dist.runs.locating import located
-from mmpca_dist.runs.sections import ComputeConfig
 from mmpca_dist.runs.stages import preview
-from mmpca_pipelines.ingest import IngestConfig
+from mmpca_pipelines.ingest_table import IngestConfig
 from mmpca_pipelines.options import image_shape_of
 
 FINE = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": 2, "output": "out"}
@@ -130,7 +132,7 @@ def test_labels_that_repeat_a_long_text(kind, pool, tmp_path):
     table = pa.table({"a": np.arange(2_000) * 1.0, "label": texts})
     pq.write_table(table, tmp_path / "a.parquet", store_schema=kind == "category", **options)
     del table, texts
-    with limits.within(8 * MIB, "the test"):
+    with memory_limits.within(8 * MIB, "the test"):
         pool = pa.proxy_memory_pool(pool)
         pa.set_memory_pool(pool)
         with pytest.raises(InputError, match="hold one of 100000 characters"):
@@ -141,7 +143,7 @@ def test_labels_that_repeat_a_long_text(kind, pool, tmp_path):
 @pytest.mark.parametrize("features", ["columns", "list"])
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
 def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.parquet_rows.unpacks_little", lambda *_: False)
+    monkeypatch.setattr("mmpca_dist.datasets.readers.parquet.unpacks_little", lambda *_: False)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((500, 4)).astype("f4"), [f"class {i % 7}" for i in range(500)]
     lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 4)
@@ -151,7 +153,7 @@ def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_p
         data_page_version="2.0" if compression == "gzip" else "1.0", write_page_checksum=True,
     )  # fmt: skip
     for allowed in (1 << 30, 20_000):  # of which the second takes labels in batches
-        with limits.within(allowed, "the test"):
+        with memory_limits.within(allowed, "the test"):
             dataset = open_dataset(tmp_path / "a.parquet")
         assert np.array_equal(dataset.read_rows(0, 500), X)
         assert dataset.read_labels(0, 500).tolist() == y
@@ -244,7 +246,7 @@ def test_labels_that_are_no_characters(order, code, tmp_path):
 
 def test_distinct_labels_that_do_not_fit():
     names = [f"{i}{'x' * 900}" for i in range(2_000)]
-    with limits.within(4 * MIB, "the test"):
+    with memory_limits.within(4 * MIB, "the test"):
         for attempt in (
             labels.distinct_labels,
             lambda values: labels.normalize_labels(np.array(values, object), "a list"),
@@ -260,13 +262,16 @@ def test_the_format_of_a_matrix_is_one_text(tmp_path):
         with pytest.raises(InputError, match="The array 'format' of"):
             attempt(tmp_path / "a.npz")
     npz(tmp_path / "a.npz", **csr, y=np.arange(2), format=npy("()", 16 * MIB, "<U4000000"))
-    with limits.within(4 * MIB, "the test"), pytest.raises(InputError, match=r"a\.npz takes 16"):
+    with memory_limits.within(4 * MIB, "the test"), pytest.raises(InputError, match=r"a\.npz takes 16"):
         open_dataset(tmp_path / "a.npz")
 
 
 def test_columns_of_which_not_even_the_sums_fit(tmp_path):
     (tmp_path / "a.libsvm").write_text("1 2147483647:1\n0 1:1\n")
-    with limits.within(1 << 30, "the test"), pytest.raises(InputError, match="A sum for each of 2,147,483,647 columns"):
+    with (
+        memory_limits.within(1 << 30, "the test"),
+        pytest.raises(InputError, match="A sum for each of 2,147,483,647 columns"),
+    ):
         ingest(tmp_path / "a.libsvm", tmp_path / "b.zarr")
 
 
@@ -302,7 +307,7 @@ def test_protocols_that_fill_in_templates_write_caches_or_ask_workers(spelling, 
         uri = spelling.format(address.rpartition(":")[2].partition("/")[0])
         for attempt in (lambda: preview(parse_config({**FINE, "dataset": {"uri": uri}}, "the form")),
                         lambda: parse_config({**FINE, "output": uri}, "the form"),
-                        lambda: storage.zarr_place(uri)):  # fmt: skip
+                        lambda: storage.zarr_location(uri)):  # fmt: skip
             with pytest.raises(MmpcaError, match=r"unknown protocol|which chains file systems"):
                 attempt()
     assert not asked

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from samples import labelled, write_csr
+from helpers.samples import labelled, write_csr
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
@@ -25,8 +25,8 @@ from mmpca_dist import (
     class_moments,
     open_dataset,
 )
-from mmpca_dist.datasets import base
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 
 NAMES = list("abcde")
 N = 90
@@ -41,7 +41,7 @@ ESTIMATORS = {
 @pytest.fixture(autouse=True)
 def several_units(monkeypatch):
     """Reading units of at most 20 rows of 5 doubles, so that there are several tasks."""
-    monkeypatch.setattr(base, "UNIT_BYTES", 20 * 5 * 8)
+    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * 5 * 8)
 
 
 def rows():

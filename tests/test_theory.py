@@ -6,13 +6,13 @@ import doctest
 
 import numpy as np
 import pytest
+from mmpca_paper import theory
+from mmpca_paper.theory import PREDICTED, axis_eigenvalues, threshold_distance
 from scipy.stats import norm
 
 from mmpca_dist import MarginPCA, open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation import theory
-from mmpca_dist.evaluation.theory import PREDICTED, axis_eigenvalues, threshold_distance
-from mmpca_dist.scatters import margin_scatter
+from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.statistics.moments import ClassMoments
 
 VARIANCE, SPREAD = 0.25, 4.0

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_lease import late_beats, write_owner
-from test_transforming import X, Y, fit, projected, write_npz, write_zarr
+from helpers.leases import late_beats, write_owner
+from helpers.transforming import X, Y, fit, projected, write_npz, write_zarr
 
 from mmpca_dist import load_model, open_dataset
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.lease import Owner, held
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.lease import Owner, held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.projection import UNFINISHED
-from mmpca_dist.runs.transforming import TransformConfig, discard_unfinished, transform
+from mmpca_dist.runs.transform_rows import TransformConfig, discard_unfinished, transform
 
 ROWS = np.tile(X, (40, 1))
 
@@ -49,11 +49,11 @@ def config(fitted, tmp_path):
 
 KILL = """
 import os, signal, sys
-import mmpca_dist.datasets.base as base
-from mmpca_dist.runs import transforming
-from mmpca_dist.runs.events import Callback
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.runs import transform_rows
+from mmpca_dist.jobs.events import Callback
 
-base.UNIT_BYTES = 25 * 4 * 8
+LIMITS.unit_bytes = 25 * 4 * 8
 
 class Kill(Callback):
     def on_progress(self, stage, done, total):
@@ -61,9 +61,9 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 if sys.argv[4] == "end":
-    transforming.storage.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-config = transforming.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
-transforming.transform(config, Kill())
+    transform_rows.storage.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+config = transform_rows.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
+transform_rows.transform(config, Kill())
 """
 
 
@@ -134,7 +134,7 @@ def test_one_that_was_taken_over_stops_and_removes_nothing(config, monkeypatch):
             if done == 1:
                 write_owner(config.destination, number=2)
 
-    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", 25 * 4 * 8)
+    monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", 25 * 4 * 8)
     late_beats(monkeypatch)
     with pytest.raises(OutputError, match="has taken it over"):
         transform(config, TakenOver())

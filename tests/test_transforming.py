@@ -8,57 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from resuming import rewrite_json
+from helpers.resuming import rewrite_json
+from helpers.transforming import NAMES, D, N, X, Y, fit, projected, table, write_npz, write_parquet, write_zarr
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.errors import InputError, OutputError, PlanError
-from mmpca_dist.runs.config import parse_config
-from mmpca_dist.runs.events import Callback
-from mmpca_dist.runs.transforming import TransformConfig, transform
-
-N, D = 60, 4
-NAMES = ["length", "width", "height", "weight"]
-
-
-def table():
-    rng = np.random.default_rng(0)
-    y = np.arange(N) % 2
-    return rng.standard_normal((N, D)) + y[:, None], y
-
-
-def write_parquet(path, X, y=None, names=NAMES, **others):
-    columns = {**others, **dict(zip(names, X.T, strict=True))}
-    pq.write_table(pa.table(columns if y is None else {**columns, "label": y}), path, row_group_size=25)
-    return str(path)
-
-
-def write_zarr(path, X, y=None, names=None):
-    group = zarr.open_group(str(path), mode="w")
-    group.create_array("X", data=X, chunks=(25, X.shape[1]))
-    if y is not None:
-        group.create_array("y", data=y)
-    if names is not None:
-        group.attrs["feature_names"] = names
-    return str(path)
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 
 def write_npy(path, X, y=None):
     np.save(path, X)
     return str(path)
-
-
-def write_npz(path, X, y=None):
-    np.savez(path, X=X, **({} if y is None else {"y": y}))
-    return str(path)
-
-
-def fit(folder, uri, **changes):
-    content = {
-        "dataset": {"uri": uri}, "methods": ["pca", "m-pca0"], "n_components": 2, "precision": "double",
-        "project": {"methods": [], "format": ["zarr", "parquet"]}, "output": str(folder / "fitted"),
-    }  # fmt: skip
-    run(parse_config({**content, **changes}, "the test"))
-    return str(folder / "fitted")
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +33,6 @@ def fitted(tmp_path_factory):
 def nameless(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nameless")
     return fit(folder, write_npz(folder / "rows.npz", *table()))
-
-
-def projected(destination, method="pca"):
-    group = zarr.open_group(f"{destination}/{method}.zarr", mode="r")
-    return group["X"][...], group["y"][...] if "y" in group else None
 
 
 WRITERS = {"zarr": write_zarr, "parquet": write_parquet, "npz": write_npz, "npy": write_npy}
@@ -173,7 +129,6 @@ def test_a_feature_called_like_a_label_is_a_feature(tmp_path):
     np.testing.assert_allclose(rows, X @ load_model(fitted, "pca").components_.T, rtol=1e-12, atol=1e-12)
 
 
-X, Y = table()
 REFUSED = {
     # name: (writes the rows, further settings, what the message must say)
     "a missing column": (
@@ -191,7 +146,7 @@ REFUSED = {
         lambda f: write_npz(f / "a.npz", X[:, :3], Y), {}, [r"3 features, but the run in .* was fitted to 4"]),
     "no such label": (lambda f: write_zarr(f / "a.zarr", X), {"label": "kind"}, ["no array 'kind' .dataset.label."]),
     "no such label column": (
-        lambda f: write_parquet(f / "a.parquet", X), {"label": "kind"}, ["no label column 'kind'"]),
+        lambda f: write_parquet(f / "a.parquet", X), {"label": "kind"}, ["no column 'kind'"]),
     "labels that are fewer": (lambda f: write_zarr(f / "a.zarr", X, Y[:-1]), {}, ["60 rows and 59 labels"]),
     "no such method": (
         lambda f: write_zarr(f / "a.zarr", X), {"methods": ["m-pca"]}, ["no method 'm-pca'", "Did you mean 'm-pca0'"]),
@@ -250,7 +205,7 @@ def many_chunks(folder, n_chunks=40):
 
 def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
     """Nor do tasks that are still running when the first of them fails."""
-    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", N * D * 8)
+    monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
     uri = many_chunks(tmp_path)
     with pytest.raises(InputError, match=r"nan in row 3, column 1"):
         transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")))
@@ -259,7 +214,7 @@ def test_rows_that_are_not_finite_leave_nothing(fitted, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk went away")], ids=["interrupt", "error"])
 def test_whatever_stops_it_leaves_only_what_was_there(error, fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.base.UNIT_BYTES", N * D * 8)
+    monkeypatch.setattr("mmpca_dist.limits.LIMITS.unit_bytes", N * D * 8)
     uri = write_zarr(tmp_path / "a.zarr", np.tile(X, (40, 1)))
 
     class Stop(Callback):

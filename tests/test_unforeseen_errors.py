@@ -9,14 +9,14 @@ import pytest
 import yaml
 from prefect.states import Crashed
 
-from mmpca_dist.datasets import storage
+from mmpca_dist.configuration.schema import load_config
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import OutputError
-from mmpca_dist.runs import reporting
-from mmpca_dist.runs.config import load_config
-from mmpca_dist.runs.events import Callbacks
-from mmpca_dist.runs.job import open_job
+from mmpca_dist.jobs.events import Callbacks
+from mmpca_dist.jobs.open_job import open_job
+from mmpca_dist.jobs.tracebacks import UnforeseenError, traceback_kept
+from mmpca_dist.report import run_contents
 from mmpca_dist.runs.stages import run, stages_of
-from mmpca_dist.runs.tracebacks import UnforeseenError, traceback_kept
 from mmpca_pipelines import fit
 from mmpca_pipelines.__main__ import main
 
@@ -66,7 +66,7 @@ def assert_holds_the_traceback(file):
 
 def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_server, config, command, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(reporting, "figures", fails)
+        patched.setattr(run_contents, "figures", fails)
         file = command("run", str(config))
     assert file.parent == tmp_path / "out" / "errors"
     assert_holds_the_traceback(file)
@@ -79,7 +79,7 @@ def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_se
     ("words", "target"),
     [
         (("transform", "out", "bundled:iris", "projected"), "mmpca_pipelines.transform.transform"),
-        (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest.ingest"),
+        (("ingest", "table.csv", "table.zarr"), "mmpca_pipelines.ingest_table.ingest"),
         (("plan", "my.yaml"), "mmpca_dist.runs.stages.preview"),
     ],
     ids=["transform", "ingest", "plan"],

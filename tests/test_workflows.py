@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_docker import run, tool
+from helpers.docker import run, tool
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -1,4 +1,4 @@
-"""Columns of a table that cannot be used as they are: all of them in one message, and what to type for each."""
+"""Unusable columns of a table: one message that names all of them, with what to type."""
 
 from __future__ import annotations
 
@@ -31,6 +31,14 @@ class ColumnFault:
     name: str
     found: str
     kind: str = "text"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Columns with missing values that metadata tell of, and whether these tell of all rows."""
+
+    faults: list[ColumnFault]
+    complete: bool
 
 
 def refusal(

@@ -1,4 +1,4 @@
-"""Labels of any origin, brought to one of three kinds: integers, booleans, strings."""
+"""Normalise labels to integers, booleans or strings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.limits import refuse_larger
+from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.errors import InputError
 
 log = logging.getLogger(__name__)

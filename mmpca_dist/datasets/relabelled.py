@@ -1,4 +1,4 @@
-"""The rows of a data set under other labels."""
+"""A data set with other labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset
+from mmpca_dist.datasets.dataset import Dataset
 
 _SAME = (
     "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse", "in_memory",

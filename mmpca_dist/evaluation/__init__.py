@@ -1,1 +1,1 @@
-"""Honest comparison: splits of the rows, moments of folds, tests of differences."""
+"""Evaluation: splits, errors on held-out rows, margins, tests of differences."""

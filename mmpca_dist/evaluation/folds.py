@@ -1,15 +1,16 @@
-"""Moments of every fold from one pass over the rows, and those of the rows that train, by merging."""
+"""Moments of every fold from one pass; moments of training rows by merging."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.datasets.relabelled import Relabelled
 from mmpca_dist.errors import InputError
@@ -17,8 +18,7 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.dask_rows import DaskRows
 from mmpca_dist.statistics.moments import ClassMoments
-from mmpca_dist.statistics.reduction import Progress, Scheduler
-from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.summary import take_moments
 
 
@@ -44,15 +44,7 @@ class CellLabels(Relabelled):
 
 
 def moments_by_fold(
-    dataset: Dataset,
-    spans: list[Span],
-    splits: Splits,
-    *,
-    scheduler: Scheduler,
-    precision: str,
-    medians_of: NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
+    rows: Rows, splits: Splits, *, precision: str, medians_of: NDArray[np.bool_] | None = None
 ) -> tuple[list[ClassMoments], NDArray[np.float64] | None]:
     """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
 
@@ -62,8 +54,6 @@ def moments_by_fold(
         One split of P parts.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose coordinate-wise medians are wanted, of the rows that train.
-    on_pass : callable, optional
-        Told of every pass over the rows as it begins: its name, and the bytes of rows it reads.
 
     Returns
     -------
@@ -82,19 +72,16 @@ def moments_by_fold(
     Where there are fewer rows than columns the rows are less than these moments: take `wide_statistics` of those that
     train.
     """
-    view = CellLabels(dataset, splits)
+    view = CellLabels(rows.dataset, splits)
     n_classes, n_parts = splits.counts.shape
     units: tuple[Any, ...] = ()
     sets = None
     if medians_of is not None:
-        units = count_labels(view, spans, scheduler).units  # brackets are of rows from a few units
+        units = count_labels(view, rows.spans, rows.without_progress()).units  # brackets are of rows from a few units
         trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
         sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
     cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)
-    found, medians = take_moments(
-        view, cells, spans,
-        scheduler=scheduler, precision=precision, medians_of=sets, progress=progress, on_pass=on_pass,
-    )  # fmt: skip
+    found, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
     parts = [
         ClassMoments(
             splits.classes, found.counts[f::n_parts], found.means[f::n_parts], found.scatters[f::n_parts],
@@ -102,7 +89,7 @@ def moments_by_fold(
         )
         for f in range(n_parts)
     ]  # fmt: skip
-    return parts, None if medians is None else medians.reshape(len(splits.held_out), -1, dataset.n_features)
+    return parts, None if medians is None else medians.reshape(len(splits.held_out), -1, rows.dataset.n_features)
 
 
 def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:

@@ -1,4 +1,4 @@
-"""Reduced rows that are more than memory: as Dask arrays for the classifiers that learn block by block."""
+"""Reduced rows larger than memory: Dask arrays for classifiers that learn block by block."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.evaluation.judging import Judged, Judges, entry
-from mmpca_dist.evaluation.meter import Meter
+from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.source import Source
+from mmpca_dist.evaluation.scores import Judged, Judges, entry
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.methods.transform import projected
 from mmpca_dist.predictors import out_of_core
-from mmpca_dist.reducers.projecting import projected
-from mmpca_dist.statistics.reduction import Cluster, Scheduler, Threads, read_unit, read_units, reduce_spans
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import Cluster, Scheduler, Threads, read_unit, read_units
 
 DOUBLE = np.dtype(np.float64)
 
 
 def judge_lazily(
-    source: Source,
+    rows: Rows,
     splits: Splits,
     part: int,
     reductions: Reductions,
@@ -42,16 +42,16 @@ def judge_lazily(
     one more. Blocks are those of rows in memory, and so is what comes of them.
     """
     judged = Judged()
-    codes, sizes = _training_codes(source, splits, part)
+    codes, sizes = _training_codes(rows, splits, part)
     for position, item in enumerate(items):
-        with meter.charging(item.method), _computing_on(source.scheduler):
-            Z = _training_rows(source, splits, part, reductions, item, sizes)
+        with meter.charging(item.method), _computing_on(rows.scheduler):
+            Z = _training_rows(rows, splits, part, reductions, item, sizes)
             for spec in judges.from_rows:
-                fitted = judges.fit_rows(spec, Z, codes, on_pass=lambda: source.tell("fit"))
+                fitted = judges.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", rows.dataset.n_bytes))
                 judged.fitted[position, spec.label] = replace(fitted, classes=splits.classes)
     tasks = [(position, spec) for position in range(len(items)) for spec in judges.from_rows]
     models = [(items[position].columns, judged.fitted[position, spec.label]) for position, spec in tasks]
-    errors = source.reduce(_CountErrors(source.dataset, splits, part, reductions, models), np.add, "judge")
+    errors = rows.pass_over(_CountErrors(rows.dataset, splits, part, reductions, models), np.add, "judge")
     judged.lines += [
         entry(items[position], spec, int(count)) for (position, spec), count in zip(tasks, errors, strict=True)
     ]
@@ -65,10 +65,10 @@ def _computing_on(scheduler: Scheduler) -> AbstractContextManager:
     return out_of_core.computing_on(scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()
 
 
-def _training_codes(source: Source, splits: Splits, part: int) -> tuple[NDArray, list[int]]:
+def _training_codes(rows: Rows, splits: Splits, part: int) -> tuple[NDArray, list[int]]:
     """Return the classes of the rows that train, and how many of them each reading unit has."""
-    task = _CodeLabels(source.dataset, splits, part)
-    return reduce_spans(task, source.spans, _join_codes, scheduler=source.scheduler, name="codes")
+    task = _CodeLabels(rows.dataset, splits, part)
+    return replace(rows, progress=None).reduce(task, _join_codes, "codes")
 
 
 def _join_codes(left: tuple[NDArray, list[int]], right: tuple[NDArray, list[int]]) -> tuple[NDArray, list[int]]:
@@ -92,12 +92,12 @@ class _CodeLabels:
 
 
 def _training_rows(
-    source: Source, splits: Splits, part: int, reductions: Reductions, item: Reduction, sizes: Sequence[int]
+    rows: Rows, splits: Splits, part: int, reductions: Reductions, item: Reduction, sizes: Sequence[int]
 ) -> da.Array:
     """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
-    read = _ReadUnit(source.dataset, splits, part, reductions.matrix[:, item.columns], reductions.mean)
+    read = _ReadUnit(rows.dataset, splits, part, reductions.matrix[:, item.columns], reductions.mean)
     shared = dask.delayed(read, pure=False, traverse=False)
-    units = [unit for span in source.spans for unit in span.units]
+    units = [unit for span in rows.spans for unit in span.units]
     pieces = [
         da.from_delayed(shared(start, stop), (size, item.used), dtype=DOUBLE)
         for (start, stop), size in zip(units, sizes, strict=True)

@@ -1,4 +1,4 @@
-"""Margins of linear classifiers: signed distances of rows to the separating hyperplane, before projection and after.
+"""Margins: signed distances to the hyperplane of a linear classifier, before and after reduction.
 
 That they survive the projection is what Luo & Durrant 2017 build their methods for (sections 1 and 3).
 """
@@ -17,18 +17,14 @@ from scipy.stats import wasserstein_distance
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.judging import Judges, Part
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.predictors import (
-    ClassifierSection,
-    ReducedMoments,
-    fit_from_moments,
-    is_from_moments,
-    linear_parts,
-)
+from mmpca_dist.evaluation.scores import Judges, Part
+from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.linear import LinearRule
+from mmpca_dist.predictors.linear_parts import linear_parts
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
-from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 
@@ -73,7 +69,8 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     --------
     >>> import numpy as np
     >>> from mmpca_dist.evaluation.margins import signed_distances
-    >>> from mmpca_dist.predictors import ClassifierSection, fit_rows
+    >>> from mmpca_dist.predictors.classifiers import ClassifierSection
+    >>> from mmpca_dist.predictors.linear_parts import fit_rows
     >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), ["a", "a", "b", "b"]
     >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
     array([3., 1., 2., 4.])

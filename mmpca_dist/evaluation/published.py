@@ -1,37 +1,29 @@
 """Published test errors beside own ones: how far apart they are, and why.
 
-``data/luo_durrant_2017.csv`` has the figures of Luo & Durrant 2017, tables 4 to 13, by the names of this project: means
-and deviations in percent over 50 splits, rounded to a tenth. The best cells of every column are missing from the copy
-they come from; ``certain`` is 0 where that leaves doubt which column a figure of the row stands in.
-``data/reasons.yaml`` has the reasons for differences.
+The figures come from installed packages, by entry points of the group ``mmpca_dist.published``; those of Luo & Durrant
+2017 are in ``benchmarks/paper``, installed as ``mmpca_paper``.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.evaluation.comparing import Summary, combined_standard_error, standard_errors_apart
+from mmpca_dist.evaluation.comparisons import Summary, combined_standard_error, standard_errors_apart
 from mmpca_dist.evaluation.tables import Cell, Key
+from mmpca_dist.registry import Registry
 
-SOURCE = "Luo & Durrant 2017"
-SPLITS = 50
 NOT_KNOWN = "Not known"
 """How reasons begin that were not measured."""
 PATTERNS = ("method", "n_components", "classifier")
 WITHIN = 2.0
 """Combined standard errors up to which two means agree."""
 ROUNDING = 0.05
-"""Percentage points by which a published mean may differ from what it was before it was rounded."""
+"""Percentage points by which a mean that is published to a tenth may differ from what it was before."""
 ROUNDED = "Rounding: the published mean is given to a tenth, and before that it may have been within."
 
 
@@ -50,6 +42,8 @@ class PublishedCell:
         In percent, rounded to a tenth.
     certain : bool
         Whether the column that the figure stands in is known for certain.
+    source : str
+        Where it was published.
     """
 
     table: int
@@ -59,6 +53,7 @@ class PublishedCell:
     classifier: str
     summary: Summary
     certain: bool
+    source: str = ""
 
     @property
     def key(self) -> Key:
@@ -82,7 +77,7 @@ class Reason:
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Reason:
-        """Return the reason that an entry of ``reasons.yaml`` is."""
+        """Return the reason that an entry of a list of reasons is."""
         patterns = {name: _patterns(value) for name, value in entry.items() if name in PATTERNS}
         return cls(entry["reason"], entry["dataset"], entry["measured"], **patterns)
 
@@ -150,6 +145,25 @@ class Agreement:
         return self.within / self.compared if self.compared else math.nan
 
 
+@dataclass(frozen=True)
+class PublishedFigures:
+    """The figures of a publication.
+
+    Attributes
+    ----------
+    name : str
+    cells, reasons : callable
+        Return all its cells, in order, and the reasons for differences.
+    """
+
+    name: str
+    cells: Callable[[], Sequence[PublishedCell]]
+    reasons: Callable[[], Sequence[Reason]]
+
+
+FIGURES = Registry(PublishedFigures, None, group="mmpca_dist.published")
+
+
 def published_datasets() -> list[str]:
     """Return the names of the data sets with published figures."""
     return list(dict.fromkeys(cell.dataset for cell in _all_cells()))
@@ -166,8 +180,8 @@ def published_cells(dataset: str) -> list[PublishedCell]:
     Examples
     --------
     >>> from mmpca_dist.evaluation.published import published_cells
-    >>> published_cells("ionosphere")[0].summary
-    Summary(mean=26.7, deviation=3.0, count=50)
+    >>> published_cells("ionosphere")[0].summary.mean
+    26.7
     """
     found = [cell for cell in _all_cells() if cell.dataset == dataset]
     if not found:
@@ -177,6 +191,11 @@ def published_cells(dataset: str) -> list[PublishedCell]:
             f"{did_you_mean(dataset, names)}"
         )
     return found
+
+
+def sources_of(dataset: str | None) -> str:
+    """Return where the figures of a data set were published."""
+    return ", ".join(dict.fromkeys(cell.source for cell in _all_cells() if cell.dataset == dataset))
 
 
 def side_by_side(
@@ -189,7 +208,7 @@ def side_by_side(
     cells : iterable of Cell
     published : sequence of PublishedCell
     reasons : sequence of Reason, optional
-        Those of ``data/reasons.yaml`` unless given; several that apply are shown one after the other.
+        Those of the publications unless given; several that apply are shown one after the other.
     """
     known = _all_reasons() if reasons is None else reasons
     own = {cell.key: cell for cell in cells}
@@ -229,27 +248,9 @@ def _patterns(value: object) -> tuple[str, ...]:
     return tuple(str(one) for one in value) if isinstance(value, list) else (str(value),)
 
 
-@lru_cache(maxsize=1)
-def _all_cells() -> tuple[PublishedCell, ...]:
-    lines = csv.DictReader(_data("luo_durrant_2017.csv").splitlines())
-    return tuple(
-        PublishedCell(
-            int(line["table"]),
-            line["dataset"],
-            line["method"],
-            int(line["n_components"]),
-            line["classifier"],
-            Summary(float(line["mean"]), float(line["deviation"]), SPLITS),
-            line["certain"] == "1",
-        )
-        for line in lines
-    )
+def _all_cells() -> list[PublishedCell]:
+    return [cell for figures in FIGURES.values() for cell in figures.cells()]
 
 
-@lru_cache(maxsize=1)
-def _all_reasons() -> tuple[Reason, ...]:
-    return tuple(Reason.of(entry) for entry in yaml.safe_load(_data("reasons.yaml")))
-
-
-def _data(name: str) -> str:
-    return files(__package__).joinpath("data", name).read_text("utf-8")
+def _all_reasons() -> list[Reason]:
+    return [reason for figures in FIGURES.values() for reason in figures.reasons()]

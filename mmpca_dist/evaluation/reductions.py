@@ -1,4 +1,4 @@
-"""Every method at every size, fitted to the rows that train, as columns of one matrix."""
+"""All methods at all sizes, fitted to training rows, as columns of one matrix."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.meter import Meter
-from mmpca_dist.predictors import ReducedMoments
-from mmpca_dist.reducers.base import MomentReducer
-from mmpca_dist.reducers.gathering import Needs
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.statistics.summary import median_sets
-from mmpca_dist.statistics.working import Statistics, in_units
+from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.statistics.coordinates import Statistics, in_units
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class Reductions:
 
 @dataclass
 class _Stack:
-    """Columns side by side, those that are there already not twice."""
+    """Columns side by side; reuses columns that are already stored."""
 
     blocks: list[NDArray[np.float64]] = field(default_factory=list)
     width: int = 0
@@ -112,9 +109,9 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     """
     stack, mean, items = _Stack(), None, []
     known = statistics.approximation is None and not statistics.moments.pooled
-    for method in settings.methods:
+    for method in settings.labels:
         with meter.charging(method):
-            largest = METHODS[method].reducer(settings.largest, settings).fit_statistics(statistics, at_most=True)
+            largest = settings.reducer(method, settings.largest).fit_statistics(statistics, at_most=True)
             for size, reducer in _sizes(largest, settings.n_components):
                 matrix, mean = reducer.projection()
                 moments = partial(_reduced_moments, statistics, reducer) if known else None
@@ -132,14 +129,3 @@ def _sizes(largest: MomentReducer, sizes: Sequence[int]) -> Iterator[tuple[int, 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:
     return ReducedMoments.of_statistics(statistics, reducer._gain * reducer.components_, center=reducer.center)
-
-
-def needs_of(settings: Any, n_classes: int) -> Needs:
-    """Return what the methods of a configuration are made from."""
-    methods = [METHODS[name] for name in settings.methods]
-    return Needs(
-        frozenset().union(*(method.scatters for method in methods)),
-        median_sets(n_classes, settings.pairing) if any(method.needs_medians for method in methods) else None,
-        settings.neighbors.pair_search(settings.pairing) if any(method.needs_pairs for method in methods) else None,
-        settings.largest,
-    )

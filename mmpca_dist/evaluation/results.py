@@ -1,4 +1,4 @@
-"""What an evaluation has found, as plain values, and how methods compare in it."""
+"""The results of an evaluation, and the comparison of its methods."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mmpca_dist.evaluation.choosing import alike, lowest, near_lowest
-from mmpca_dist.evaluation.comparing import CorrectedTest, SignTest, holm
+from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, holm
+from mmpca_dist.evaluation.component_rule import alike, lowest, near_lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
 from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
 
@@ -48,6 +48,8 @@ class Evaluation:
         Whose distances the margins are, in words.
     standardized : bool
         Whether reductions, and margins before them, are of standardised columns.
+    own_units : set of str
+        Methods whose components are not orthonormal: distances after them do not compare with those before.
     stages : list of (stage, seconds, note)
     config_yaml : str
     versions : dict of str to str
@@ -68,6 +70,7 @@ class Evaluation:
     notes: list[str] = field(default_factory=list)
     margin_rows: str = "the rows held out"
     standardized: bool = False
+    own_units: frozenset[str] = frozenset()
     stages: list[tuple[str, float, str]] = field(default_factory=list)
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Margins of rows that need not fit in memory: on samples that the pass for the errors brings along.
+"""Margins on samples of rows that do not fit in memory.
 
 A row is in a sample where the hash of its number is small enough: the same rows whatever the chunks and workers. Of few
 rows a sample is all of them.
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.heads import Rules
-from mmpca_dist.evaluation.judging import Judges
+from mmpca_dist.evaluation.linear_scores import Rules
 from mmpca_dist.evaluation.margins import (
     classifier_records,
     distances_or_none,
@@ -24,19 +23,14 @@ from mmpca_dist.evaluation.margins import (
     rules_of_columns,
 )
 from mmpca_dist.evaluation.reductions import Reductions
+from mmpca_dist.evaluation.scores import Judges
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
-from mmpca_dist.predictors import LINEAR
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.transform import projected
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.reducers.projecting import projected
-from mmpca_dist.statistics.storing import storable
-from mmpca_dist.statistics.working import Statistics
-
-MARGIN_ROWS = 4096
-"""About as many rows of each part held out are measured, if it has as many."""
-
-SAMPLE_BYTES = 64 << 20
-"""What the rows that are measured take in double precision, those of all parts; and again those that are fitted to."""
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.serialization import storable
 
 LEAST_ROWS = 64
 """Of a part that is measured, and of a class that is fitted to, however wide the rows are."""
@@ -49,8 +43,8 @@ EVERY = np.uint64(2**64 - 1)
 
 def sampled_rows(n_rows: int, n_features: int, n_parts: int, n_classes: int, *, fitted: bool) -> int:
     """Return about how many rows are in a sample, at most: those to measure, and those to fit to if there are any."""
-    affordable = SAMPLE_BYTES // (8 * n_features)
-    measured = n_parts * max(min(MARGIN_ROWS, affordable // n_parts), LEAST_ROWS)
+    affordable = LIMITS.margin_sample_bytes // (8 * n_features)
+    measured = n_parts * max(min(LIMITS.margin_rows, affordable // n_parts), LEAST_ROWS)
     return min(n_rows, measured + (affordable + n_classes * LEAST_ROWS if fitted else 0))
 
 
@@ -73,10 +67,10 @@ class Sampling:
     @classmethod
     def of(cls, splits: Splits, n_features: int, judges: Judges) -> Sampling:
         """Return which rows are sampled for the classifiers of an evaluation."""
-        affordable = SAMPLE_BYTES // (8 * n_features)
+        affordable = LIMITS.margin_sample_bytes // (8 * n_features)
         sizes, counts = splits.counts.sum(axis=0), splits.counts.sum(axis=1)
         measured, fitted = np.zeros(len(sizes), np.uint64), np.zeros(len(counts), np.uint64)
-        each = max(min(MARGIN_ROWS, affordable // len(splits.held_out)), LEAST_ROWS)
+        each = max(min(LIMITS.margin_rows, affordable // len(splits.held_out)), LEAST_ROWS)
         for part in splits.held_out:
             measured[part] = _largest_hash(each, int(sizes[part]))
         if judges.from_rows:
@@ -148,7 +142,7 @@ def rules_before(statistics: Statistics, judges: Judges) -> dict[str, LinearRule
         For rows of each class that are all equal.
     """
     specs = linear_rules(judges)
-    if not specs or any(spec.name in LINEAR for spec in judges.from_rows):
+    if not specs or any(spec.classifier.linear for spec in judges.from_rows):
         return {}
     return rules_of_columns(statistics, specs)
 

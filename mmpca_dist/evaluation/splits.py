@@ -1,4 +1,4 @@
-"""Splits of the rows into parts that are held out in turn: stratified and exact within each class, or given.
+"""Splits: folds, stratified shares, or given parts.
 
 A row's part follows from its number, its label and the seed, so that no list of rows is kept, and any task can tell the
 parts of the rows it reads.
@@ -14,13 +14,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmpca_dist.datasets.arrays import ArrayDataset
-from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode, label_array
+from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
-from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
-from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+from mmpca_dist.statistics.census import check_missing_labels, count_labels
+from mmpca_dist.statistics.rows import Rows
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
 """Of larger exponents Python would write out every digit."""
@@ -146,15 +146,7 @@ class GivenSplits(Splits):
 
 
 def share_splits(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    share: float | str | Fraction = "4/5",
-    *,
-    n_splits: int = 50,
-    seed: int = 0,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
+    rows: Rows, share: float | str | Fraction = "4/5", *, n_splits: int = 50, seed: int = 0
 ) -> HashedSplits:
     """Return stratified splits into a training part (0) and a part held out (1), from passes over the labels alone.
 
@@ -181,7 +173,7 @@ def share_splits(
     -----
     Source: Luo & Durrant 2017, section 5: 50 splits, four fifths to train.
     """
-    exact = as_fraction(share)
+    census, exact = rows.census, as_fraction(share)
     counts = [int(n) for n in census.counts]
     training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
     for label, n, kept in zip(census.classes, counts, training, strict=True):
@@ -192,23 +184,11 @@ def share_splits(
             )
     if training.sum() == census.n_rows:
         raise InputError(f"A share of {share} of the rows of each class leaves none to hold out: lower it.")
-    return _hashed(
-        dataset, census, spans, np.stack([training, census.counts - training], axis=1), (1,), n_splits, seed,
-        scheduler, progress,
-    )  # fmt: skip
+    sizes = np.stack([training, census.counts - training], axis=1)
+    return _hashed(rows, sizes, (1,), n_splits, seed)
 
 
-def fold_splits(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    n_folds: int = 5,
-    *,
-    n_splits: int = 1,
-    seed: int = 0,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-) -> HashedSplits:
+def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 0) -> HashedSplits:
     """Return stratified folds, each to be held out in turn, from passes over the labels alone.
 
     The sizes of the folds differ by at most one row in each class, and by at most one row in all.
@@ -230,6 +210,7 @@ def fold_splits(
     InputError
         For a class with one row, or fewer rows than folds.
     """
+    census = rows.census
     if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
         raise InputError(f"There are {n_folds!r} folds for {census.n_rows} rows; there must be 2 to {census.n_rows}.")
     if census.counts.min() < 2:
@@ -239,9 +220,7 @@ def fold_splits(
             "Leave such classes out."
         )
     sizes = fold_sizes(census.counts, n_folds)
-    return _hashed(
-        dataset, census, spans, sizes, tuple(range(n_folds)), n_splits, seed, scheduler, progress
-    )  # fmt: skip
+    return _hashed(rows, sizes, tuple(range(n_folds)), n_splits, seed)
 
 
 def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
@@ -253,16 +232,7 @@ def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
     return np.asarray((ends - 1 - folds) // n_folds - (ends - counts[:, None] - 1 - folds) // n_folds)
 
 
-def given_splits(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    names: Dataset | ArrayLike,
-    held_out: str | int | None = None,
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-) -> GivenSplits:
+def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | None = None) -> GivenSplits:
     """Return the split that a column names, from a pass over it and the labels.
 
     Parameters
@@ -277,10 +247,11 @@ def given_splits(
     InputError
         Where there are fewer than two parts, or a class has no row left to train on.
     """
+    dataset, census = rows.dataset, rows.census
     column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
-    counted = count_labels(column, make_spans(column), scheduler)
+    counted = count_labels(column, make_spans(column), rows.without_progress())
     check_missing_labels(column, counted)
     parts = counted.classes
     if len(parts) < 2:
@@ -296,7 +267,7 @@ def given_splits(
             )
         chosen = (known.index(found[0]),)
     task = _CountParts(dataset, column, census.classes, parts)
-    counts = reduce_spans(task, spans, np.add, scheduler=scheduler, name="parts", progress=progress)
+    counts = rows.reduce(task, np.add, "parts")
     for part in chosen:
         lost = np.flatnonzero(counts.sum(axis=1) == counts[:, part])
         if len(lost):
@@ -325,22 +296,12 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
     return exact
 
 
-def _hashed(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    sizes: NDArray[np.int64],
-    held_out: tuple[int, ...],
-    n_splits: int,
-    seed: int,
-    scheduler: Scheduler,
-    progress: Progress | None,
-) -> HashedSplits:
+def _hashed(rows: Rows, sizes: NDArray[np.int64], held_out: tuple[int, ...], n_splits: int, seed: int) -> HashedSplits:
     """Return splits into parts of these sizes, shape (C, P)."""
     keys = split_keys(seed, n_splits)
     wanted = np.cumsum(sizes[:, :-1], axis=1)
-    thresholds = find_thresholds(dataset, census, spans, keys, wanted, scheduler=scheduler, progress=progress)
-    return HashedSplits(census.classes, sizes, held_out, keys, thresholds)
+    thresholds = find_thresholds(rows, keys, wanted)
+    return HashedSplits(rows.census.classes, sizes, held_out, keys, thresholds)
 
 
 def as_column(names: NDArray, uri: str = "the given splits") -> ArrayDataset:

@@ -1,4 +1,4 @@
-"""Tables of errors: one row for each split, method, number of components and classifier; their cells over splits."""
+"""Tables of errors by split, method, number of components and classifier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.comparing import (
+from mmpca_dist.evaluation.comparisons import (
     CorrectedTest,
     SignTest,
     Summary,

@@ -1,4 +1,4 @@
-"""Hashes of row numbers, and the thresholds among them that cut every class at given counts, exactly.
+"""Exact stratified splits from hashes of row numbers.
 
 Which rows of a class have the smallest hashes depends on row numbers and the seed alone: not on chunks, spans or
 workers. The thresholds are found digit by digit, as a radix sort would, from counts that passes over the labels leave.
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
+from mmpca_dist.statistics.rows import Rows
 
 COUNT_BYTES = 8 << 20
 """Of the counts that a span leaves: for 50 splits of two classes 2^13 bins each, hence two passes over the labels of a
@@ -69,16 +68,7 @@ def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
     return mix(mixes ^ key)
 
 
-def find_thresholds(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    keys: NDArray[np.uint64],
-    wanted: NDArray[np.int64],
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-) -> NDArray[np.uint64]:
+def find_thresholds(rows: Rows, keys: NDArray[np.uint64], wanted: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return thresholds that exactly the wanted numbers of rows of each class have no larger a hash than.
 
     Parameters
@@ -92,7 +82,7 @@ def find_thresholds(
     -------
     array of shape (S, C, m)
     """
-    shape = (len(keys), *wanted.shape)
+    census, shape = rows.census, (len(keys), *wanted.shape)
     rank = np.broadcast_to(wanted, shape).copy()
     settled = (rank == 0) | (rank == census.counts[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
@@ -100,8 +90,8 @@ def find_thresholds(
     most = _step(int(np.prod(shape)), census.n_rows)
     while not settled.all():
         step = min(most, bits)
-        task = _CountHashes(dataset, census.classes, keys, low, bits, step)
-        counts = reduce_spans(task, spans, np.add, scheduler=scheduler, name="splits", progress=progress)
+        task = _CountHashes(rows.dataset, census.classes, keys, low, bits, step)
+        counts = rows.reduce(task, np.add, "splits")
         up_to = np.cumsum(counts, axis=-1)
         at = np.argmax(up_to >= rank[..., None], axis=-1)[..., None]
         inside = np.take_along_axis(counts, at, -1)[..., 0]

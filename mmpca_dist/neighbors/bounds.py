@@ -1,4 +1,4 @@
-"""Which cells a search may leave out: lower bounds on distances to their rows, and how far an approximate one looks."""
+"""Lower bounds on distances to the rows of a cell: the proof behind every pruned cell."""
 
 # mypy: disable-error-code="assignment"
 # (compiled code gives its integers other types than mypy does)

@@ -1,4 +1,4 @@
-"""Cells: where rows that are near to one another are put together."""
+"""Cells: groups of near rows, by k-means."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from mmpca_dist.neighbors.frame import Frame
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors.principal_coordinates import Frame
 
-ROWS_PER_CELL = 400
 MOST_CELLS = 8192
 SAMPLE_PER_CELL = 32
 """Rows of the sample a cell; more rows do not make better cells."""
@@ -45,7 +45,7 @@ class Cells:
 
 def n_cells(n_rows: int) -> int:
     """Return how many cells so many rows are divided into."""
-    return int(np.clip(n_rows // ROWS_PER_CELL, 1, MOST_CELLS))
+    return int(np.clip(n_rows // LIMITS.rows_per_cell, 1, MOST_CELLS))
 
 
 def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:

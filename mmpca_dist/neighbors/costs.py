@@ -1,4 +1,4 @@
-"""What a search will cost, before it reads a row: pairs to compare, scratch, memory, time."""
+"""Cost of a search: pairs to compare, scratch, memory, time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset
-from mmpca_dist.neighbors import cells, kernels, layout, nearest, pairs, scratch, search
-from mmpca_dist.neighbors.frame import LARGEST_EIGENPROBLEM, SMALL, row_type
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors import cells, kernels, layout, nearest, pair_statistics, scratch, search
 from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.principal_coordinates import LARGEST_EIGENPROBLEM, SMALL, row_type
 from mmpca_dist.neighbors.queries import FEW_CLASSES
 
 PAIR_RATE = 5e8
@@ -191,7 +192,7 @@ class _Sizes:
 
     @property
     def _wanted_rows(self) -> int:
-        rows = max(self.n // layout.MIN_SEGMENTS, layout.SMALLEST_SEGMENT)
+        rows = max(self.n // layout.MIN_SEGMENTS, LIMITS.smallest_segment)
         return min(max(layout.SEGMENT_BYTES // self.row, 1), rows)
 
     @property
@@ -247,7 +248,7 @@ class _Sizes:
     def pairing(self, in_memory: bool, queries: int, slots: int) -> int:
         """What a thread holds: queries and their partners (of two slots at a time), and blocks of their differences."""
         asked, several = self._asked(queries), min(slots, 2)
-        block = min(asked, rows_within(pairs.BLOCK_BYTES, 8 * self.d, pairs.BLOCK_ROWS))
+        block = min(asked, rows_within(pair_statistics.BLOCK_BYTES, 8 * self.d, pair_statistics.BLOCK_ROWS))
         partners = asked * self.d * self.item * several + block * self.d * 4 * 8
         return asked * 80 + partners + self.segment_rows * self._table(in_memory) + self._gathering(in_memory, queries)
 
@@ -267,7 +268,7 @@ class _Sizes:
         """Scatters of pairs, or what they make of vectors, as they are added up; differences that are kept."""
         waiting = math.ceil(math.log2(tasks + 1)) + 3
         size = min(self.d, self.n) ** 2 if vectors is None else self.d * max(vectors)
-        return (2 * threads + waiting) * size * 8 + 3 * min(pairs.sample_pairs(self.d), self.n) * 8 * self.d
+        return (2 * threads + waiting) * size * 8 + 3 * min(pair_statistics.sample_pairs(self.d), self.n) * 8 * self.d
 
     def missing(self, wanted: Search, slots: int) -> int:
         """Rows of an approximate search that missed, what it found and what is nearest, and two differences."""

@@ -1,4 +1,4 @@
-"""How the inner loops of the search are compiled, and cached on disk."""
+"""Compile the inner loops of the search with numba, and cache them on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numba.core import event
 
-from mmpca_dist.neighbors import compiling
+from mmpca_dist.neighbors import compile_notice
 
 MODULES = ("bounds", "refinement", "kernels")
 """Modules with compiled functions."""
@@ -26,7 +26,7 @@ class _Compilations(event.Listener):
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"].py_func.__module__.startswith("mmpca_dist."):
-            compiling.begun()
+            compile_notice.begun()
 
     def on_end(self, event: Any) -> None:
         """Nobody waits to hear of the end."""

@@ -1,4 +1,4 @@
-"""The inner loops of the search, compiled: matrix products with a sweep behind them.
+"""The compiled inner loops of the search: matrix products, then a sweep over the results.
 
 What may be discarded is decided in single precision, by lower bounds that stay below the true distance whatever was
 rounded on the way. With u = 2^-24, for a query q and a row x of a cell with centre c and radius r (all in coordinates

@@ -1,4 +1,4 @@
-"""Rows laid out by cell and class: an external sort, first within each reading unit, then segment by segment."""
+"""Lay out rows by cell and class: an external sort, first by reading unit, then by segment."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import Cells
-from mmpca_dist.neighbors.frame import Frame
-from mmpca_dist.neighbors.parts import AllRows, Members
+from mmpca_dist.neighbors.held_out_parts import AllRows, Members
+from mmpca_dist.neighbors.principal_coordinates import Frame
 from mmpca_dist.neighbors.scratch import Scratch
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
-from mmpca_dist.statistics.sample import OnPass
-from mmpca_dist.statistics.storing import storable
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import read_units
 
 PIECE_ROWS = 4096
 """Cells with more rows are worked on in pieces: it bounds the matrix products' results."""
@@ -26,8 +28,6 @@ SMALLEST_PIECE = 256
 """Wide rows make smaller pieces, lest one be more than a segment, but not smaller than this."""
 SEGMENT_BYTES = 32 << 20
 MIN_SEGMENTS = 32
-SMALLEST_SEGMENT = 512
-"""A segment, the queries of one task, holds whole pieces of up to 32 MiB, or fewer so that there are 32 segments."""
 BLOCK_ROWS, BLOCK_BYTES = 8192, 64 << 20
 """Rows that are brought to coordinates at a time, as doubles."""
 
@@ -273,35 +273,21 @@ def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
 
 
-def lay_out(
-    dataset: Dataset,
-    labels: NDArray,
-    cells: Cells,
-    spans: list[Span],
-    scratch: Scratch,
-    *,
-    scheduler: Scheduler,
-    task_scheduler: Scheduler,
-    members: Members | None = None,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
-) -> Layout:
-    """Write the rows of a data set, or its ``members``, into ``scratch``, by cell and class, as tables ``segment-0``...
+def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members: Members | None = None) -> Layout:
+    """Write rows, or their ``members``, into ``scratch``, by cell and class, as tables ``segment-0``...
 
-    One pass over the rows; what is written is read back once. ``scheduler`` runs what reads the data set,
-    ``task_scheduler`` the rest.
+    One pass over the rows; what is written is read back once, by tasks in the context ``filling``.
 
     Raises
     ------
     InputError
         For rows that are not finite.
     """
-    say = on_pass or (lambda name, n_bytes: None)
-    say("cells", dataset.n_bytes)
+    dataset, labels = rows.dataset, rows.census.classes
     members = members or AllRows()
     task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
-    runs = reduce_spans(task, spans, _join, scheduler=scheduler, name="cells", progress=progress, kept=kept)
+    runs = rows.pass_over(task, _join, "cells", kept)
     n_classes = len(labels)
     order = np.lexsort((runs.unit, runs.key))
     count = runs.count[order]
@@ -319,10 +305,8 @@ def lay_out(
     piece_starts = [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)]
     fill = _FillSegment(scratch, edges, piece_starts, ("x", "z", "tail", "rows", *members.columns))
     tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
-    say("segments", 0)
-    radii = reduce_spans(
-        fill, tasks, _side_by_side, scheduler=task_scheduler, name="segments", progress=progress, kept=kept
-    )
+    rows.begins("segments")
+    radii = filling.run(fill, tasks, _side_by_side, "segments", kept)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")
@@ -348,7 +332,7 @@ def _pieces(sizes: NDArray[np.int64], most: int) -> tuple[NDArray[np.intp], NDAr
 def _segments(starts: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
     """Return the pieces where segments begin."""
     n = int(starts[-1])
-    rows = min(max(SEGMENT_BYTES // row_bytes, 1), max(n // MIN_SEGMENTS, SMALLEST_SEGMENT))
+    rows = min(max(SEGMENT_BYTES // row_bytes, 1), max(n // MIN_SEGMENTS, LIMITS.smallest_segment))
     kept = [0]
     while kept[-1] < len(starts) - 1:
         fitting = int(np.searchsorted(starts, starts[kept[-1]] + rows, side="right")) - 1

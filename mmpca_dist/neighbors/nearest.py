@@ -1,4 +1,4 @@
-"""Nearest rows of other classes for a whole data set: exact, or approximate with its recall measured."""
+"""Nearest rows of other classes for a whole data set: exact, or approximate with measured recall."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.datasets.storage import digest
+from mmpca_dist.datasets.dataset import Span
+from mmpca_dist.datasets.stores.storage import digest
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
-from mmpca_dist.neighbors.frame import train_frame
+from mmpca_dist.neighbors.held_out_parts import Members
 from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.parts import Members
+from mmpca_dist.neighbors.principal_coordinates import train_frame
 from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
-from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.dask_rows import BlockScheduler
-from mmpca_dist.statistics.reduction import Configured, Progress, Scheduler
-from mmpca_dist.statistics.sample import OnPass, draw_sample
+from mmpca_dist.statistics.row_sample import draw_sample
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import OnPass, Tasks
+from mmpca_dist.statistics.tree_reduction import Configured
 
-CALIBRATION = 2000
-"""Queries searched exactly to choose how far to look, and as many others to measure what that gave: at least."""
 CONFIDENCE = 0.95
 MOST_ROUNDS = 5
 SEED = 841
@@ -112,7 +112,7 @@ class Neighbors:
     @property
     def tasks(self) -> list[Span]:
         """The tables, as spans of segments."""
-        return self.searcher.tasks(self.searched)
+        return self.searcher.spans(self.searched)
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return row numbers of the queries, sorted, with the neighbours' row numbers and distances.
@@ -162,25 +162,16 @@ class Neighbors:
         }
 
 
-def find_nearest(
-    layout: Layout,
-    scratch: Scratch,
-    classes: NDArray,
-    search: Search,
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
-) -> Neighbors:
+def find_nearest(layout: Layout, scratch: Scratch, classes: NDArray, search: Search, tasks: Tasks) -> Neighbors:
     """Find the nearest row of another class for the rows of a layout.
 
     The distance is the float64 sum of squared differences in a fixed order (`refinement.squared_distance`); ties go to
     the lowest row number.
     """
-    say = on_pass or (lambda name, n_bytes: None)
-    searcher = Searcher(layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress)
+    one_vs_one = search.pairing == "one-vs-one"
+    searcher = Searcher(layout, scratch, without_blocks(tasks), one_vs_one)
     searched = draw_rows(layout.n_rows, search.max_queries)
-    found = run_search(searcher, searched, search, enough_tests(search.recall), say=say)
+    found = run_search(searcher, searched, search, enough_tests(search.recall), say=tasks.begins)
     recall = None if found.recalls is None else found.recalls[0]
     return Neighbors(layout, scratch, searcher, found.name, classes, search, searched, found.work, recall, found.effort)
 
@@ -247,34 +238,22 @@ def _approach(
 
 
 def make_layout(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    scratch: Scratch,
-    *,
-    scheduler: Scheduler,
-    deviations: NDArray[np.float64] | None = None,
-    members: Members | None = None,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
+    rows: Rows, scratch: Scratch, deviations: NDArray[np.float64] | None = None, members: Members | None = None
 ) -> Layout:
     """Learn axes and cells from a sample, and lay the rows out by cell and class in ``scratch``."""
+    dataset = rows.dataset
     count = n_cells(dataset.n_rows)
     wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
-    sample, _ = draw_sample(dataset, census, wanted, scheduler, on_pass)
+    sample, _ = draw_sample(rows, wanted)
     usable = is_usable(sample).all(axis=1)  # the layout names rows that are not
     sample = sample[usable] if usable.any() else np.zeros_like(sample[:1])
     cells = train_cells(train_frame(sample, deviations), sample, count)
-    return lay_out(
-        dataset, census.classes, cells, spans, scratch,
-        scheduler=scheduler, task_scheduler=task_scheduler(scheduler), members=members, progress=progress,
-        on_pass=on_pass,
-    )  # fmt: skip
+    return lay_out(rows, cells, scratch, without_blocks(rows), members)
 
 
-def task_scheduler(scheduler: Scheduler) -> Scheduler:
-    """Return the scheduler for tasks that do not need the blocks of a Dask array."""
-    return Configured() if isinstance(scheduler, BlockScheduler) else scheduler
+def without_blocks(tasks: Tasks) -> Tasks:
+    """Return the context of tasks that do not need the blocks of a Dask array."""
+    return replace(tasks, scheduler=Configured()) if isinstance(tasks.scheduler, BlockScheduler) else tasks
 
 
 def draw_rows(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
@@ -287,7 +266,7 @@ def draw_rows(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
 def enough_tests(recall: float) -> int:
     """Return how many queries show a recall: if none of them missed, the interval would begin well above it."""
     least = np.log((1 - CONFIDENCE) / 2) / np.log(recall)
-    return max(CALIBRATION, int(np.ceil(2 * least)))
+    return max(LIMITS.calibration_queries, int(np.ceil(2 * least)))
 
 
 def _sampled(n_queries: int, searched: NDArray[np.int64] | None, tests: int) -> NDArray[np.int64]:
@@ -312,7 +291,7 @@ def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np
     kept = kept[np.argsort(columns[0][kept])]
     sampled, own, exact, nearest = (column[kept] for column in columns)
     squared, positions = np.full(exact.shape, np.nan), np.full(exact.shape, -1)
-    for span in searcher.tasks(searched):
+    for span in searcher.spans(searched):
         tables = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared", "positions"))
         hit = is_among(tables[0], sampled)
         place = np.searchsorted(sampled, tables[0][hit])

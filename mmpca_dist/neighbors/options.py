@@ -1,4 +1,4 @@
-"""How to search for nearest rows of other classes."""
+"""Options of a search for nearest rows of other classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numbers
 from dataclasses import dataclass
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.statistics.summary import PAIRINGS
+from mmpca_dist.statistics.pairings import PAIRINGS
 
 MODES = ("exact", "approximate")
 MUTUAL = ("twice", "once")

@@ -1,4 +1,4 @@
-"""The scatter of M-PCA2 while each part of the rows is held out in turn, from one search for all of them.
+"""The scatter of M-PCA2 for each held-out fold, from one search.
 
 Beside the nearest row of a query the search keeps the nearest of those that are in other parts than that one. While the
 part of the nearest is held out the second takes its place; while any other is, the nearest stays. So nothing held out
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors.held_out_parts import Parts, RowsInParts, TrainingRows, check_parts, training_counts
 from mmpca_dist.neighbors.layout import PARTS, Layout
 from mmpca_dist.neighbors.nearest import (
     Neighbors,
@@ -26,21 +27,16 @@ from mmpca_dist.neighbors.nearest import (
     find_nearest,
     make_layout,
     run_search,
-    task_scheduler,
+    without_blocks,
 )
 from mmpca_dist.neighbors.options import PairSearch, Search
-from mmpca_dist.neighbors.pairs import add_pairs
-from mmpca_dist.neighbors.parts import Parts, RowsInParts, TrainingRows, check_parts, training_counts
+from mmpca_dist.neighbors.pair_statistics import add_pairs
 from mmpca_dist.neighbors.scratch import LAID_OUT, Scratch
 from mmpca_dist.neighbors.search import NONE, Searcher, Work, load_found
-from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.pairs import PairScatter
-from mmpca_dist.statistics.reduction import Progress, Scheduler
-from mmpca_dist.statistics.sample import OnPass
-from mmpca_dist.statistics.working import Statistics
-
-FEWEST_TOGETHER = 3
-"""Two parts are searched for separately: two searches of half the rows compare half the pairs of one."""
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
 
 NOTHING = {"squared": np.inf, "rows": NONE, "positions": -1}
 """What the tables hold for a query that has no neighbour."""
@@ -119,14 +115,7 @@ class TrainingNeighbors(Neighbors):
 
 
 def find_by_part(
-    layout: Layout,
-    scratch: Scratch,
-    parts: Parts,
-    search: Search,
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
+    layout: Layout, scratch: Scratch, parts: Parts, search: Search, tasks: Tasks
 ) -> list[TrainingNeighbors]:
     """Find the nearest row of another class among those that train, while each part in ``held_out`` is held out.
 
@@ -142,12 +131,11 @@ def find_by_part(
     more = layout.n_rows / int(counts[held_out].min())
     wanted = None if search.max_queries is None else math.ceil(search.max_queries * more)
     searched = draw_rows(layout.n_rows, wanted)
-    searcher = Searcher(
-        layout, scratch, task_scheduler(scheduler), search.pairing == "one-vs-one", progress, apart=True
-    )
+    one_vs_one = search.pairing == "one-vs-one"
+    searcher = Searcher(layout, scratch, without_blocks(tasks), one_vs_one, apart=True)
     views = [TrainingTables(scratch, part) for part in held_out]
     tests = math.ceil(enough_tests(search.recall) * more)
-    found = run_search(searcher, searched, search, tests, views, say=on_pass or (lambda name, n_bytes: None))
+    found = run_search(searcher, searched, search, tests, views, say=tasks.begins)
     recalls: Sequence[Recall | None] = found.recalls or [None] * len(views)
     known = _count_queries(searcher, found.name, searched, views)
     return [
@@ -165,7 +153,7 @@ def _count_queries(
 ) -> NDArray[np.int64]:
     """Return, for every part held out, how many queries train, and of how many the neighbours are proved."""
     frame, counts = searcher.layout.cells.frame, np.zeros((len(views), 2), np.int64)
-    for span in searcher.tasks(searched):
+    for span in searcher.spans(searched):
         (codes,) = searcher.scratch.get(f"{name}-{span.index}", ("codes",))
         for count, view in zip(counts, views, strict=True):
             _, found = load_found(view, name, span.index)
@@ -177,16 +165,10 @@ def _count_queries(
 
 def with_pairs_by_part(
     statistics: Iterable[Statistics],
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
+    rows: Rows,
     parts: Parts,
     wanted: PairSearch,
     open_tables: Callable[[], AbstractContextManager[Scratch]],
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
     summarize: Callable[..., PairScatter] | None = None,
 ) -> Iterator[Statistics]:
     """Yield statistics of the rows that train, with the scatter of pairs of nearest rows of different classes.
@@ -197,8 +179,8 @@ def with_pairs_by_part(
     ----------
     statistics : iterable of Statistics
         Of the rows that train while each part in ``parts.held_out`` is held out, in that order; taken one at a time.
-    census : Census
-        Of all rows.
+    rows : Rows
+        All of them.
     open_tables : callable
         Opens a scratch of its own every time it is called, such as a partial `open_scratch` that is not resumable.
     summarize : callable, optional
@@ -218,24 +200,18 @@ def with_pairs_by_part(
     """
     check_parts(parts)
     together: list[TrainingNeighbors] | None = None
-    options: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     with ExitStack() as stack:
         for number, (part, own) in enumerate(zip(parts.held_out, statistics, strict=True)):
-            separate = own.scale is not None or len(parts.held_out) < FEWEST_TOGETHER
+            separate = own.scale is not None or len(parts.held_out) < LIMITS.fewest_together
             if separate or together is None:
                 stack.close()
                 together = None
                 scratch = stack.enter_context(open_tables())
-                members = (
-                    TrainingRows.of_dataset(dataset, spans, parts, part, **options) if separate else RowsInParts(parts)
-                )
-                layout = make_layout(
-                    dataset, census, spans, scratch,
-                    deviations=own.scale, members=members, on_pass=on_pass, **options,
-                )  # fmt: skip
+                members = TrainingRows.among(rows, parts, part) if separate else RowsInParts(parts)
+                layout = make_layout(rows, scratch, own.scale, members)
             if separate:
-                neighbors = find_nearest(layout, scratch, census.classes, wanted.search, on_pass=on_pass, **options)
+                neighbors = find_nearest(layout, scratch, rows.census.classes, wanted.search, rows)
             else:
-                together = together or find_by_part(layout, scratch, parts, wanted.search, on_pass=on_pass, **options)
+                together = together or find_by_part(layout, scratch, parts, wanted.search, rows)
                 neighbors = together[number]
-            yield add_pairs(own, neighbors, wanted, progress=progress, on_pass=on_pass, summarize=summarize)
+            yield add_pairs(own, neighbors, wanted, rows, summarize)

@@ -1,4 +1,4 @@
-"""Rows whose neighbours are sought: all of a segment, some of it, or rows from elsewhere."""
+"""Queries: the rows of a segment, a sample of them, or other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last steps of a comparison, compiled: the second bound, and the distance itself."""
+"""The last steps of a comparison, compiled: the second bound, and the exact distance."""
 
 # mypy: disable-error-code="assignment"
 # (compiled code gives its integers other types than mypy does)

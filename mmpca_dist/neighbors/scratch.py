@@ -1,4 +1,4 @@
-"""Where the search keeps what it has laid out: the memory of this process, or a Zarr group that workers share."""
+"""Scratch of a search: memory of this process, or a Zarr group that workers share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset
-from mmpca_dist.datasets.checksums import checksum
-from mmpca_dist.datasets.damage import reading_own, refuse_absent_chunks
-from mmpca_dist.datasets.zarr_rows import ZarrReader
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.checksums import checksum
+from mmpca_dist.datasets.stores.damage import reading_own, refuse_absent_chunks
 
 CHUNK_BYTES = 1 << 20
 """Arrays that are read in part have chunks of this size, all in one shard."""

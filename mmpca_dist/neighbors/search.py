@@ -1,4 +1,4 @@
-"""The search as tasks: each takes the queries of a segment through the segments that may hold something nearer."""
+"""The tasks of a search: each takes the queries of one segment through the other segments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from mmpca_dist.datasets.base import Span
+from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.neighbors import kernels
 from mmpca_dist.neighbors.bounds import (
@@ -24,13 +24,13 @@ from mmpca_dist.neighbors.bounds import (
     near_cells,
     wanted_cells,
 )
-from mmpca_dist.neighbors.frame import relative_rounding
 from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout, SegmentCells, rows_within
+from mmpca_dist.neighbors.principal_coordinates import relative_rounding
 from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
-from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
-from mmpca_dist.statistics.storing import storable
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.tasks import Tasks
 
 NONE = np.iinfo(np.int64).max
 """Row number of a neighbour that is not known yet: higher than any."""
@@ -333,22 +333,19 @@ class Searcher:
 
     layout: Layout
     scratch: Scratch
-    scheduler: Scheduler
+    tasks: Tasks
     one_vs_one: bool
-    progress: Progress | None = None
     apart: bool = False
     work: Work = field(default_factory=Work)
 
     def run(self, name: str, effort: float, chosen: NDArray[np.int64] | None, earlier: str | None = None) -> Work:
         """Search for all rows, or for those chosen (sorted numbers); tables ``NAME-0`` and so on hold what is found."""
         task = SearchSegments(self.layout, self.scratch, name, self.one_vs_one, effort, chosen, earlier, self.apart)
-        work = reduce_spans(
-            task, self.tasks(chosen), operator.add, scheduler=self.scheduler, name=name, progress=self.progress
-        )
+        work = self.tasks.run(task, self.spans(chosen), operator.add, name)
         self.work = self.work + work
         return work
 
-    def tasks(self, chosen: NDArray[np.int64] | None) -> list[Span]:
+    def spans(self, chosen: NDArray[np.int64] | None) -> list[Span]:
         """Return stretches of segments, one a task."""
         n = self.layout.n_segments
         if chosen is None:
@@ -362,5 +359,5 @@ class Searcher:
 
     def table(self, name: str, chosen: NDArray[np.int64] | None, arrays: tuple[str, ...]) -> list[NDArray]:
         """Return arrays of all tables of a search, joined."""
-        parts: list[list[Any]] = [self.scratch.get(f"{name}-{span.index}", arrays) for span in self.tasks(chosen)]
+        parts: list[list[Any]] = [self.scratch.get(f"{name}-{span.index}", arrays) for span in self.spans(chosen)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]

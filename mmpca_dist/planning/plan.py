@@ -1,4 +1,4 @@
-"""What a plan says: the cost of a run, what it may use, and when it is refused."""
+"""``Plan``: the cost of a job, and whether it fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
 
-from mmpca_dist.errors import PlanError
+from mmpca_dist.durations import duration
+from mmpca_dist.errors import PlanError, some_names
 from mmpca_dist.solvers.options import Choice
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
@@ -20,12 +21,11 @@ WORKER_BASE = 340 << 20
 PROCESS_BASE = 384 << 20
 """Resident memory of a process that has run flows, drawn pictures and imported the search.
 
-What else a long-lived process holds is its own affair: the same settings are refused everywhere, or nowhere.
+The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
 
-
 MOST_LISTED = 20
-"""Passes that are named one by one."""
+"""More passes are counted by name, not listed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PassPlan:
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """What is done beside passes over the rows: operations, and roughly the seconds."""
+    """Work beside passes over the rows: operations, and roughly the seconds."""
 
     name: str
     operations: float
@@ -49,7 +49,7 @@ class WorkPlan:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use, and where it writes; ``memory_limit`` in bytes a worker."""
+    """What a run may use, and where it writes; ``memory_limit`` is bytes a worker."""
 
     precision: str
     output: str
@@ -65,7 +65,7 @@ class Resources:
 
     @property
     def busy_threads(self) -> int:
-        """Threads that work at a time, on all machines."""
+        """Threads that run at a time, on all machines."""
         n_threads = self.workers * self.threads_per_worker
         return min(n_threads, os.cpu_count() or 1) if self.in_process else n_threads
 
@@ -82,13 +82,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. Sizes in bytes; memory is that of a worker, or of this process with threads.
+    """The cost of a run. Sizes are in bytes; memory is that of a worker, or of this process with threads.
 
-    ``work`` is what an evaluation does beside its passes; it is counted, and its seconds come from usual rates.
-    ``base`` is the part of ``memory`` that the process has before any data, ``more_passes`` how many passes for
-    medians may come on top, ``search`` what the search for nearest rows costs, where there is one, ``choice`` the
-    solver with the reason for it, ``advice`` how other chunks would help, and ``kept`` what groups of spans leave at
-    the output until their stage is done, for an attempt after this one. ``note`` is what the user should know before.
+    ``work`` is the work of an evaluation beside its passes; its seconds follow from usual rates. ``base`` is the part
+    of ``memory`` before any data, ``more_passes`` the number of passes for medians that may be added, ``search`` the
+    cost of the search for nearest rows, ``choice`` the solver and its reason, ``advice`` how to need less, and ``kept``
+    the bytes of checkpoints at the output, which are deleted when their stage is done. ``note`` is for the user to read
+    before the run.
     """
 
     passes: list[PassPlan]
@@ -116,40 +116,44 @@ class Plan:
 
     @property
     def written(self) -> int:
-        """Bytes at the output at a time: what stays there, and scratch."""
+        """Most bytes at the output at a time: results and scratch."""
         return self.output + self.scratch
 
     @property
     def seconds(self) -> float:
-        return sum(p.seconds for p in self.passes) + sum(w.seconds for w in self.work)
+        return sum(each.seconds for each in self.passes) + sum(work.seconds for work in self.work)
 
     @property
     def bytes(self) -> int:
-        return sum(p.bytes for p in self.passes)
+        return sum(each.bytes for each in self.passes)
 
     @property
     def operations(self) -> float:
-        return sum(p.operations for p in self.passes) + sum(w.operations for w in self.work)
+        return sum(each.operations for each in self.passes) + sum(work.operations for work in self.work)
 
     @property
     def memory_limit(self) -> int:
-        """What a worker is allowed, or this process with threads."""
+        """The limit of a worker, or of this process with threads."""
         return self.resources.memory_limit * (self.resources.workers if self.resources.in_process else 1)
 
     @property
     def allowed(self) -> str:
-        """The memory limit, and how it comes about."""
-        found, workers = format_bytes(self.memory_limit), self.resources.workers
+        """The memory limit in words."""
+        limit, workers = format_bytes(self.memory_limit), self.resources.workers
         if not self.resources.in_process or workers == 1:
-            return found
-        return f"{found} ({workers} workers x {format_bytes(self.resources.memory_limit)})"
+            return limit
+        return f"{limit} ({workers} workers x {format_bytes(self.resources.memory_limit)})"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what to show: names and formatted values."""
-        passes, count = _listed([p.name for p in self.passes]), str(len(self.passes))
+        """Return names and formatted values, to be shown."""
+        names, count = [each.name for each in self.passes], str(len(self.passes))
+        if len(names) > MOST_LISTED:
+            names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+        passes = ", ".join(names)
         if self.more_passes:
             count += f" to {len(self.passes) + self.more_passes}"
             passes += "; medians again where brackets overflow or miss"
+        free = "" if self.free is None else f" of {format_bytes(self.free)} free"
         rows = [
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
@@ -161,10 +165,7 @@ class Plan:
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),
-            (
-                "output",
-                format_bytes(self.output) + ("" if self.free is None else f" of {format_bytes(self.free)} free"),
-            ),
+            ("output", format_bytes(self.output) + free),
             ("expected time", self._time()),
             ("note", self.note),
         ]
@@ -172,43 +173,38 @@ class Plan:
 
     @property
     def _bound(self) -> str:
-        """What the numbers of the search are: a bound where every row is searched for exactly, else a guess."""
+        """Say whether the numbers of the search are bounds, or only expected."""
         return "up to" if self.search is None or self.search.proved else "perhaps"
 
     def _time(self) -> str:
-        """Return how long it takes, in words; roughly, where it is not for passes alone."""
-        found = f"{duration(sum(one.seconds for one in self.passes))} for the passes"
+        """Return the expected time in words."""
+        times = f"{duration(sum(each.seconds for each in self.passes))} for the passes"
         if self.search is not None:
-            searching = self.search.seconds(self.resources.busy_threads)
-            found += f", {self._bound + ' ' if searching >= 1 else ''}{duration(searching)} for the search"
+            seconds = self.search.seconds(self.resources.busy_threads)
+            times += f", {self._bound + ' ' if seconds >= 1 else ''}{duration(seconds)} for the search"
         if not self.work:
-            return found
-        found += "".join(f", {duration(one.seconds)} to {one.name}" for one in self.work)
-        return f"roughly, by operations at usual rates: {found}"
+            return times
+        times += "".join(f", {duration(work.seconds)} to {work.name}" for work in self.work)
+        return f"roughly, by operations at usual rates: {times}"
 
     def _scratch(self) -> str:
-        found = []
+        sizes = []
         if self.search is not None and self.search.in_memory:
-            found.append(f"up to {format_bytes(self.search.scratch)} in memory")
+            sizes.append(f"up to {format_bytes(self.search.scratch)} in memory")
         if self.scratch:
-            found.append(f"up to {format_bytes(self.scratch)} at the output, gone afterwards")
-        return "; ".join(found)
+            sizes.append(f"up to {format_bytes(self.scratch)} at the output, gone afterwards")
+        return "; ".join(sizes)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "memory_limit": self.memory_limit}
 
     def refuse_if_too_large(self) -> None:
-        """Raise where memory or disk do not suffice.
-
-        Raises
-        ------
-        PlanError
-            With what is needed and what is allowed.
-        """
+        """Raise `PlanError`, with what is needed and what is allowed, if memory or disk do not suffice."""
         if self.memory > self.memory_limit:
             solver = ""
             if self.choice is not None and not self.choice.in_passes:
-                without = " without pls, ridge and lasso, which need the whole scatter" if self.choice.formed else ""
+                methods = some_names(self.choice.whole)
+                without = f" without {methods}, which need the whole scatter" if self.choice.whole else ""
                 solver = f", or set solver.kind: krylov{without}"
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "
@@ -216,30 +212,9 @@ class Plan:
                 f"compute.threads_per_worker, smaller chunks or fewer columns{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
-            of = " of the search for m-pca2" if self.scratch > self.kept else ""
-            part = f", {format_bytes(self.scratch)} of it scratch{of}" if self.scratch else ""
+            search = " of the search for m-pca2" if self.scratch > self.kept else ""
+            scratch = f", {format_bytes(self.scratch)} of it scratch{search}" if self.scratch else ""
             raise PlanError(
-                f"The plan writes {format_bytes(self.written)}{part}, and {format_bytes(self.free)} are free at the "
+                f"The plan writes {format_bytes(self.written)}{scratch}, and {format_bytes(self.free)} are free at the "
                 "output. Free some, choose another output, or project fewer methods (project.methods)."
             )
-
-
-def _listed(names: list[str]) -> str:
-    """Return names in order; many of them by how often each comes."""
-    if len(names) <= MOST_LISTED:
-        return ", ".join(names)
-    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words."""
-    if seconds < 1:
-        return "under a second"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
-
-
-def time_left(seconds: float) -> str:
-    """Return how long something takes still, in words."""
-    return f"{'about ' if seconds >= 1 else ''}{duration(seconds)} left"

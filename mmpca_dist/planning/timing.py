@@ -1,4 +1,4 @@
-"""How long a pass over the rows takes."""
+"""Passes over rows, and their expected time."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ import time
 import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PassPlan, Resources
-from mmpca_dist.statistics.medians import KEPT_BYTES, foreseen_rounds, key_type
+from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import evenly_chosen, sample_rows
+from mmpca_dist.statistics.row_sample import evenly_chosen, sample_rows
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
 
 WRITE_RATES = {True: 5e8, False: 1e8}
-"""Bytes a second a thread, on a local disk or elsewhere: guesses on the side of caution."""
+"""Bytes a second a thread, on a local disk (True) or elsewhere: cautious guesses."""
 
 COUNT_RATE = 2e8
-"""Values a second a thread that are counted against the brackets of medians: measured."""
+"""Values a second a thread that are compared with the brackets of medians: measured."""
 
 CSR_RATE = 8e8
 """Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
 
 DENSE_RATE = 1e10
-"""Bytes of dense rows a second a thread that are made of CSR rows: a third of what was measured on text."""
+"""Bytes of dense rows a second a thread, made of CSR rows: a third of the rate measured on text."""
 
 DRIFT = 1.2
-"""Brackets may hold this much more than their share before the plan counts on another pass."""
+"""Brackets may hold this much more than their share before the plan expects another pass."""
 
 
-def _chosen_rows(spans: list[Span]) -> int:
+def _sampled_rows(spans: list[Span]) -> int:
     """Return how many rows are in the reading units that a sample comes from."""
     units = [unit for span in spans for unit in span.units]
     return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
@@ -42,22 +43,31 @@ def _chosen_rows(spans: list[Span]) -> int:
 
 def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
     """Return the pass that draws a sample of the rows."""
-    return plan_pass("sample", dataset, 0, resources, n_rows=_chosen_rows(spans))
+    return plan_pass("sample", dataset, 0, resources, n_rows=_sampled_rows(spans))
+
+
+def moment_passes(
+    dataset: Dataset, spans: list[Span], resources: Resources, operations: float, *, median_rows: int, n_classes: int
+) -> tuple[list[PassPlan], int]:
+    """Return the passes for moments and medians, and how many more for medians there may be."""
+    before, after, more_passes = median_passes(dataset, spans, resources, rows=median_rows, n_classes=n_classes)
+    moments = plan_pass("moments", dataset, operations, resources, counted=median_rows * dataset.n_features)
+    return [*before, moments, *after], more_passes
 
 
 def median_passes(
     dataset: Dataset, spans: list[Span], resources: Resources, *, rows: int, n_classes: int
 ) -> tuple[list[PassPlan], list[PassPlan], int]:
-    """Return the passes before and after that of the moments, and how many more there may be.
+    """Return the passes before and after the pass for moments, and how many more there may be.
 
-    ``rows`` are those in all sets whose medians are wanted, together. The forecast is for rows in random order; where
-    they are sorted, single spans overflow their share of the budget.
+    ``rows`` is the number of rows in all sets that need medians, together. The forecast is for rows in random order;
+    in sorted rows, single spans overflow their share of the budget.
     """
     entry = key_type(n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
     values = rows * dataset.n_features
-    if values * entry <= KEPT_BYTES:
+    if values * entry <= LIMITS.kept_bytes:
         return [], [], 0
-    sampled = min(sample_rows(dataset.row_bytes), _chosen_rows(spans))
+    sampled = min(sample_rows(dataset.row_bytes), _sampled_rows(spans))
     n_medians = n_classes * dataset.n_features
     rounds = foreseen_rounds(values, entry, n_medians, sampled)
     most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
@@ -83,11 +93,11 @@ def plan_pass(
     operations : float
         Multiply-adds.
     counted : int
-        Values that are counted against the brackets of medians.
+        Values to compare with the brackets of medians.
     written : int
-        Bytes that are written.
+        Bytes to write.
     dense : bool
-        Whether rows are made dense where they are not.
+        Whether to convert sparse rows to dense ones.
     """
     n_rows = dataset.n_rows if n_rows is None else n_rows
     size = dataset.share_bytes(n_rows)

@@ -1,53 +1,20 @@
-"""Classifiers by name, as a configuration lists them: from moments with no further pass, or from reduced rows."""
+"""Classifiers in configurations: a name, or a mapping with settings."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors import liblinear, out_of_core
-from mmpca_dist.predictors.gaussian import check_settings, naive_bayes, quadratic_discriminant
-from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier, parameters_of
-from mmpca_dist.predictors.linear import check_threshold, check_tolerance, fisher_linear, linear_discriminant
-from mmpca_dist.predictors.reduced import ReducedMoments
-from mmpca_dist.predictors.rules import Rule
-
-RULES: dict[str, Callable[..., Rule]] = {
-    "fisher": fisher_linear,
-    "lda": linear_discriminant,
-    "qda": quadratic_discriminant,
-    "naive-bayes": naive_bayes,
-}
-"""From moments."""
-
-CLASSIFIERS = {
-    "fisher": "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); option "
-    "threshold (midway, or log-odds of two classes)",
-    "lda": "Gaussian classes with one covariance (linear discriminant analysis); options tol",
-    "qda": "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
-    "naive-bayes": "Gaussian classes with independent columns; options var_smoothing and ddof",
-    "svm": "LIBLINEAR's support vector machine, L2-regularised L2-loss; takes C (auto, nested, or a number; 1 by "
-    "default) and bias",
-    "logistic": "LIBLINEAR's L2-regularised logistic regression; takes C (auto, nested, or a number; 1 by default) and "
-    "bias",
-    "incremental": "dask-ml's Incremental: one pass of partial_fit over rows that do not fit in memory",
-    "dask-logistic": "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
-}
-"""What each does; any other classifier goes by its import name, such as sklearn.neighbors.KNeighborsClassifier."""
-
-WITH_BIAS = ("svm", "logistic", "dask-logistic")
-WITH_C = WITH_BIAS
-LINEAR = WITH_BIAS
-"""Of those that are fitted to rows."""
-OUT_OF_CORE = ("incremental", "dask-logistic")
-DEFAULT_C = 1.0
-"""LIBLINEAR's."""
+from mmpca_dist.predictors.by_import_name import imported_classifier
+from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.predictors.specification import Classifier, check_names
 
 
 class ClassifierSection(BaseModel):
@@ -86,15 +53,12 @@ class ClassifierSection(BaseModel):
     def _readable(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
-        given = {"name": value} if isinstance(value, str) else value
-        if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        section = {"name": value} if isinstance(value, str) else value
+        if not isinstance(section, dict) or not isinstance(section.get("name"), str):
             raise InputError(f"a classifier is a name, or a mapping like {{name: svm, C: 1}} (found {value!r}).")
-        name, known = given["name"], list(cls.model_fields)
-        unknown = next((key for key in given if key not in known), None)
-        if unknown is not None:
-            hint = did_you_mean(str(unknown), known) or f" There are {', '.join(known)}."
-            raise InputError(f"{name} has no key {unknown!r}.{hint}")
-        C, bias, options, label = (given.get(key) for key in known[1:])
+        name, keys = section["name"], list(cls.model_fields)
+        check_names(section, keys, name, "key")
+        C, bias, options, label = (section.get(key) for key in keys[1:])
         if not isinstance(bias, bool | None):
             raise InputError(f"bias of {name} must be true or false (found {bias!r}).")
         if not isinstance(options, dict | None) or not all(isinstance(key, str) for key in options or {}):
@@ -110,13 +74,32 @@ class ClassifierSection(BaseModel):
         }
 
     @model_validator(mode="after")
-    def _known(self) -> ClassifierSection:
-        check_classifier(self)
+    def _valid(self) -> ClassifierSection:
+        """Refuse a name that is none, and settings that the classifier does not have."""
+        name = self.name
+        if name not in CLASSIFIERS and not _is_import_name(name):
+            raise InputError(
+                f"unknown classifier {name!r}; there are {', '.join(CLASSIFIERS)}, and import names like "
+                f"sklearn.neighbors.KNeighborsClassifier.{did_you_mean(name, CLASSIFIERS)}"
+            )
+        classifier, all_classifiers = self.classifier, CLASSIFIERS.values()
+        if self.bias and not classifier.has_bias:
+            with_bias = ", ".join(entry.name for entry in all_classifiers if entry.has_bias)
+            raise InputError(f"bias is a setting of {with_bias}, and {name} has none.")
+        if self.C is not None and not classifier.has_C:
+            with_C = ", ".join(entry.name for entry in all_classifiers if entry.has_C)
+            raise InputError(f"C is a setting of {with_C} and of classes that take it; {name} has none.")
+        if self.C == "nested" and classifier.out_of_core:
+            raise InputError(
+                f"C: nested fits {name} to rows in memory, and it learns block by block: give C as a number."
+            )
+        classifier.check_options(self.options)
         return self
 
-
-ClassifierSpec = ClassifierSection
-"""What a configuration says of a classifier is what the functions here take."""
+    @property
+    def classifier(self) -> Classifier:
+        """The specification of the classifier."""
+        return CLASSIFIERS[self.name] if self.name in CLASSIFIERS else imported_classifier(self.name)
 
 
 class _OrName:
@@ -142,78 +125,19 @@ def _penalty(name: str, C: Any) -> Any:
     return value
 
 
-def check_classifier(spec: ClassifierSection) -> None:
-    """Refuse a name that is none, and settings that the classifier does not take.
-
-    Raises
-    ------
-    InputError
-        In one sentence.
-    """
-    name = spec.name
-    if name not in CLASSIFIERS and not _is_import_name(name):
-        raise InputError(
-            f"unknown classifier {name!r}; there are {', '.join(CLASSIFIERS)}, and import names like "
-            f"sklearn.neighbors.KNeighborsClassifier.{did_you_mean(name, CLASSIFIERS)}"
-        )
-    if spec.bias and name not in WITH_BIAS:
-        raise InputError(f"bias is a setting of {', '.join(WITH_BIAS)}, and {name} has none.")
-    if spec.C is not None and name not in WITH_C and (name in CLASSIFIERS or "C" not in _parameters(name)):
-        raise InputError(f"C is a setting of {', '.join(WITH_C)} and of classes that take it; {name} has none.")
-    if spec.C == "nested" and name in OUT_OF_CORE:
-        raise InputError(f"C: nested fits {name} to rows in memory, and it learns block by block: give C as a number.")
-    _check_options(spec)
-
-
-def _check_options(spec: ClassifierSection) -> None:
-    name, options = spec.name, spec.options
-    if name in RULES:
-        check_known(options, list(inspect.signature(RULES[name]).parameters)[1:], name)
-        for option, value in options.items():
-            if option == "threshold":
-                check_threshold(value)
-            elif isinstance(value, bool) or not isinstance(value, int | float):
-                raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
-            elif option == "tol":
-                check_tolerance(value)
-            else:
-                check_settings({option: value})
-    elif name in ("svm", "logistic"):
-        check_known(options, liblinear.OPTIONS, name)
-    elif name == "dask-logistic":
-        out_of_core.check_logistic(options)
-    elif name == "incremental":
-        out_of_core.make_incremental(options)
-    else:
-        if "C" in options:
-            raise InputError(f"C of {name} is given beside its options, not among them.")
-        make_classifier(name, options)
-
-
 def check_classes(specs: Iterable[ClassifierSection], n_classes: int) -> None:
-    """Refuse classifiers that are not for so many classes.
-
-    Raises
-    ------
-    InputError
-        In one sentence.
-    """
+    """Raise `InputError` for the first classifier that is not for so many classes."""
     for spec in specs:
-        if spec.name == "fisher" and "threshold" in spec.options:
-            check_threshold(spec.options["threshold"], n_classes)
+        spec.classifier.check_classes(spec.options, n_classes)
 
 
 def _is_import_name(name: str) -> bool:
     return "." in name and all(part.isidentifier() for part in name.split("."))
 
 
-def _parameters(name: str) -> list[str]:
-    return parameters_of(classifier_class(name))
-
-
 def is_from_moments(spec: ClassifierSection) -> bool:
-    """Tell whether a classifier is made from moments of reduced rows, with no look at rows."""
-    return spec.name in RULES
+    """Tell whether a classifier is made from moments of reduced rows alone."""
+    return spec.name in CLASSIFIERS and CLASSIFIERS[spec.name].rule is not None
 
 
 def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
@@ -224,6 +148,8 @@ def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
     InputError
         For a classifier that is fitted to rows, and for moments that do not determine it.
     """
-    if not is_from_moments(spec):
-        raise InputError(f"{spec.label} is fitted to rows; from moments there are {', '.join(RULES)}.")
-    return RULES[spec.name](reduced, **spec.options)
+    rule = spec.classifier.rule
+    if rule is None:
+        names = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.rule is not None)
+        raise InputError(f"{spec.label} is fitted to rows; from moments there are {names}.")
+    return rule(reduced, **spec.options)

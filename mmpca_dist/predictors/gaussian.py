@@ -1,12 +1,14 @@
-"""Classifiers with a Gaussian of its own for each class: quadratic discriminant analysis and naive Bayes.
+"""Quadratic discriminant analysis and naive Bayes: one Gaussian for each class.
 
-A class scores the logarithm of its share of the rows times its density at the row, but for a constant of all classes.
+The score of a class is the logarithm of its share of the rows times its density at the row, up to a constant that all
+classes share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -14,15 +16,17 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.reduced import EPS, ReducedMoments
-from mmpca_dist.predictors.rules import Rule
+from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
+from mmpca_dist.predictors.specification import Classifier, check_names, check_numbers
+from mmpca_dist.predictors.work import Work
 
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "reg_param": (lambda value: 0 <= value <= 1, "between 0 and 1"),
     "var_smoothing": (lambda value: value >= 0, "zero or more"),
     "ddof": (lambda value: value in (0, 1), "0 or 1"),
 }
-"""What settings may be."""
+"""A test of every setting, and its range in words."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,13 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     Raises
     ------
     InputError
-        Where a covariance is singular, or only sums over the classes are known.
+        For a singular covariance, or moments that keep only sums over the classes.
 
     Notes
     -----
     It equals ``sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=reg_param)`` wherever that
-    accepts the rows; what is singular is decided here by rounding error and there by a fixed 1e-4. Source: STAT 841,
-    quadratic discriminant analysis.
+    accepts the rows. A covariance is singular here within rounding error, and there below a fixed 1e-4. Source: STAT
+    841, quadratic discriminant analysis.
     """
     check_settings({"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
@@ -110,13 +114,13 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
         degrees = max(int(n) - ddof, 1)
         with single_blas_thread():
             values, vectors = scipy.linalg.eigh(scatter / degrees, check_finite=False)
-        # Eigenvalues made up by rounding are zero, so that they stay positive where reg_param is.
-        known = values > np.maximum(floors @ vectors**2 / degrees, 10 * len(values) * EPS * values[-1])
-        values = (1 - reg_param) * np.where(known, values, 0) + reg_param
+        # Eigenvalues within rounding error are zero, so that reg_param alone makes them positive.
+        varying = values > np.maximum(floors @ vectors**2 / degrees, 10 * len(values) * EPS * values[-1])
+        values = (1 - reg_param) * np.where(varying, values, 0) + reg_param
         if not (values > 0).all():
             raise InputError(
                 f"Quadratic discriminant analysis needs {len(values)} directions in which the rows of class {label!s} "
-                f"vary, and its {n} rows vary in {np.count_nonzero(known)}: take fewer components, or give reg_param "
+                f"vary, and its {n} rows vary in {np.count_nonzero(varying)}: take fewer components, or give reg_param "
                 "above 0."
             )
         roots.append(vectors / np.sqrt(values))
@@ -133,18 +137,18 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     var_smoothing : float
         This share of the largest variance of a column over all rows is added to every variance.
     ddof : int
-        Variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
-        ``fitcnb`` and R's ``naiveBayes``. It matters where classes are small.
+        The variances of a class are sums of squares over n_c - ddof: 0 as in scikit-learn; 1, unbiased, as in MATLAB's
+        ``fitcnb`` and R's ``naiveBayes``. It matters for small classes.
 
     Raises
     ------
     InputError
-        Where a variance is zero nevertheless, or only sums over the classes are known.
+        For a variance of zero in spite of the smoothing, or moments that keep only sums over the classes.
 
     Notes
     -----
     With ``ddof=0`` it equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant
-    2017, section 5, where it is among the classifiers.
+    2017, section 5, one of the classifiers there.
     """
     check_settings({"var_smoothing": var_smoothing, "ddof": ddof})
     scatters = np.diagonal(reduced.of_every_class("Gaussian naive Bayes"), axis1=1, axis2=2)
@@ -164,14 +168,39 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
 
 
 def check_settings(settings: Mapping[str, float]) -> None:
-    """Refuse a setting that is out of its range.
-
-    Raises
-    ------
-    InputError
-        In one sentence.
-    """
+    """Raise `InputError` for the first setting that is out of its range."""
     for name, value in settings.items():
         is_valid, allowed = RANGES[name]
         if not is_valid(value):
             raise InputError(f"{name}={value!r} must be {allowed}.")
+
+
+def _check_options(options: dict[str, Any], classifier: str, *names: str) -> None:
+    check_names(options, names, classifier)
+    check_numbers(options, classifier)
+    check_settings(options)
+
+
+def _quadratic_use(n_rows: int, n_columns: int, n_classes: int) -> Work:
+    values = float(n_rows) * n_columns * n_classes
+    return Work(products=values * n_columns, numbers=2 * values)
+
+
+QDA = Classifier(
+    "qda",
+    "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
+    rule=quadratic_discriminant,
+    check_options=lambda options: _check_options(options, "qda", "reg_param", "ddof"),
+    fit_work=lambda n_rows, n_columns, n_classes: Work(eigen=n_classes * float(n_columns) ** 3),
+    use_work=_quadratic_use,
+    kept_bytes=lambda n_rows, n_columns, n_classes: (16 + 8 * n_columns) * n_classes * n_columns,
+)
+
+NAIVE_BAYES = Classifier(
+    "naive-bayes",
+    "Gaussian classes with independent columns; options var_smoothing and ddof",
+    rule=naive_bayes,
+    check_options=lambda options: _check_options(options, "naive-bayes", "var_smoothing", "ddof"),
+    fit_work=lambda n_rows, n_columns, n_classes: Work(numbers=8.0 * n_classes * n_columns),
+    use_work=lambda n_rows, n_columns, n_classes: Work(numbers=4.0 * n_rows * n_columns * n_classes),
+)

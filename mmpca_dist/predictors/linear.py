@@ -1,7 +1,7 @@
 """Classifiers whose scores are linear in the reduced rows: Fisher's, and linear discriminant analysis.
 
 Both compare a row z with the class means in the metric P, a pseudo-inverse of the mean scatter within classes:
--(z - m_c)^T P (z - m_c) / 2, less what is the same for all classes.
+-(z - m_c)^T P (z - m_c) / 2, less the terms that all classes share.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from scipy.sparse import issparse
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.reduced import EPS, ReducedMoments
-from mmpca_dist.predictors.rules import Rule
+from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
+from mmpca_dist.predictors.specification import Classifier, check_names, check_numbers
 
 THRESHOLDS = ("midway", "log-odds")
-"""Of Fisher's classifier."""
+"""Thresholds of Fisher's classifier."""
 
 LARGE = 512
-"""Columns from which on two Cholesky factors are tried before eigenvectors, which take five times as long or more."""
+"""From so many columns on, try two Cholesky factors before eigenvectors, which take at least five times as long."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class LinearRule(Rule):
     Attributes
     ----------
     centre : array of shape (K,)
-        Midway between the class means; subtracted first, so that nothing is lost where they are far from zero.
+        Midway between the class means; subtracted first, so that means far from zero cost no accuracy.
     coef : array of shape (C, K)
         w_c.
     intercept : array of shape (C,)
@@ -49,7 +50,7 @@ class LinearRule(Rule):
         return self.coef.shape[1]
 
     def decision_function(self, Z: Any) -> NDArray[np.float64]:
-        """Return the scores as every rule does; of CSR rows too, from which the centre is not subtracted first."""
+        """Return the scores as `Rule` does, also of CSR rows, from which the centre is not subtracted first."""
         if not issparse(Z):
             return super().decision_function(Z)
         with single_blas_thread():
@@ -64,20 +65,19 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
     """Return Fisher's linear classifier: the nearest class mean in the metric of the scatter within classes.
 
     Of two classes, the direction is w = W^+ (m_1 - m_0) and the threshold midway between the projected class means,
-    however many rows each class has. W^+ is the pseudo-inverse: directions in which no class varies are left out.
+    whatever the class sizes. W^+ is the pseudo-inverse: it leaves out directions in which no class varies.
 
     Parameters
     ----------
     threshold : {"midway", "log-odds"}
         Of two classes. ``log-odds`` moves it from midway towards the smaller class, by |log(n_1 / n_0)| as a length
-        along w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike all else here it depends on the units of
-        the columns; it is there because the published figures are evidently of it.
+        along w: the score is (z - midway)^T w / ||w|| + log(n_1 / n_0). Unlike ``midway`` it depends on the units of
+        the columns. It is here because the published figures evidently use it.
 
     Raises
     ------
     InputError
-        Where the rows of each class are all equal, for another threshold, and for ``log-odds`` of more than two
-        classes.
+        If the rows of each class are all equal, for other thresholds, and for ``log-odds`` of more than two classes.
 
     Notes
     -----
@@ -96,13 +96,13 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     Parameters
     ----------
     tol : float
-        As in scikit-learn: after columns are divided by their standard deviation within classes, directions whose
-        standard deviation is at most this are left out.
+        As in scikit-learn: columns are divided by their standard deviation within classes, and then directions with a
+        standard deviation of at most ``tol`` are left out.
 
     Raises
     ------
     InputError
-        Where the rows of each class are all equal, and for a negative tolerance.
+        If the rows of each class are all equal, and for a negative tolerance.
 
     Notes
     -----
@@ -120,42 +120,69 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
 
 
 def check_tolerance(tol: float) -> None:
-    """Refuse a tolerance of linear discriminant analysis that is no standard deviation.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise `InputError` for a tolerance of linear discriminant analysis that is no standard deviation."""
     if not 0 <= tol < np.inf:
         raise InputError(f"The option tol of lda is {tol!r}; it must be a number, zero or more.")
 
 
 def check_threshold(threshold: Any, n_classes: int = 2) -> None:
-    """Refuse a threshold of Fisher's classifier that is none, or none between so many classes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise `InputError` for a threshold that Fisher's classifier does not have, or not for so many classes."""
     if threshold not in THRESHOLDS:
-        known = " or ".join(THRESHOLDS) + "." + did_you_mean(str(threshold), THRESHOLDS)
-        raise InputError(f"The option threshold of fisher is {threshold!r}; it must be {known}")
+        expected = " or ".join(THRESHOLDS) + "." + did_you_mean(str(threshold), THRESHOLDS)
+        raise InputError(f"The option threshold of fisher is {threshold!r}; it must be {expected}")
     if threshold == "log-odds" and n_classes != 2:
         raise InputError(
             f"The threshold log-odds of fisher is between two classes, and there are {n_classes}: leave it out."
         )
 
 
+def _check_fisher(options: dict[str, Any]) -> None:
+    check_names(options, ["threshold"], "fisher")
+    check_threshold(options.get("threshold", THRESHOLDS[0]))
+
+
+def _check_lda(options: dict[str, Any]) -> None:
+    check_names(options, ["tol"], "lda")
+    check_numbers(options, "lda")
+    check_tolerance(options.get("tol", 0))
+
+
+FISHER = Classifier(
+    "fisher",
+    "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); option threshold "
+    "(midway, or log-odds of two classes)",
+    rule=fisher_linear,
+    check_options=_check_fisher,
+    check_classes=lambda options, n_classes: check_threshold(options.get("threshold", THRESHOLDS[0]), n_classes),
+    summed_scores=True,
+)
+
+LDA = Classifier(
+    "lda",
+    "Gaussian classes with one covariance (linear discriminant analysis); options tol",
+    rule=linear_discriminant,
+    check_options=_check_lda,
+    summed_scores=True,
+)
+
+
+def rule_of_scores(coef: NDArray[np.float64], intercept: NDArray[np.float64]) -> LinearRule:
+    """Return the rule with these scores, of shape (C, K); of two classes, the second's less the first's (1, K)."""
+    if len(coef) == 1:
+        coef, intercept = np.concatenate([0 * coef, coef]), np.concatenate([[0.0], intercept])
+    return LinearRule(np.arange(len(coef)), np.zeros(coef.shape[1]), coef, intercept)
+
+
 def _moved_by_log_odds(midway: LinearRule, counts: NDArray[np.int64]) -> LinearRule:
     length = float(np.linalg.norm(midway.coef[1] - midway.coef[0]))
-    coef = midway.coef / (length or 1.0)  # exactly equal means leave the shares of the classes alone
+    coef = midway.coef / (length or 1.0)  # for equal means, the shares of the classes alone decide
     return LinearRule(midway.classes, midway.centre, coef, np.log(counts / counts.sum()))
 
 
 def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:
     """Return R, shape (K, r), with R R^T the pseudo-inverse of a positive semidefinite matrix.
 
-    Eigenvalues that ``floors`` on the diagonal could make up, or no larger than ``least``, pass for zero.
+    Eigenvalues within the rounding error ``floors`` of the diagonal, or of at most ``least``, count as zero.
     """
     with single_blas_thread():
         if len(S) >= LARGE:
@@ -163,10 +190,10 @@ def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], le
             if root is not None:
                 return root
         values, vectors = scipy.linalg.eigh(S, check_finite=False)
-    kept = values > np.maximum(floors @ vectors**2, max(least, 10 * len(S) * EPS * values[-1]))
-    if not kept.any():
+    varying = values > np.maximum(floors @ vectors**2, max(least, 10 * len(S) * EPS * values[-1]))
+    if not varying.any():
         raise InputError("The reduced rows of each class are all equal, so there is no scatter to divide by.")
-    return vectors[:, kept] / np.sqrt(values[kept])
+    return vectors[:, varying] / np.sqrt(values[varying])
 
 
 def _inverse_root(S: NDArray[np.float64], least: float) -> NDArray | None:
@@ -183,7 +210,7 @@ def _inverse_root(S: NDArray[np.float64], least: float) -> NDArray | None:
 
 
 def _nearest_mean(reduced: ReducedMoments, root: NDArray, log_priors: NDArray[np.float64]) -> LinearRule:
-    """Return the rule with scores -(z - m_c)^T R R^T (z - m_c) / 2 + log_priors[c], less what all classes share."""
+    """Return the rule with scores -(z - m_c)^T R R^T (z - m_c) / 2 + log_priors[c], less the terms that all share."""
     with single_blas_thread():
         centre = reduced.means.mean(axis=0)
         whitened = (reduced.means - centre) @ root

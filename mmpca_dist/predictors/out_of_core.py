@@ -1,4 +1,4 @@
-"""Classifiers of reduced rows that do not fit in memory, by dask-ml; what is fitted needs neither dask-ml nor Dask."""
+"""Classifiers of reduced rows that do not fit in memory, by dask-ml; fitted models need neither dask-ml nor Dask."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.imported import check_known, classifier_class, make_classifier
+from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
+from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
+from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
+from mmpca_dist.predictors.work import liblinear_fit, other_fit
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
 LOGISTIC_OPTIONS = ["max_iter", "tol"]
 LOGISTIC_TOLERANCE, LOGISTIC_ITERATIONS = 1e-4, 1000
 BLOCK_ROWS = 65_536
-"""Rows in memory are cut into blocks of so many, so that results do not depend on where they come from."""
+"""Rows of a block of rows in memory; fixed, so that results do not depend on where the rows come from."""
 
 _settings_lock = threading.Lock()
 _settings: list[dict[str, Any]] = []
@@ -31,22 +34,22 @@ _users: list[Any] = []
 
 @contextmanager
 def computing_on(scheduler: Any, num_workers: int | None = None) -> Iterator[None]:
-    """Let Dask collections be computed by a scheduler while the caller is inside.
+    """Compute Dask collections on a scheduler while the caller is inside.
 
-    Dask's settings are those of the whole process: where threads overlap, the one that came last and is still inside
-    decides, and the user's settings are back once all have left, in whatever order.
+    Dask's settings hold for the whole process. If threads overlap, the last to enter of those still inside decides.
+    The user's settings return when all have left, in any order.
     """
-    own = {"scheduler": scheduler, "num_workers": num_workers}
+    settings = {"scheduler": scheduler, "num_workers": num_workers}
     with _settings_lock:
-        replaced = dask.config.set(own)
+        replaced = dask.config.set(settings)
         if not _settings:
             _users.append(replaced)
-        _settings.append(own)
+        _settings.append(settings)
     try:
         yield
     finally:
         with _settings_lock:
-            _settings[:] = [one for one in _settings if one is not own]
+            _settings[:] = [entry for entry in _settings if entry is not settings]
             if _settings:
                 dask.config.set(_settings[-1])
             else:
@@ -59,7 +62,7 @@ def make_incremental(options: dict[str, Any]) -> Any:
     Raises
     ------
     InputError
-        For a class that has no ``partial_fit``, and for options that it does not know.
+        For a class without ``partial_fit``, and for options that the class does not have.
     """
     settings = {**options}
     name = settings.pop("estimator", DEFAULT_ESTIMATOR)
@@ -70,40 +73,23 @@ def make_incremental(options: dict[str, Any]) -> Any:
     return make_classifier(name, settings)
 
 
-def fit_incremental(
-    Z: Any, codes: Any, n_classes: int, options: dict[str, Any], on_pass: Callable[[], None] | None = None
-) -> Any:
-    """Fit an estimator in one pass over blocks of rows, in their order.
-
-    Parameters
-    ----------
-    Z : array or Dask array of shape (n, K)
-    codes : array of shape (n,)
-        Of the classes, 0 to ``n_classes`` - 1.
-    on_pass : callable, optional
-        Called as a pass over the rows begins.
-    """
+def fit_incremental(rows: Training) -> tuple[Any, int]:
+    """Fit an estimator in one pass over blocks of rows, in their order."""
     from dask_ml.wrappers import Incremental  # takes seconds to import
 
-    rows, labels = _in_blocks(Z, codes)
-    model = Incremental(make_incremental(options), shuffle_blocks=False, assume_equal_chunks=True)
-    if on_pass is not None:
-        on_pass()
+    Z, labels = _in_blocks(rows.Z, rows.codes)
+    model = Incremental(make_incremental(rows.options), shuffle_blocks=False, assume_equal_chunks=True)
+    if rows.on_pass is not None:
+        rows.on_pass()
     # One block at a time: threads that are waiting for the estimator would read blocks ahead without a bound.
     with computing_on("synchronous"):
-        model.fit(rows, labels, classes=np.arange(n_classes))
-    return model.estimator_
+        model.fit(Z, labels, classes=np.arange(rows.n_classes))
+    return model.estimator_, 0
 
 
 def check_logistic(options: dict[str, Any]) -> None:
-    """Refuse options of logistic regression that it has not, or of no use.
-
-    Raises
-    ------
-    InputError
-        In one sentence.
-    """
-    check_known(options, LOGISTIC_OPTIONS, "dask-logistic")
+    """Raise `InputError` for options that logistic regression does not have, or out of their range."""
+    check_names(options, LOGISTIC_OPTIONS, "dask-logistic")
     most, tol = options.get("max_iter", LOGISTIC_ITERATIONS), options.get("tol", LOGISTIC_TOLERANCE)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise InputError(f"The option max_iter of dask-logistic must be a whole number, at least 1 (found {most!r}).")
@@ -111,55 +97,41 @@ def check_logistic(options: dict[str, Any]) -> None:
         raise InputError(f"The option tol of dask-logistic must be a number, zero or more (found {tol!r}).")
 
 
-def fit_logistic(
-    Z: Any,
-    codes: Any,
-    n_classes: int,
-    C: float,
-    bias: bool,
-    options: dict[str, Any],
-    on_pass: Callable[[], None] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return coefficients, shape (C, K), or (1, K) for two classes, and intercepts of logistic regression.
+def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
+    """Fit logistic regression; of more than two classes, each against the rest.
 
-    It is the minimum that LIBLINEAR finds, with its penalised bias; of more than two classes each is told from the
-    rest. L-BFGS makes a pass or two an iteration; ``on_pass`` is called as each begins.
+    It is the minimum that LIBLINEAR finds, with its penalised bias. L-BFGS makes a pass or two an iteration.
 
     Notes
     -----
-    Of dask-ml (2025.1), the solvers newton and gradient_descent leave the penalty out, labels must be 0 and 1 and are
-    not checked, and columns are divided by their standard deviations unless ``normalize`` says not to, which is another
-    problem: hence one solver, codes, and that setting. Its own losses keep all rows in memory.
+    In dask-ml (2025.1), the solvers newton and gradient_descent omit the penalty, labels must be 0 and 1 and are not
+    checked, and without ``normalize=False`` columns are divided by their standard deviations, which is another problem:
+    hence one solver, codes, and that setting. The losses of dask-ml keep all rows in memory; `_BlockLosses` hold one
+    block.
     """
-    rows, labels = _in_blocks(Z, codes)
-    settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **options}
-    coef, intercept = [], []
-    for code in range(1 if n_classes == 2 else 0, n_classes):
-        model = _logistic_class(on_pass)(
-            C=C, fit_intercept=bias, solver="lbfgs", solver_kwargs={"normalize": False}, **settings
-        )
-        with nullcontext() if isinstance(Z, da.Array) else computing_on("synchronous"):
-            model.fit(rows, (labels == code).astype(np.float64))
-        coef.append(np.asarray(model.coef_, dtype=np.float64))
-        intercept.append(float(model.intercept_))
-    return np.stack(coef), np.asarray(intercept)
-
-
-def _logistic_class(on_pass: Callable[[], None] | None) -> Any:
-    """Return dask-ml's logistic regression with losses of which a task holds a block of rows, and then leaves it."""
     from dask_ml.linear_model import LogisticRegression  # takes seconds to import
 
     class OutOfCore(LogisticRegression):
-        family = _BlockLosses(on_pass)
+        family = _BlockLosses(rows.on_pass)
 
-    return OutOfCore
+    Z, labels = _in_blocks(rows.Z, rows.codes)
+    settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **rows.options}
+    settings |= {"C": rows.C or DEFAULT_C, "fit_intercept": rows.bias}
+    coef, intercept = [], []
+    for code in range(1 if rows.n_classes == 2 else 0, rows.n_classes):
+        model = OutOfCore(solver="lbfgs", solver_kwargs={"normalize": False}, **settings)
+        with nullcontext() if isinstance(rows.Z, da.Array) else computing_on("synchronous"):
+            model.fit(Z, (labels == code).astype(np.float64))
+        coef.append(np.asarray(model.coef_, dtype=np.float64))
+        intercept.append(float(model.intercept_))
+    return rule_of_scores(np.stack(coef), np.asarray(intercept)), 0
 
 
 @dataclass(frozen=True)
 class _BlockLosses:
     """Sum of log(1 + exp(-s b^T z)), s = 1 for label 1 and -1 for label 0, and its gradient, block by block.
 
-    L-BFGS asks for both, the loss first, and computes them together, in one pass.
+    L-BFGS builds the loss, then the gradient, and computes both together in one pass.
     """
 
     on_pass: Callable[[], None] | None
@@ -194,3 +166,26 @@ def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
     if len(Z.chunks[1]) > 1:
         Z = Z.rechunk({1: -1})
     return Z, da.from_array(np.asarray(codes), chunks=(Z.chunks[0],))
+
+
+INCREMENTAL = Classifier(
+    "incremental",
+    "dask-ml's Incremental: one pass of partial_fit over rows that do not fit in memory",
+    fit=fit_incremental,
+    check_options=make_incremental,
+    out_of_core=True,
+    fit_work=other_fit,
+)
+
+DASK_LOGISTIC = Classifier(
+    "dask-logistic",
+    "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
+    fit=fit_logistic,
+    check_options=check_logistic,
+    has_C=True,
+    has_bias=True,
+    linear=True,
+    out_of_core=True,
+    rotatable=True,
+    fit_work=liblinear_fit,
+)

@@ -1,21 +1,23 @@
-"""The penalty C of classifiers, chosen once for all methods."""
+"""Choose the penalty C by cross-validation."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import StratifiedKFold
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fitting import fit_rows
 from mmpca_dist.predictors.liblinear import row_space
-from mmpca_dist.statistics.working import column_units, in_units
+from mmpca_dist.predictors.linear_parts import fit_rows
+from mmpca_dist.statistics.coordinates import column_units, in_units
 
 GRID = tuple(10.0**power for power in range(-3, 3))
 
@@ -34,30 +36,30 @@ def choose_C(  # noqa: N802
     standardize: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Choose C for the classifiers that ask for it (``C: auto`` or ``C: nested``) by cross-validation.
+    """Choose C by cross-validation, for classifiers with ``C: auto`` or ``C: nested``.
 
     Parameters
     ----------
     specs : sequence of ClassifierSection
     X : array or CSR matrix of shape (n, d)
-        Of ``C: auto`` all rows, in their original columns: the same C then serves every method, size and split. Of
+        For ``C: auto`` all rows, in their original columns: one C then serves every method, size and split. For
         ``C: nested`` the reduced rows that train, of one method, size and split.
     y : array-like of shape (n,)
     grid : sequence of float
     folds : int
-        Stratified; as many as the smallest class has rows, where that is fewer.
+        Stratified; at most the number of rows of the smallest class.
     seed : int
         Of the folds.
     standardize : bool
-        Whether columns are less their means and divided by their standard deviations first, as reductions may be; CSR
-        rows are only divided.
+        Whether to subtract the means of columns and divide by their standard deviations first; CSR rows are only
+        divided.
     progress : callable, optional
-        Called after each fit with how many are done, and of how many.
+        Called after each fit with the number of fits done and of all.
 
     Returns
     -------
     dict
-        C by label. Of values with equally many errors it is the smallest.
+        C by label; of values with equally many errors the smallest.
 
     Raises
     ------
@@ -67,45 +69,39 @@ def choose_C(  # noqa: N802
     Notes
     -----
     Source: Luo & Durrant 2017, section 5, for ``auto``. There the rows that are held out later take part in the choice
-    of C, so that errors may be too low; of ``nested`` they do not.
+    of C, so that errors may be too low. With ``nested`` they do not.
     """
-    wanted = [spec for spec in specs if spec.C in ("auto", "nested")]
-    if not wanted:
+    unset = [spec for spec in specs if spec.C in ("auto", "nested")]
+    if not unset:
         return {}
     values = sorted(float(C) for C in grid)
     if not values or not 0 < values[0] <= values[-1] < np.inf:
         raise InputError(f"The grid of C is {list(grid)}; it must hold positive numbers.")
     labels = normalize_labels(y, "the labels")
-    parts = _folds(labels, folds, seed)
-    count = _counter(len(wanted) * len(values) * len(parts), progress)
+    splits = _folds(labels, folds, seed)
+    numbers, n_fits = itertools.count(1), len(unset) * len(values) * len(splits)
+
+    def on_fit() -> None:
+        if progress is not None:
+            progress(next(numbers), n_fits)
+
     if standardize:
         X = in_units(X, *column_units(X))
     with single_blas_thread():
-        rows, _ = row_space(X)
-    return {spec.label: _best(spec, X if _by_columns(spec) else rows, labels, values, parts, count) for spec in wanted}
+        rotated, _ = row_space(X)
+    chosen = {}
+    for spec in unset:
+        rows = rotated if spec.classifier.rotatable else X
+        search = GridSearchCV(
+            _WithPenalty(spec, on_fit), {"C": values}, scoring=_correct, cv=splits, refit=False, error_score="raise"
+        )
+        chosen[spec.label] = float(search.fit(rows, labels).cv_results_["params"][search.best_index_]["C"])
+    return chosen
 
 
 def fits_of(spec: ClassifierSection) -> int:
     """Return how many times a classifier is fitted, at most, for each method, size and part held out."""
     return 1 + len(GRID) * INNER_FOLDS if spec.C == "nested" else 1
-
-
-def _by_columns(spec: ClassifierSection) -> bool:
-    """Tell whether a classifier would differ in other coordinates of the rows' span."""
-    return spec.name not in ("svm", "logistic", "dask-logistic")
-
-
-def _counter(total: int, progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
-    """Return what counts fits as they are done, or left out, and tells so."""
-    done = 0
-
-    def count(fits: int) -> None:
-        nonlocal done
-        done += fits
-        if progress is not None:
-            progress(done, total)
-
-    return count
 
 
 def _folds(y: NDArray, folds: int, seed: int) -> Folds:
@@ -117,27 +113,26 @@ def _folds(y: NDArray, folds: int, seed: int) -> Folds:
         )
     if folds < 2:
         raise InputError(f"C is chosen with {folds} folds; there must be at least 2.")
-    made = StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=seed)
-    return list(made.split(np.zeros(len(y)), y))
+    splitter = StratifiedKFold(min(folds, int(counts.min())), shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(len(y)), y))
 
 
-def _best(
-    spec: ClassifierSection, X: Any, y: NDArray, values: list[float], folds: Folds, count: Callable[[int], None]
-) -> float:
-    errors: list[int] = []
-    for C in values:
-        errors.append(0)
-        for train, test in folds:
-            errors[-1] += _errors(spec, X, y, C, train, test)
-            count(1)
-        if not errors[-1]:  # none can be better, and of equal ones the smallest counts
-            count(len(folds) * (len(values) - len(errors)))
-            break
-    return values[int(np.argmin(errors))]
+class _WithPenalty(ClassifierMixin, BaseEstimator):
+    """A classifier with C as a parameter, for scikit-learn's grid search."""
+
+    def __init__(self, spec: ClassifierSection, on_fit: Callable[[], None], C: float = 1.0) -> None:
+        self.spec, self.on_fit, self.C = spec, on_fit, C
+
+    def fit(self, X: Any, y: NDArray) -> Self:
+        self.fitted_ = fit_rows(self.spec, X, y, self.C)
+        self.classes_ = np.unique(y)
+        self.on_fit()
+        return self
+
+    def predict(self, X: Any) -> NDArray:
+        return self.fitted_.predict(X)
 
 
-def _errors(
-    spec: ClassifierSection, X: Any, y: NDArray, C: float, train: NDArray[np.intp], test: NDArray[np.intp]
-) -> int:
-    fitted = fit_rows(spec, X[train], y[train], C)
-    return int(np.count_nonzero(fitted.predict(X[test]) != y[test]))
+def _correct(fitted: _WithPenalty, X: Any, y: NDArray) -> int:
+    """Count correct rows: every row then weighs the same, whatever the size of its fold."""
+    return int(np.count_nonzero(fitted.predict(X) == y))

@@ -1,0 +1,1 @@
+"""Runs: fit methods, project rows, transform new rows."""

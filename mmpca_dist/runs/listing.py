@@ -1,4 +1,4 @@
-"""What runs there are below a folder and how far they are; and what may be cleared away."""
+"""List runs below a folder, and remove temporary files of stopped ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pathlib import Path
 
 from dask.utils import format_bytes
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.lease import Owner, held, holder
-from mmpca_dist.datasets.replacing import Destination, is_work
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.ingest.destination import Destination, is_work
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.lease import Owner, held, holder
+from mmpca_dist.datasets.stores.partial_files import PARTIAL
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
-from mmpca_dist.runs.config import RunConfig
-from mmpca_dist.runs.directory import EVALUATION, RunDirectory
-from mmpca_dist.runs.evaluating import EVALUATION_STAGES
-from mmpca_dist.runs.finished import PUBLISHED
-from mmpca_dist.runs.generations import TAKEN, Generations
+from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
+from mmpca_dist.jobs.finished_runs import PUBLISHED
+from mmpca_dist.jobs.generations import TAKEN, Generations
 from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
 """Folders so far below the one that is asked for are looked into."""
-NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", storage.PARTIAL)
+NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", PARTIAL)
 """What is called so is not looked into for runs."""
 NOT_OURS = "its run.json is not of this version, or another program's"
 
@@ -99,9 +100,9 @@ def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
         return
     for name in names:
         place = storage.join(uri, name)
-        if name.endswith(storage.PARTIAL):
+        if name.endswith(PARTIAL):
             if is_work(storage.names_in(place)):
-                yield Destination(place.removesuffix(storage.PARTIAL))
+                yield Destination(place.removesuffix(PARTIAL))
         elif depth < DEEPEST and not name.endswith(NO_FOLDERS):
             yield from _ingests_below(place, depth + 1)
 
@@ -122,7 +123,7 @@ def state_of(run: RunDirectory) -> RunState:
     done = [name for name in stages if f"{name}.json" in records]
     missing = next((name for name in stages if name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
-    return RunState(run.uri, state, config.dataset.uri, config.methods, done, missing, owner, scratch)
+    return RunState(run.uri, state, config.dataset.uri, config.labels, done, missing, owner, scratch)
 
 
 def _refreshed(run: RunDirectory, config: RunConfig, owner: Owner | None) -> RunState:
@@ -130,7 +131,7 @@ def _refreshed(run: RunDirectory, config: RunConfig, owner: Owner | None) -> Run
     folders = Generations(run.uri)
     missing = "solve" if folders.taken > folders.published else None
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
-    return RunState(run.uri, state, config.dataset.uri, config.methods, [TAKEN], missing, owner, _scratch_bytes(run))
+    return RunState(run.uri, state, config.dataset.uri, config.labels, [TAKEN], missing, owner, _scratch_bytes(run))
 
 
 def _scratch_bytes(run: RunDirectory) -> int:

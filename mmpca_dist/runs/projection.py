@@ -1,4 +1,4 @@
-"""Rows projected out of core: one pass writes every method, whole chunks at a time."""
+"""Project rows out of core: one pass for all methods."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ import pyarrow.parquet as pq
 import zarr
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets import storage
-from mmpca_dist.datasets.base import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.datasets.checksums import checksum
-from mmpca_dist.datasets.replacing import ROWS
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.dataset import Dataset, Span, chunk_edges, spans_of
+from mmpca_dist.datasets.readers.group_attributes import ROWS
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError
-from mmpca_dist.planning.projecting import output_chunk_rows
-from mmpca_dist.reducers.projecting import projected
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_sparse_units, read_units, reduce_spans
-from mmpca_dist.statistics.storing import storable
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.methods.transform import projected
+from mmpca_dist.planning.projection_plan import output_chunk_rows
+from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import read_sparse_units, read_units
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""
@@ -58,9 +62,7 @@ class Projector:
 def project_rows(
     dataset: Dataset,
     projectors: list[Projector],
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
+    tasks: Tasks,
 ) -> Written:
     """Project all rows with every method in one pass, and return what was written.
 
@@ -74,12 +76,12 @@ def project_rows(
     """
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
-    begun = scheduler.checkpoint is not None and bool(scheduler.checkpoint.found)
+    begun = tasks.checkpoint is not None and bool(tasks.checkpoint.found)
     for projector in [] if begun else projectors:
         _create(projector, dataset, rows, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))
     task = _ProjectSpan(dataset, projectors, rows, uuid.uuid4().hex)
-    written = reduce_spans(task, spans, operator.add, scheduler=scheduler, name="project", progress=progress)
+    written = tasks.run(task, spans, operator.add, "project")
     for projector in projectors:
         _complete(projector, dataset.n_rows)
     return written
@@ -112,7 +114,7 @@ def _complete(projector: Projector, n_rows: int) -> None:
 def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -> None:
     width = projector.matrix.shape[1]
     zarr.create_array(
-        storage.zarr_place(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
+        storage.zarr_location(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
         dtype=projector.matrix.dtype, fill_value=np.nan, **CHECKED,
     )  # fmt: skip
 
@@ -120,7 +122,7 @@ def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -
 def _create_labels(uri: str, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
     text = label_type.kind == "U"
     zarr.create_array(
-        storage.zarr_place(storage.join(uri, "y")),
+        storage.zarr_location(storage.join(uri, "y")),
         shape=(n_rows,),
         chunks=(chunk_rows,),
         dtype=str if text else label_type,
@@ -144,7 +146,7 @@ class Written:
 
 @functools.lru_cache(maxsize=128)
 def _open(uri: str, name: str, token: str) -> zarr.Array:
-    return zarr.open_array(storage.zarr_place(storage.join(uri, name)), mode="r+", zarr_format=3)
+    return zarr.open_array(storage.zarr_location(storage.join(uri, name)), mode="r+", zarr_format=3)
 
 
 @dataclass(frozen=True)
@@ -204,3 +206,16 @@ class _ProjectSpan:
         if not len(bad):
             raise InputError(overflow)
         Locate(self.dataset, start).refuse(int(bad[0, 0]), int(bad[0, 1]), float(X[tuple(bad[0])]))
+
+
+def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
+    """Return where and how each method's rows are written below ``folder``."""
+    dtype = np.float32 if config.precision == "single" else np.float64
+    projectors = []
+    for method in methods:
+        matrix, mean = load_model(run.uri, method).projection(dtype)
+        targets = [
+            f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
+        ]
+        projectors.append(Projector(method, matrix, mean, *targets))
+    return projectors

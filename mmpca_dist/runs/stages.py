@@ -1,37 +1,41 @@
-"""The stages of a run as plain functions, from counting classes to the report."""
+"""The stages of a run."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from mmpca_dist.configuration.schema import RunConfig, as_config
+from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
+from mmpca_dist.jobs.count_stage import COUNT
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of
+from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.models import save_model
+from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
+from mmpca_dist.jobs.object_records import objects_in
+from mmpca_dist.jobs.open_job import open_job, open_run_dataset
+from mmpca_dist.jobs.plan_requests import request_of, resources_of
+from mmpca_dist.jobs.planned_passes import PassCounter
+from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.searches import RunSearch, searches_of
+from mmpca_dist.jobs.stored_arrays import load_statistics, save_pairs, save_statistics
+from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
 from mmpca_dist.neighbors.scratch import open_scratch
-from mmpca_dist.planning import Plan, Request, Resources, plan_run, search_in_memory
-from mmpca_dist.reducers.methods import METHODS
-from mmpca_dist.runs.arrays import load_pairs, load_statistics, save_pairs, save_statistics
-from mmpca_dist.runs.choosing import CHOOSE, choosing_of
-from mmpca_dist.runs.config import RunConfig, as_config
-from mmpca_dist.runs.counting import COUNT
-from mmpca_dist.runs.directory import RunDirectory
-from mmpca_dist.runs.events import Callback, Callbacks
-from mmpca_dist.runs.finished import STATISTICS, classes_of
-from mmpca_dist.runs.integrity import objects_in
-from mmpca_dist.runs.job import Job, Stage, measured, open_job, open_run_dataset, run_stage
-from mmpca_dist.runs.models import load_model, save_model
-from mmpca_dist.runs.notes import heaviest, method_notes, note_ahead, shared_notes
-from mmpca_dist.runs.passes import PassCounter
-from mmpca_dist.runs.projection import Projector, project_rows
-from mmpca_dist.solvers.options import IN_PASSES, SolverOptions
-from mmpca_dist.solvers.passes import statistics_in_passes
-from mmpca_dist.statistics.gather import gather_statistics, is_wide
-from mmpca_dist.statistics.reduction import Threads
-from mmpca_dist.statistics.summary import median_sets
-from mmpca_dist.statistics.working import Statistics
+from mmpca_dist.planning.evaluation_plan import plan_run
+from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.run_plan import search_in_memory
+from mmpca_dist.runs.projection import make_projectors, project_rows
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.gather import is_wide
+from mmpca_dist.statistics.tree_reduction import Threads
 
 
 def _plan(job: Job) -> dict[str, Any]:
@@ -42,31 +46,22 @@ def _plan(job: Job) -> dict[str, Any]:
 
 
 def _reduce(job: Job) -> dict[str, Any]:
-    config, census, dataset = job.config, job.counted(), job.dataset
-    passes = PassCounter(job, "reduce")
-    needed = any(METHODS[method].needs_medians for method in config.methods)
-    solver = _solver(job)
-    gather: Callable[..., Statistics] = partial(gather_statistics, columns="columns" in scatters_of(config))
-    standardize = config.standardize and is_wide(dataset.n_rows, dataset.n_features)
-    if solver.kind in IN_PASSES:
-        scatters = scatters_of(config)
-        gather = partial(statistics_in_passes, solver=solver, n_components=job.largest, needed=scatters)
-        standardize = config.standardize
-    with measured(job.scheduler) as peak:
-        statistics = gather(
-            dataset,
-            census,
-            job.spans,
-            scheduler=job.scheduler,
-            precision=config.precision,
-            medians_of=median_sets(len(census.classes), config.pairing) if needed else None,
-            standardize=standardize,
-            progress=job.progress("reduce"),
-            on_pass=passes,
+    config, passes = job.config, PassCounter(job, "reduce")
+    rows, solver = job.rows("reduce", passes), _solver(job)
+    # Moments of tall rows are stored as they are, and standardised as they are loaded.
+    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(rows.dataset.n_rows, rows.dataset.n_features)
+    with measured(job) as peak:
+        statistics = class_statistics(
+            rows, _needs(job), solver, precision=config.precision, standardize=config.standardize and not kept_raw
         )
     save_statistics(job.run.path(STATISTICS), statistics)
     found = {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak()}
     return {**found, "outputs": ["statistics.zarr/zarr.json"]}
+
+
+def _needs(job: Job) -> Needs:
+    """Return what the methods of a run need, for the numbers of components that are given or were chosen."""
+    return job.config.needs(job.largest)
 
 
 def _solver(job: Job) -> SolverOptions:
@@ -74,43 +69,25 @@ def _solver(job: Job) -> SolverOptions:
     return replace(job.config.solver.options(), kind=job.results["plan"]["choice"]["kind"])
 
 
-def _search(job: Job) -> dict[str, Any]:
+def _search(search: RunSearch, job: Job) -> dict[str, Any]:
     """Find the nearest rows of other classes, and take the scatter of the differences to them."""
-    from mmpca_dist.neighbors.pairs import with_pairs  # compiles: slow to import
-
-    config, census, dataset = job.config, job.counted(), job.dataset
-    passes = PassCounter(job, "search")
-    in_memory = job.scheduler.in_process and search_in_memory(dataset, resources_of(config, config.output))
-    stored, summarize = _stored_statistics(job), None
-    if stored.approximation is not None:
-        from mmpca_dist.solvers.pair_passes import pairs_in_passes
-
-        solver = replace(config.solver.options(), kind=stored.approximation.solver)
-        summarize = partial(pairs_in_passes, solver=solver, n_components=job.largest, seed=stored.approximation.seed)
-    tables = open_scratch(in_memory, job.run.path("scratch", "search", "tables"), resumable=job.resumable)
-    with measured(job.scheduler) as peak, tables as scratch:
-        statistics = with_pairs(
-            stored,
-            dataset,
-            census,
-            job.spans,
-            config.neighbors.pair_search(config.pairing),
-            scratch,
-            scheduler=job.scheduler,
-            progress=job.progress("search"),
-            on_pass=passes,
-            summarize=summarize,
+    config, stage, passes = job.config, search.stage, PassCounter(job, search.stage)
+    in_memory = job.scheduler.in_process and search_in_memory(job.dataset, resources_of(config, config.output))
+    tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
+    with measured(job) as peak, tables as scratch:
+        rows, statistics = job.rows(stage, passes), _stored_statistics(job)
+        statistics = with_nearest_pairs(
+            statistics, rows, search.need, job.largest, config.solver.options(), tables=scratch
         )
-    assert statistics.pairs is not None  # noqa: S101  (with_pairs adds them)
-    save_pairs(job.run.path("pairs.zarr"), statistics.pairs)
-    certificate = statistics.pairs.certificate
+    pairs = statistics.pairs[search.need]
+    save_pairs(job.run.path(search.pairs), pairs)
     return {
         "passes": passes.over_rows,
         "bytes": passes.n_bytes,
         "memory": peak(),
-        "certificate": certificate,
+        "certificate": pairs.certificate,
         "in_memory": in_memory,
-        "outputs": ["pairs.zarr/zarr.json"],
+        "outputs": [f"{search.pairs}/zarr.json"],
     }
 
 
@@ -120,22 +97,21 @@ def _stored_statistics(job: Job) -> Statistics:
         classes_of(job.results["count"]),
         precision=job.config.precision,
         standardize=job.config.standardize,
+        pairings=job.config.needs().medians,
         objects=objects_in(job.results["reduce"], STATISTICS),
     )
 
 
 def _solve(job: Job) -> dict[str, Any]:
     config, statistics = job.config, _stored_statistics(job)
-    if "search" in job.results:
-        found = job.results["search"]
-        pairs = load_pairs(job.run.path("pairs.zarr"), found["certificate"], objects_in(found, "pairs.zarr"))
-        statistics = replace(statistics, pairs=pairs)
+    pairs = {one.need: one.load_pairs(job.run, job.results) for one in searches_of(config)}
+    statistics = replace(statistics, pairs=pairs)
     models, notes = {}, []
-    for number, method in enumerate(config.methods):
-        wanted = job.sizes(method)[-1]
-        reducer = METHODS[method].reducer(wanted, config).fit_statistics(statistics, at_most=True)
+    for number, section in enumerate(config.methods):
+        method, most = section.label, job.sizes(section.label)[-1]
+        reducer = config.reducer(method, most).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
-        notes += method_notes(method, reducer, wanted, statistics.precision)
+        notes += method_notes(section, reducer, most, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
     record: dict[str, Any] = {
         "models": models,
@@ -153,8 +129,8 @@ def _project(job: Job) -> dict[str, Any]:
     projectors = make_projectors(job.run, job.config, job.config.projected, job.run.path("projected"))
     if not projectors:
         return {"bytes": 0, "written": 0, "memory": 0}
-    with measured(job.scheduler) as peak:
-        written = project_rows(job.dataset, projectors, scheduler=job.scheduler, progress=job.progress("project"))
+    with measured(job) as peak:
+        written = project_rows(job.dataset, projectors, job.tasks("project"))
     places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
     outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
     objects = {name.removeprefix(f"{job.run.uri}/"): known for name, known in written.files}
@@ -168,14 +144,13 @@ def _project(job: Job) -> dict[str, Any]:
 
 
 def _report(job: Job) -> dict[str, Any]:
-    from mmpca_dist.runs.reporting import write_report
+    from mmpca_dist.report.run_contents import write_report
 
-    return write_report(job.run, job.config, job.dataset, job.results)
+    return write_report(job.run, job.config, job.table, job.results)
 
 
 PLAN = Stage("plan", "Plan", _plan)
 REDUCE = Stage("reduce", "Reduce rows to moments", _reduce)
-SEARCH = Stage("search", "Find nearest rows of other classes", _search)
 SOLVE = Stage("solve", "Solve for components", _solve)
 PROJECT = Stage("project", "Project rows", _project)
 REPORT = Stage("report", "Write the report", _report)
@@ -184,69 +159,19 @@ REPORT = Stage("report", "Write the report", _report)
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
     choose = [CHOOSE] if config.chooses else []
-    search = [SEARCH] if needs_pairs(config) else []
-    return [COUNT, PLAN, *choose, REDUCE, *search, SOLVE, PROJECT, REPORT]
+    searches = [_search_stage(one) for one in searches_of(config)]
+    return [COUNT, PLAN, *choose, REDUCE, *searches, SOLVE, PROJECT, REPORT]
 
 
-def needs_pairs(config: RunConfig) -> bool:
-    """Tell whether a run has a method that needs nearest rows of other classes."""
-    return any(METHODS[method].needs_pairs for method in config.methods)
-
-
-def scatters_of(config: RunConfig) -> frozenset[str]:
-    """Return which weighted class scatters the methods of a run are made from."""
-    return frozenset().union(*(METHODS[method].scatters for method in config.methods))
+def _search_stage(search: RunSearch) -> Stage:
+    what = "nearest rows of other classes" + ("" if search.alone else f" for {search.method.title}")
+    return Stage(search.stage, f"Find {what}", partial(_search, search))
 
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
-    plan = plan_run(job.dataset, job.spans, request_of(job), choosing_of(job))
+    plan = plan_run(job.dataset, job.spans, request_of(job), choice_request(job))
     return replace(plan, note=note_ahead(job.config, job.dataset))
-
-
-def request_of(job: Job) -> Request:
-    """Return what the plan must know of a job's settings."""
-    config, census = job.config, job.counted()
-    medians = any(METHODS[method].needs_medians for method in config.methods)
-    return Request(
-        counts=census.counts,
-        largest=config.largest,
-        n_methods=len(config.methods),
-        n_projected=len(config.projected),
-        formats=len(set(config.project.format)),
-        median_rows=int((median_sets(len(census.classes), config.pairing) @ census.counts).sum()) if medians else 0,
-        resources=resources_of(config, config.output),
-        standardize=config.standardize,
-        search=config.neighbors.pair_search(config.pairing).search if needs_pairs(config) else None,
-        solver=config.solver.options(),
-        scatters=scatters_of(config),
-    )
-
-
-def resources_of(config: RunConfig, output: str) -> Resources:
-    """Return what a run, or a projection by its methods into ``output``, may use."""
-    compute = config.compute
-    return Resources(
-        precision=config.precision,
-        output=output,
-        workers=compute.workers,
-        threads_per_worker=compute.threads_per_worker,
-        in_process=compute.cluster == "threads",
-        memory_limit=compute.memory_bytes,
-    )
-
-
-def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
-    """Return where and how each method's rows are written below ``folder``."""
-    dtype = np.float32 if config.precision == "single" else np.float64
-    projectors = []
-    for method in methods:
-        matrix, mean = load_model(run.uri, method).projection(dtype)
-        targets = [
-            f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
-        ]
-        projectors.append(Projector(method, matrix, mean, *targets))
-    return projectors
 
 
 def preview(config: RunConfig) -> Plan:

@@ -1,4 +1,4 @@
-"""The summary of a finished run, for terminals and artifacts."""
+"""Summary of a finished run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.runs.certificate import search_line
-from mmpca_dist.runs.finished import open_run
-from mmpca_dist.runs.models import load_model
+from mmpca_dist.jobs.finished_runs import open_run
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.search_summary import search_lines
+from mmpca_dist.jobs.searches import searches_of
 
 
 def headline(output: str) -> str:
@@ -22,11 +23,13 @@ def headline(output: str) -> str:
     return f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
 
 
-def search(output: str) -> str | None:
-    """Return one line on the search for nearest rows of other classes, if the run has made one."""
+def searches(output: str) -> list[str]:
+    """Return a line on each search for nearest rows of other classes that the run has made."""
     run = open_run(output)
-    records = {name: run.record(name) for name in ("count", "search", "solve")}
-    return search_line({name: record for name, record in records.items() if record is not None})
+    config = run.config
+    names = ("count", "solve", *(one.stage for one in searches_of(config)))
+    records = {name: record for name in names if (record := run.record(name)) is not None}
+    return search_lines(config, records)
 
 
 def choice(output: str) -> str | None:
@@ -47,33 +50,24 @@ def notes(output: str) -> list[str]:
     return record.get("notes", []) if record else []
 
 
-SHARES = {
-    "lol": "scatter within classes",
-    "pls": "variance of the class indicators, explained",
-    "ridge": "variance of the class indicators, explained",
-    "fisher-score": "sum of scores",
-    "random-projection": "variance",
-}
-"""What shares are of, where not of the scatter that a method is about."""
-
-
-def legend(rows: list[dict[str, Any]]) -> str:
-    """Return what the columns of a table of components mean, for the methods that are in it."""
-    methods = [row["method"] for row in rows]
+def legend(output: str) -> str:
+    """Return what the columns of a run's table of components mean, for the methods that are in it."""
+    methods, rows = open_run(output).config.methods, components(output)
     shares: dict[str, list[str]] = {}
-    for method in methods:
-        if method in SHARES:
-            shares.setdefault(SHARES[method], []).append(method)
-    others = "; ".join(f"{', '.join(names)}: {what}" for what, names in shares.items())
+    for one in methods:
+        if one.method.shares:
+            shares.setdefault(one.method.shares, []).append(one.label)
+    others = "; ".join(f"{', '.join(labels)}: {what}" for what, labels in shares.items())
     apart = [
         *(["none where components are no eigenvectors"] if any(row["residual"] == "-" for row in rows) else []),
-        *(["fisher: in units of the scatter within classes, at most"] if "fisher" in methods else []),
+        *(f"{one.label}: {one.method.residuals}" for one in methods if one.method.residuals),
     ]
+    no_shares = [f"{one.label}: {one.method.values}" for one in methods if one.method.values and not one.method.shares]
     return (
         "share: of the scatter that the method is about" + (f" ({others})" if others else "")
         + ", held by the components together. residual: the largest |S v - l v|, divided by the leading eigenvalue l"
         + (f" ({'; '.join(apart)})." if apart else ".")
-        + (" lasso: penalties in place of eigenvalues." if "lasso" in methods else "")
+        + (f" In place of eigenvalues: {'; '.join(no_shares)}." if no_shares else "")
     )  # fmt: skip
 
 
@@ -81,10 +75,10 @@ def components(output: str) -> list[dict[str, Any]]:
     """Return a row a method: its components, the share of the scatter they hold, residual, leading eigenvalues."""
     run = open_run(output)
     rows = []
-    for method in run.config.methods:
+    for method in run.config.labels:
         model = load_model(run.uri, method)
         eigenvalues, total = model.eigenvalues_, model.total_
-        residual = np.max(model.residuals_ / eigenvalues.max()) if len(eigenvalues) else np.nan
+        residual = np.max(model.residuals_) / abs(eigenvalues.max()) if len(eigenvalues) else np.nan
         rows.append(
             {
                 "method": method,

@@ -1,0 +1,1 @@
+"""Leading eigenvectors, and what is proved of them."""

@@ -1,4 +1,4 @@
-"""What passes that apply scatters to blocks of vectors cost: vectors, operations, memory."""
+"""Cost of solvers in passes: vectors, operations, memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmpca_dist.datasets.base import UNIT_BYTES, Dataset, Span
-from mmpca_dist.datasets.csr import CSR_ITEM
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.readers.csr import CSR_ITEM
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.solvers.block_passes import CLASS_ROWS, LEAST_SAMPLE, block_size
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import CLASS_ROWS, LEAST_SAMPLE
-from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.statistics.operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
+from mmpca_dist.statistics.krylov_statistics import PROBES
+from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,14 @@ def passes_costs(
     dataset: Dataset,
     spans: list[Span],
     solver: SolverOptions,
+    needs: Needs,
     *,
-    n_components: int,
     n_classes: int,
-    scatters: frozenset[str],
-    medians: bool,
     standardize: bool,
     item: int,
     threads: int,
 ) -> PassesCosts:
-    """Return the costs of `passes.statistics_in_passes`.
+    """Return the costs of `block_passes.statistics_in_passes`.
 
     Parameters
     ----------
@@ -60,15 +61,16 @@ def passes_costs(
     threads : int
         That share the process.
     """
-    d, groups = dataset.n_features, len(scatters & {"plain", "weighted"})
-    size = min(n_components + solver.oversampling, d)
-    between = n_classes * (1 + medians)
+    d, groups = dataset.n_features, len(needs.scatters)
+    size = block_size(needs, solver, d)
+    between = n_classes * (1 + len(needs.medians))
     width = min(size + between, d)
-    most = 1 if solver.kind == "nystroem" else solver.passes
+    kind = BLOCK_SOLVERS[solver.kind]
+    most = kind.most_passes(solver.passes)
     vectors = [groups * (size + PROBES)] + [groups * width] * (most - 1) if groups else [0]
     if standardize and groups:
         vectors = [0, *vectors]
-    kept = kept_columns(solver, width) if groups else between
+    basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item
     largest, work = max(vectors), np.dtype("f8" if dataset.sparse else f"f{item}")
     unit_rows, unit = largest_unit(dataset, spans)
     centres, moments = centre_type(dataset.dtype, work), 2 * n_classes * d * 8
@@ -82,7 +84,7 @@ def passes_costs(
         task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
     waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
     sample = max(2 * size, LEAST_SAMPLE) + CLASS_ROWS * n_classes
-    bases = groups * kept * d * (item if solver.kind != "nystroem" else 8)
+    bases = groups * d * basis
     growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
     reading = min(threads, tasks) * task + waiting * (images + moments)
     sampling = threads * unit + sample * d * (dataset.dtype.itemsize + 3 * item)
@@ -92,11 +94,6 @@ def passes_costs(
         bases + d * n_classes * (centres.itemsize + 16) + max(reading + images, growing + images, sampling),
         images + moments,
     )
-
-
-def kept_columns(solver: SolverOptions, width: int) -> int:
-    """Return how many columns the basis of a solver has in the end, of blocks of so many."""
-    return {"krylov": solver.passes * width, "subspace": width, "nystroem": 2 * width}[solver.kind]
 
 
 def growing_bytes(n_features: int, width: int, item: int) -> int:
@@ -121,19 +118,21 @@ class PairPassesCosts:
 
 
 def pair_passes_costs(
-    n_features: int, solver: SolverOptions, *, n_components: int, n_classes: int, groups: int, medians: bool, item: int
+    n_features: int, solver: SolverOptions, needs: Needs, *, n_classes: int, item: int
 ) -> PairPassesCosts:
-    """Return the costs of a scatter of pairs in passes, beside those of ``groups`` other scatters."""
-    d, size = n_features, min(n_components + solver.oversampling, n_features)
-    width = min(size + n_classes * (1 + medians), d)
-    others = groups * (kept_columns(solver, width) * (item if solver.kind != "nystroem" else 8) + PROBES * 8)
-    own = (kept_columns(solver, size) + PROBES) * 8
-    passes = 1 if solver.kind == "nystroem" else solver.passes
-    return PairPassesCosts([PROBES] + [size] * passes, d * (others + own) + growing_bytes(d, size, 8))
+    """Return the costs of a scatter of pairs in passes, beside those of the other scatters."""
+    d, size = n_features, block_size(needs, solver, n_features)
+    width = min(size + n_classes * (1 + len(needs.medians)), d)
+    kind = BLOCK_SOLVERS[solver.kind]
+    others = len(needs.scatters) * (kind.basis_bytes(solver.passes, width, item) + PROBES * 8)
+    own = kind.basis_bytes(solver.passes, size, 8) + PROBES * 8
+    return PairPassesCosts(
+        [PROBES] + [size] * kind.most_passes(solver.passes), d * (others + own) + growing_bytes(d, size, 8)
+    )
 
 
 def sparse_unit(dataset: Dataset, tasks: int) -> int:
     """Return the bytes of sparse rows that a task holds at once, of what centring makes of them, and of products."""
-    share = min(1 / tasks, UNIT_BYTES / max(dataset.n_bytes, 1))
+    share = min(1 / tasks, LIMITS.unit_bytes / max(dataset.n_bytes, 1))
     columns = (2 * dataset.n_rows * share + 4 * dataset.n_features) * SPARSE_COLUMNS * 8
     return int(dataset.nnz * share * (dataset.dtype.itemsize + CSR_ITEM + 3 * 8) + columns)

@@ -1,4 +1,4 @@
-"""Leading eigenvectors of matrices that fit, with LAPACK, on one BLAS thread so that the bits do not vary."""
+"""Eigenvectors of matrices in memory, by LAPACK on one thread, so that the bits do not vary."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.dense import Eigenpairs, leading_generalized
 from mmpca_dist.solvers.ritz import Within, within_classes
-from mmpca_dist.statistics.approximation import PROBE_BASE
-from mmpca_dist.statistics.working import Statistics
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.krylov_statistics import PROBE_BASE
 
 EPS = float(np.finfo(np.float64).eps)
 

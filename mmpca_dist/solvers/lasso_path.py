@@ -1,4 +1,4 @@
-"""The columns that the lasso takes in, and lets go, as its penalty falls: the path of LARS with the lasso's changes.
+"""The lasso's path for several targets, by scikit-learn's LARS.
 
 Source: Efron, Hastie, Johnstone & Tibshirani 2004, "Least angle regression", Annals of Statistics 32, section 3.1.
 """
@@ -6,14 +6,19 @@ Source: Efron, Hastie, Johnstone & Tibshirani 2004, "Least angle regression", An
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import lars_path, lars_path_gram
 
-GramRow = Callable[[int], NDArray[np.float64]]
+FIRST_STEPS = 32
+"""A path is followed so many steps, then four times as many, until it has as many columns as asked for."""
 
 
 class Change(NamedTuple):
@@ -24,90 +29,104 @@ class Change(NamedTuple):
     enters: bool
 
 
-def lasso_path(gram_row: GramRow, cross: NDArray[np.float64], epsilon: float) -> Iterator[Change]:
+@dataclass(frozen=True)
+class Regression:
+    """A target and columns of unit variance, or zero, by their products.
+
+    Attributes
+    ----------
+    cross : array of shape (d,)
+        X^T y / n.
+    gram : array of shape (d, d) or None
+        X^T X / n.
+    factor, target : arrays of shape (r, d) and (r,), or None
+        F and t with F^T F = X^T X / n and F^T t = X^T y / n, where X^T X would be too large.
+    """
+
+    cross: NDArray[np.float64]
+    gram: NDArray[np.float64] | None = None
+    factor: NDArray[np.float64] | None = None
+    target: NDArray[np.float64] | None = None
+
+    def path(
+        self, barred: NDArray[np.bool_], steps: int, least: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return penalties, shape (k,), and coefficients at them, shape (d, k); barred columns never enter."""
+        options = {"method": "lasso", "max_iter": steps, "alpha_min": least}
+        kept = np.where(barred, 0.0, 1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it drops columns that depend on others
+            if self.gram is not None:
+                gram = kept[:, None] * self.gram * kept
+                penalties, _, found = lars_path_gram(kept * self.cross, gram, n_samples=1, copy_Gram=False, **options)
+            else:
+                assert self.factor is not None and self.target is not None  # noqa: S101  (either is given)
+                unit = np.sqrt(len(self.factor))  # scikit-learn divides by the number of rows
+                penalties, _, found = lars_path(unit * self.factor * kept, unit * self.target, copy_X=False, **options)
+        return penalties, found
+
+    def products(self, columns: list[int]) -> NDArray[np.float64]:
+        """Return the products of some columns with each other."""
+        if self.gram is not None:
+            return self.gram[np.ix_(columns, columns)]
+        assert self.factor is not None  # noqa: S101  (either is given)
+        return self.factor[:, columns].T @ self.factor[:, columns]
+
+
+def lasso_path(problem: Regression, epsilon: float) -> Iterator[Change]:
     """Yield the changes of the lasso's path, min |y - X b|^2 / (2 n) + penalty |b|_1, from large penalties to small.
 
     Parameters
     ----------
-    gram_row : callable
-        Returns row j of X^T X / n, shape (d,); columns have unit variance, or are zero and never enter.
-    cross : array of shape (d,)
-        X^T y / n.
     epsilon : float
-        Rounding error of both; a column that depends on those in the model up to a hundred times that never enters.
+        Rounding error of the products; a column that depends on those in the model up to a hundred times that never
+        enters.
     """
-    d, floor = len(cross), 100 * epsilon
-    active: list[int] = []
-    rows, signs, coefficients = np.empty((0, d)), np.empty(0), np.empty(0)
-    shut, left = np.zeros(d, bool), None
-    penalty = float(np.abs(cross).max(initial=0.0))
-    least = floor * penalty
-    while penalty > least:
-        correlations = cross - coefficients @ rows
-        slopes, direction = np.zeros(d), np.empty(0)
-        if active:
-            direction = scipy.linalg.solve(rows[:, active], signs, assume_a="pos", check_finite=False)
-            slopes = direction @ rows
-        step, column = _next_to_enter(correlations, slopes, penalty, [*active, *np.flatnonzero(shut)], left, floor)
-        leaving, number = _next_to_leave(coefficients, direction)
-        if min(step, leaving) >= penalty:
+    floor = 100 * epsilon
+    barred, told, steps = np.zeros(len(problem.cross), bool), 0, FIRST_STEPS
+    least = floor * float(np.abs(problem.cross).max(initial=0.0))
+    if least == 0:
+        return
+    while True:
+        penalties, coefficients = problem.path(barred, steps, least)
+        ended = len(penalties) <= steps
+        changes = _changes(penalties, coefficients)
+        dependent = _first_dependent(problem, changes, floor)
+        if dependent is not None:
+            barred[dependent] = True
+            continue
+        known = changes if ended else [change for change in changes if change.penalty > penalties[-1]]
+        yield from known[told:]
+        told = len(known)
+        if ended:
             return
-        left = None
-        if leaving <= step:
-            penalty -= leaving
-            coefficients = np.delete(coefficients + leaving * direction, number)
-            rows, signs = np.delete(rows, number, axis=0), np.delete(signs, number)
-            left = active.pop(number)
-            yield Change(penalty, left, False)
+        steps *= 4
+
+
+def _changes(penalties: NDArray[np.float64], coefficients: NDArray[np.float64]) -> list[Change]:
+    """Return what enters and leaves between the penalties of a path."""
+    used, found = coefficients != 0, []
+    for k in range(len(penalties) - 1):
+        left = np.flatnonzero(used[:, k] & ~used[:, k + 1])
+        entered = np.flatnonzero(used[:, k + 1] & ~used[:, k])
+        found += [Change(float(penalties[k]), int(column), True) for column in entered]
+        found += [Change(float(penalties[k + 1]), int(column), False) for column in left]
+    return found
+
+
+def _first_dependent(problem: Regression, changes: list[Change], floor: float) -> int | None:
+    """Return the first column that enters beside columns that it is a combination of, up to rounding."""
+    active: list[int] = []
+    for change in changes:
+        if not change.enters:
+            active.remove(change.column)
             continue
-        penalty, coefficients = penalty - step, coefficients + step * direction
-        row = gram_row(column)
-        if _depends(rows[:, active], row[active], row[column], floor):
-            shut[column] = True
-            continue
-        active.append(column)
-        sign = np.sign(correlations[column] - step * slopes[column])
-        rows, signs, coefficients = np.vstack([rows, row]), np.append(signs, sign), np.append(coefficients, 0.0)
-        yield Change(penalty, column, True)
-
-
-def _next_to_enter(
-    correlations: NDArray[np.float64], slopes: NDArray[np.float64], penalty: float, barred: list[int],
-    left: int | None, floor: float,
-) -> tuple[float, int]:  # fmt: skip
-    """Return how far the penalty falls until another column's correlation is as large as it, and which column.
-
-    One that has just ``left`` is as large now: it may enter only after it was smaller.
-    """
-    steps = np.full(len(correlations), np.inf)
-    for sign in (1.0, -1.0):
-        rates = 1 - sign * slopes
-        distances = penalty - sign * correlations
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            found = np.where(rates > floor, np.maximum(distances, 0.0) / rates, np.inf)
-        if left is not None and distances[left] <= floor * penalty:
-            found[left] = np.inf
-        steps = np.minimum(steps, found)
-    steps[barred] = np.inf
-    column = int(np.argmin(steps))
-    return float(steps[column]), column
-
-
-def _next_to_leave(coefficients: NDArray[np.float64], direction: NDArray[np.float64]) -> tuple[float, int]:
-    """Return how far the penalty falls until a coefficient is zero again, and its number."""
-    if not len(coefficients):
-        return np.inf, -1
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        steps = np.where(coefficients * direction < 0, -coefficients / direction, np.inf)
-    number = int(np.argmin(steps))
-    return float(steps[number]), number
-
-
-def _depends(among: NDArray[np.float64], row: NDArray[np.float64], square: float, floor: float) -> bool:
-    """Tell whether a column is a combination of others, from their Gram matrix, its products with them and itself."""
-    if not len(among):
-        return False
-    return bool(square - row @ scipy.linalg.solve(among, row, assume_a="pos", check_finite=False) <= floor * square)
+        products = problem.products([*active, change.column])
+        row, square = products[-1, :-1], products[-1, -1]
+        if active and square - row @ scipy.linalg.solve(products[:-1, :-1], row, assume_a="pos") <= floor * square:
+            return change.column
+        active.append(change.column)
+    return None
 
 
 Changes = list[tuple[Change, int]]

@@ -1,14 +1,15 @@
-"""How leading eigenvectors are to be found."""
+"""Options of solvers, and the choice of a solver by the shape of the table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.solvers.needs import Needs
 
-SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
-IN_PASSES = ("krylov", "subspace", "nystroem")
-"""Solvers that never form a d x d matrix: each pass over the rows applies the scatter to a block of vectors."""
+FROM_SCATTERS = ("auto", "dense", "dual")
+"""Those that are none of `BLOCK_SOLVERS`: a choice by the shape, and solvers that form scatters."""
 
 LARGEST_DENSE = 3072
 """Columns up to which ``auto`` forms the scatter: LAPACK then takes seconds."""
@@ -18,18 +19,37 @@ LARGEST_DUAL = 1 << 30
 span."""
 
 
+def solver_names() -> tuple[str, ...]:
+    """Return the names of all solvers, those that installed packages add among them."""
+    return (*FROM_SCATTERS, *BLOCK_SOLVERS)
+
+
+def check_solver(kind: str) -> str:
+    """Return the name of a solver.
+
+    Raises
+    ------
+    InputError
+        For a name that is none.
+    """
+    names = solver_names()
+    if kind not in names:
+        raise InputError(f"Unknown solver {kind!r}; there are {', '.join(names)}.{did_you_mean(str(kind), names)}")
+    return kind
+
+
 @dataclass(frozen=True)
 class SolverOptions:
     """How leading eigenvectors are found.
 
     Attributes
     ----------
-    kind : {"auto", "dense", "dual", "krylov", "subspace", "nystroem"}
+    kind : str
+        One of `solver_names`.
     oversampling : int
         Vectors of a block beyond the components asked for.
     passes : int
-        Over the rows, at most, and at least two: the second takes in what lies between the classes. ``nystroem``
-        makes one.
+        Over the rows, at most, and at least two: the second takes in what lies between the classes.
     tolerance : float
         Residual over eigenvalue of every component at which passes end before that.
     """
@@ -40,10 +60,7 @@ class SolverOptions:
     tolerance: float = 1e-4
 
     def __post_init__(self) -> None:
-        if self.kind not in SOLVERS:
-            raise InputError(
-                f"Unknown solver {self.kind!r}; there are {', '.join(SOLVERS)}.{did_you_mean(str(self.kind), SOLVERS)}"
-            )
+        check_solver(self.kind)
         for name, least in (("oversampling", 0), ("passes", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -58,31 +75,26 @@ class Choice:
 
     kind: str
     reason: str
-    formed: bool = False
-    """Whether a method needs the scatter as a whole, so that no solver in passes could serve."""
+    whole: tuple[str, ...] = ()
+    """The methods that need the scatter as a whole, so that no solver in passes could serve."""
 
     @property
     def in_passes(self) -> bool:
-        return self.kind in IN_PASSES
+        return self.kind in BLOCK_SOLVERS
 
 
 def choose_solver(
     options: SolverOptions,
     n_rows: int,
     n_features: int,
-    n_components: int | None,
-    *,
-    needed: frozenset[str] = frozenset({"plain"}),
+    needs: Needs,
 ) -> Choice:
     """Choose how eigenvectors are found, from the shape of the rows alone: results must not depend on memory limits.
 
     Parameters
     ----------
-    n_components : int or None
-        The largest number asked for; None for all there are.
-    needed : set of {"plain", "weighted", "pairs", "formed", "columns"}
-        What scatters methods are made from, and whether some need one as a whole (formed, or in the span of the rows);
-        none, or ``columns``, where means and variances of classes suffice.
+    needs : Needs
+        What the methods need to know of the rows.
 
     Raises
     ------
@@ -91,14 +103,15 @@ def choose_solver(
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"
-    formed, few_numbers = "formed" in needed, needed <= {"columns"}
-    if options.kind in IN_PASSES:
-        if formed:
+    n_components = needs.n_components
+    if options.kind in BLOCK_SOLVERS:
+        if needs.whole:
+            names = some_names(needs.whole)
             raise InputError(
-                f"solver={options.kind!r} never forms a scatter, and pls, ridge and lasso need it as a whole. Leave "
-                "these methods out, or use auto, dense (no fewer rows than columns) or dual (fewer)."
+                f"solver={options.kind!r} never forms a scatter, and {names} needs it as a whole. Use solver 'auto', "
+                "'dense' (no fewer rows than columns) or 'dual' (fewer), or leave such methods out."
             )
-        if n_components is None and not few_numbers:
+        if n_components is None and not needs.only_numbers:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
         return Choice(options.kind, "asked for")
     if options.kind == "dual" or options.kind == "dense":
@@ -107,12 +120,12 @@ def choose_solver(
             raise InputError(
                 f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}."
             )
-        return Choice(options.kind, "asked for", formed)
-    if formed:
+        return Choice(options.kind, "asked for", needs.whole)
+    if needs.whole:
         how = "is solved in the span of the rows" if wide else "needs the whole scatter"
-        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", formed)
-    if few_numbers and n_features > LARGEST_DENSE:
-        what = "means and variances" if needed else "means"
+        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", needs.whole)
+    if needs.only_numbers and n_features > LARGEST_DENSE:
+        what = "means and variances" if needs.columns else "means"
         return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
     if wide:

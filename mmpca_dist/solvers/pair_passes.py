@@ -1,4 +1,4 @@
-"""The scatter of M-PCA2 from passes over the pairs of rows: never formed, like the others of many columns."""
+"""The scatter of M-PCA2 from passes over pairs of rows, without forming it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.neighbors.nearest import Neighbors
-from mmpca_dist.neighbors.pairs import apply_pairs, as_scatter, sum_pairs
-from mmpca_dist.solvers.iteration import BlockIteration
+from mmpca_dist.neighbors.pair_statistics import apply_pairs, as_scatter, sum_pairs
+from mmpca_dist.solvers.block_iteration import BlockIteration
+from mmpca_dist.solvers.block_passes import kept_type, leading_start
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.passes import kept_type, leading_start
 from mmpca_dist.solvers.ritz import approximate_eigenpairs
-from mmpca_dist.statistics.approximation import probes
-from mmpca_dist.statistics.pairs import PairScatter
-from mmpca_dist.statistics.reduction import Progress
+from mmpca_dist.statistics.krylov_statistics import probes
+from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.tree_reduction import Progress
 
 
 def pairs_in_passes(
@@ -48,9 +48,9 @@ def pairs_in_passes(
     passes = 2
     while not iteration.done:
         _follow(iteration, first.weight, first.trace, n_components, float(np.finfo(kept_type(precision)).eps))
-        if iteration.done or passes > solver.passes or not iteration.growing.grow():
+        if iteration.done or passes > solver.passes or not iteration.basis.grow():
             break
-        iteration.growing.absorb(applied(iteration.growing.block))
+        iteration.basis.absorb(applied(iteration.basis.block))
         passes += 1
     projected, known = iteration.found(passes, first.trace)
     scatter = as_scatter(neighbors, first, edges)

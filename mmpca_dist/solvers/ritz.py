@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.scatters import MarginScatter
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
-from mmpca_dist.statistics.approximation import PROBE_BASE, Approximation, probes
-from mmpca_dist.statistics.working import Statistics
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.krylov_statistics import PROBE_BASE, Approximation, probes
+from mmpca_dist.statistics.scatters import WeightedScatter
 
 
-def ritz_pairs(statistics: Statistics, scatter: MarginScatter, n_components: int) -> Eigenpairs:
+def ritz_pairs(statistics: Statistics, scatter: WeightedScatter, n_components: int) -> Eigenpairs:
     """Return the leading eigenpairs of a margin scatter: exact, or those of its part in a basis with their residuals.
 
     Residuals are those of the whole scatter; NaN where they are not known (``nystroem``).
@@ -81,12 +81,12 @@ def within_classes(statistics: Statistics) -> Within:
     return Within(inside, share * known.trace, outside, share * (known.error or 0.0))
 
 
-def _share(statistics: Statistics, scatter: MarginScatter) -> float:
+def _share(statistics: Statistics, scatter: WeightedScatter) -> float:
     """Return the factor of the weighted class scatter that was approximated in the margin scatter."""
     return float(scatter.class_weights[0] / statistics.moments.weights[0, 0] / scatter.n_rows)
 
 
-def _between(scatter: MarginScatter) -> float:
+def _between(scatter: WeightedScatter) -> float:
     """Return the trace of the part that differences of means make."""
     return float(scatter.offset_weights @ np.einsum("ij,ij->i", scatter.offsets, scatter.offsets) / scatter.n_rows)
 
@@ -109,7 +109,7 @@ def is_contradicted(bound: float, trace: float, directions: int, floor: float) -
     return trace - TRACE_FLOORS * floor > max(directions, 1) * (bound + floor)
 
 
-def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
+def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs) -> dict[str, Any] | None:
     """Return what is proved of Ritz pairs from passes, as JSON-like values; None for exact ones.
 
     Two statements. (a) Every Ritz value has an eigenvalue of S within its residual. (b) With V the first m Ritz
@@ -148,7 +148,7 @@ def certify(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs) -
         return {**found, **_proved(statistics, scatter, pairs, floor)}
 
 
-def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, floor: float) -> dict[str, Any]:
+def _proved(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs, floor: float) -> dict[str, Any]:
     known, share, wanted = statistics.approximation, _share(statistics, scatter), len(pairs.values)
     assert known is not None and known.outside is not None  # noqa: S101  (only such statistics come here)
     values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
@@ -178,7 +178,7 @@ def _proved(statistics: Statistics, scatter: MarginScatter, pairs: Eigenpairs, f
 
 
 def _probe_bounds(
-    statistics: Statistics, scatter: MarginScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
+    statistics: Statistics, scatter: WeightedScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
     tried: list[int],
 ) -> list[float]:  # fmt: skip
     """Return bounds on the norm of S outside the first m Ritz vectors, which are ``turn`` (r, r), for every m tried.
@@ -208,7 +208,7 @@ def _to_try(wanted: int, most: int) -> list[int]:
 
 
 def _applied(
-    statistics: Statistics, scatter: MarginScatter, share: float, probing: NDArray[np.float64]
+    statistics: Statistics, scatter: WeightedScatter, share: float, probing: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return S applied to the probes, shape (d, p)."""
     assert statistics.approximation is not None  # noqa: S101  (only such statistics come here)

@@ -1,4 +1,4 @@
-"""Large buffers that tasks hand on to one another: fresh memory costs more, in page faults, than reading into it."""
+"""Large buffers that tasks reuse: page faults of fresh memory cost more than reading into it."""
 
 from __future__ import annotations
 

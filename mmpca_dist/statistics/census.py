@@ -1,4 +1,4 @@
-"""The classes and how many rows each has: a pass over the labels alone."""
+"""The census: classes and their counts, from a pass over the labels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import MAX_CLASSES, refuse_made_up
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.reduction import Progress, Scheduler, reduce_spans
-from mmpca_dist.statistics.storing import storable
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.tasks import Tasks
 
 
 @storable
@@ -68,12 +68,12 @@ def _merge(left: Census, right: Census) -> Census:
     return _union([*left.units, *right.units])
 
 
-def count_labels(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None) -> Census:
+def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     """Count the rows of every class, be it only one."""
-    return reduce_spans(_CountLabels(dataset), spans, _merge, scheduler=scheduler, name="count", progress=progress)
+    return tasks.run(_CountLabels(dataset), spans, _merge, "count")
 
 
-def take_census(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progress: Progress | None = None) -> Census:
+def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     """Count the rows of every class.
 
     Raises
@@ -82,7 +82,7 @@ def take_census(dataset: Dataset, spans: list[Span], scheduler: Scheduler, progr
         For fewer than two classes, labels that cannot be classes, or missing label chunks whose fill value is
         not a class of other rows.
     """
-    census = count_labels(dataset, spans, scheduler, progress)
+    census = count_labels(dataset, spans, tasks)
     if len(census.classes) < 2:
         raise InputError(
             f"There is only 1 class in {dataset.uri}: all {census.n_rows} rows have the label "

@@ -10,10 +10,11 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from mmpca_dist.datasets import creating, storage
-from mmpca_dist.datasets.base import Finding
-from mmpca_dist.datasets.damage import reading_own
-from mmpca_dist.statistics.storing import decode, encode, is_contiguous, size_of
+from mmpca_dist.datasets.dataset import Finding
+from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.serialization import decode, encode, is_contiguous, size_of
 
 GROUPS = 64
 """Most groups that a pass keeps, larger ones made of these aside."""
@@ -23,8 +24,6 @@ SHARE = 16
 """A group is kept where its result is no more than this part of the bytes it came from."""
 SMALL = 64 << 10
 """Results of so many bytes are kept whatever they came from."""
-RESUMABLE_BYTES = 64 << 20
-"""Of rows, one reading unit, from which on passes keep anything: of less a stage is soon repeated."""
 
 
 @dataclass
@@ -95,7 +94,7 @@ class PassCheckpoint:
 
 def most_kept(n_bytes: int, n_spans: int, node: int) -> int:
     """Return how many bytes a pass over ``n_bytes`` keeps at most, of nodes whose results take up to ``node`` bytes."""
-    if n_bytes < RESUMABLE_BYTES:
+    if n_bytes < LIMITS.resumable_bytes:
         return 0
     kept = PassCheckpoint("", n_spans, n_bytes, frozenset())
     depths = [depth for depth in range(kept.top + 1) if kept.keeps(depth)]
@@ -111,7 +110,7 @@ def keep(result: Any, place: str, most: int) -> Any:
     if isinstance(result, Finding) or size_of(result) > most:
         return result
     data = encode(result)
-    creating.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
+    conditional_writes.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
     return result if is_contiguous(result) else decode(data)
 
 

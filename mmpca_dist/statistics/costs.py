@@ -1,13 +1,14 @@
-"""What the passes over the rows hold in memory, at most; bytes."""
+"""Memory of the passes over the rows."""
 
 from __future__ import annotations
 
 import math
 
-from mmpca_dist.datasets.base import Dataset, Span
-from mmpca_dist.statistics.medians import KEPT_BYTES, key_type
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.medians import key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.sample import SAMPLE_BYTES
+from mmpca_dist.statistics.row_sample import SAMPLE_BYTES
 
 
 def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
@@ -57,6 +58,6 @@ def reducing(
     # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
     # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
     entry = key_type(c, d).itemsize + dataset.dtype.itemsize
-    kept = 2 * KEPT_BYTES + KEPT_BYTES // 2 * (entry + 4 * 8) // entry
+    kept = 2 * LIMITS.kept_bytes + LIMITS.kept_bytes // 2 * (entry + 4 * 8) // entry
     sampling = threads * unit + 3 * SAMPLE_BYTES
     return max(reducing + (threads + waiting) * sets + kept, sampling)

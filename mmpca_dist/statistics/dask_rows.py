@@ -16,14 +16,13 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.datasets.base import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
-from mmpca_dist.datasets.csr import SparseArray, SparseRows, value_type
+from mmpca_dist.datasets.dataset import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
 from mmpca_dist.datasets.labels import label_array, normalize_labels
-from mmpca_dist.datasets.zarr_rows import ZarrReader
+from mmpca_dist.datasets.readers.csr import SparseArray, SparseRows, value_type
+from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.checkpoint import Checkpoint
-from mmpca_dist.statistics.cross import GivenLabels, as_targets
-from mmpca_dist.statistics.reduction import Configured, Graph, Scheduler, SpanDone, Threads, merge_leaf, run_span
+from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
+from mmpca_dist.statistics.tree_reduction import Configured, Graph, Scheduler, SpanDone, Threads, merge_leaf, run_span
 
 NAME = "the Dask array"
 STORED = "mmpca-stored-rows"
@@ -130,7 +129,7 @@ class _StoredRows(_TaskRows):
         return self._reader.read(start, stop, out)
 
 
-@dataclass
+@dataclass(frozen=True)
 class BlockScheduler:
     """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
 
@@ -143,8 +142,6 @@ class BlockScheduler:
     sparse: bool = False
     stored: ZarrReader | None = None
     n_threads: int = 1
-    peak_memory: int = 0
-    checkpoint: Checkpoint | None = None
 
     def inputs(self, task: Any) -> Graph:
         return self.graph if self.stored is None else {**self.graph, STORED: DataNode(STORED, self.stored)}

@@ -1,28 +1,29 @@
-"""Statistics of any labelled rows: data sets, arrays in memory, Dask arrays; tall or wide."""
+"""Class moments and medians of any labelled rows: data sets, arrays, Dask arrays; tall or wide."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.arrays import rows_in_memory
-from mmpca_dist.datasets.base import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.foreign_tables import Table, as_table, labels_of
 from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
-from mmpca_dist.datasets.tables import Table, as_table, labels_of
+from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
-from mmpca_dist.statistics.reduction import Progress, Scheduler, Threads, read_unit, reduce_spans
-from mmpca_dist.statistics.sample import OnPass
+from mmpca_dist.statistics.pairings import by_pairing, median_sets
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.summary import Locate, take_moments
-from mmpca_dist.statistics.working import Statistics, tall_statistics, wide_statistics
-
-POOLED_BYTES = 256 << 20
-"""Class scatters beyond this are pooled. It does not depend on the memory at hand, for the bits must not."""
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Scheduler, Threads, read_unit
 
 
 def moments_of(
@@ -30,14 +31,15 @@ def moments_of(
 ) -> ClassMoments:
     """Return the class moments of a data set, over ``classes`` or those found."""
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
-    census = count_labels(dataset, spans, scheduler)
+    census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
     if classes is not None:
         known = np.unique(normalize_labels(classes, "classes"))
         encode(census.classes, known, dataset.uri)
         counts = np.zeros(len(known), np.int64)
         counts[np.searchsorted(known, census.classes)] = census.counts
         census = Census(known, counts, census.units)
-    moments, _ = take_moments(dataset, census, spans, scheduler=scheduler, precision=precision)
+    rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
+    moments, _ = take_moments(rows, precision=precision)
     return moments
 
 
@@ -92,7 +94,7 @@ def is_wide(n_rows: int, n_features: int) -> bool:
 
 def use_pooled(n_classes: int, n_features: int) -> bool:
     """Tell whether the class scatters are so large that two weighted sums of them are kept instead."""
-    return n_classes > 2 and n_classes * n_features**2 * 8 > POOLED_BYTES
+    return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
@@ -100,42 +102,41 @@ def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int
     own, two = 8 * n_classes * n_features**2, 16 * n_features**2
     if not use_pooled(n_classes, n_features):
         return own
-    return max(two, POOLED_BYTES) if at_most else two
+    return max(two, LIMITS.pooled_bytes) if at_most else two
 
 
 def gather_statistics(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
+    rows: Rows,
     *,
-    scheduler: Scheduler,
     precision: str,
-    medians_of: NDArray[np.bool_] | None = None,
+    pairings: Sequence[str] = (),
     standardize: bool = False,
     columns: bool = False,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
 ) -> Statistics:
     """Return what every method needs, from one pass over the rows (more only for medians of large data).
 
-    ``columns`` asks for means and variances of single columns where the others do not hold them.
+    Parameters
+    ----------
+    pairings : sequence of {"one-vs-rest", "one-vs-one"}
+        Of classes whose medians are needed.
+    columns : bool
+        Whether means and variances of single columns are needed.
     """
+    dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
-        if on_pass is not None:
-            on_pass("rows", dataset.n_bytes)
-        task = _CollectRows(dataset, census.classes)
-        X, codes = reduce_spans(task, spans, _join, scheduler=scheduler, name="rows", progress=progress)
-        rank = min(dataset.n_features, dataset.n_rows + (0 if medians_of is None else len(medians_of)))
+        X, codes = rows.pass_over(_CollectRows(dataset, census.classes), _join, "rows")
+        rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
         weights = pooled_weights(census.counts) if use_pooled(len(census.classes), rank) else None
         return wide_statistics(
-            X, codes, census.classes, medians_of=medians_of, standardize=standardize, columns=columns, weights=weights
+            X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights
         )
     moments, medians = take_moments(
-        dataset, census, spans,
-        scheduler=scheduler, precision=precision, medians_of=medians_of, progress=progress, on_pass=on_pass,
+        rows,
+        precision=precision,
+        medians_of=median_sets(len(census.classes), *pairings),
         weights=pooled_weights(census.counts) if use_pooled(len(census.classes), dataset.n_features) else None,
-    )  # fmt: skip
-    return tall_statistics(moments, medians, precision=precision, standardize=standardize)
+    )
+    return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
 
 
 @dataclass(frozen=True)

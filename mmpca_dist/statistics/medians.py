@@ -13,13 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.statistics.storing import storable
-
-KEPT_BYTES = 48 << 20
-"""Budget of the values kept in one pass, all spans together."""
-
-KEPT_FLOOR = 64 << 10
-"""What a span may keep however small its share of the rows is."""
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.serialization import storable
 
 COUNT_ROWS = 252
 """Rows counted at once: their counts fit in a byte, which adds up 20 times faster than wider integers."""
@@ -91,7 +86,7 @@ class MedianCounts:
     def within_budget(self) -> MedianCounts:
         """Thin what is kept until it fits."""
         found = self
-        while found.keys.nbytes + found.values.nbytes > self.budget + KEPT_FLOOR:
+        while found.keys.nbytes + found.values.nbytes > self.budget + LIMITS.kept_floor:
             thinner = found._thin_to(found.thinned + 1)
             if len(thinner.keys) == len(found.keys):  # one value a median is as few as there can be
                 break
@@ -145,7 +140,7 @@ class MedianCounter:
                     self._kept_keys.append((inside % d + number * d).astype(self._key_type))
                     self._kept_values.append(rows.reshape(-1)[inside])
                     self._pending += len(inside) * (self._key_type.itemsize + rows.itemsize)
-        if self._pending > max(self.budget, KEPT_FLOOR):
+        if self._pending > max(self.budget, LIMITS.kept_floor):
             self._collect()
 
     def _collect(self) -> None:
@@ -335,8 +330,8 @@ def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows
     """
     inside, rounds = values * _bracket_share(sample_rows, 1.0), 1
     # What is kept is thinned by halves until it fits, and is then at least half of the budget.
-    thinned = KEPT_BYTES / 2 / entry_bytes / n_medians
-    while inside * entry_bytes > KEPT_BYTES:
+    thinned = LIMITS.kept_bytes / 2 / entry_bytes / n_medians
+    while inside * entry_bytes > LIMITS.kept_bytes:
         inside *= _bracket_share(thinned, 0.5)
         rounds += 1
     return rounds

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.labels import unite
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.storing import storable
+from mmpca_dist.statistics.serialization import storable
 
 BLOCK_ROWS = 2048
 """Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""

@@ -1,4 +1,4 @@
-"""The passes that every moment method shares: labels, moments, and medians where a method asks for them."""
+"""The passes that all moment methods share: labels, moments, and medians if a method needs them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.base import Dataset, Span, not_finite
+from mmpca_dist.datasets.dataset import Dataset, Span, not_finite
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.medians import (
-    KEPT_BYTES,
-    Brackets,
-    MedianCounter,
-    MedianCounts,
-    brackets_from_sample,
-    key_type,
-    settle,
-)
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
-from mmpca_dist.statistics.reduction import Progress, Scheduler, read_units, reduce_spans
-from mmpca_dist.statistics.sample import OnPass, draw_sample, sample_rows
-from mmpca_dist.statistics.storing import storable
-
-PAIRINGS = ("one-vs-rest", "one-vs-one")
-"""Whether a class faces all others together, or one after the other."""
+from mmpca_dist.statistics.row_sample import draw_sample, sample_rows
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.tree_reduction import read_units
 
 
 @storable
@@ -62,7 +52,7 @@ class _ReadSpan:
         adder = ChunkAdder(moments, self.dataset.dtype, self.precision) if self.with_moments else None
         counter = None
         if self.brackets is not None:
-            counter = MedianCounter(self.brackets, int(KEPT_BYTES * n_rows / self.n_rows))
+            counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * n_rows / self.n_rows))
         return _Accumulator(self.classes, moments, adder, counter)
 
 
@@ -111,23 +101,12 @@ def merge_results(left: PassResult, right: PassResult) -> PassResult:
     return PassResult(left.moments.merge(right.moments), medians)
 
 
-def median_sets(n_classes: int, pairing: str) -> NDArray[np.bool_]:
-    """Return the sets of classes whose medians M-PCA1b needs, shape (C, C): complements, or the classes."""
-    own = np.eye(n_classes, dtype=bool)
-    return ~own if pairing == "one-vs-rest" else own
-
-
 def take_moments(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
+    rows: Rows,
     *,
-    scheduler: Scheduler,
     precision: str,
     weights: NDArray | None = None,
     medians_of: NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
 ) -> tuple[ClassMoments, NDArray[np.float64] | None]:
     """Return the class moments, and the medians of sets of classes.
 
@@ -137,40 +116,23 @@ def take_moments(
         Keep k weighted sums of the class scatters in place of every one.
     medians_of : bool array of shape (T, C), optional
         Sets of classes whose coordinate-wise medians are wanted, shape (T, d).
-    on_pass : callable, optional
-        Told of every pass over the rows as it begins: its name, and the bytes of rows it reads.
     """
-    brackets = None
-    if medians_of is not None:
-        brackets = _first_brackets(dataset, census, medians_of, scheduler, on_pass)
-    task = _ReadSpan(dataset, census.classes, weights, precision, brackets, census.n_rows)
-    if on_pass is not None:
-        on_pass("moments", dataset.n_bytes)
-    found = reduce_spans(task, spans, merge_results, scheduler=scheduler, name="moments", progress=progress)
+    brackets = None if medians_of is None else _first_brackets(rows, medians_of)
+    task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
+    found = rows.pass_over(task, merge_results, "moments")
     if medians_of is None or brackets is None:
         return found.moments, None
-    rounds = _Rounds(dataset, census, spans, medians_of, scheduler, progress, on_pass)
-    return found.moments, rounds.settle(brackets, found.medians)
+    return found.moments, _Rounds(rows, medians_of).settle(brackets, found.medians)
 
 
-def take_medians(
-    dataset: Dataset,
-    census: Census,
-    spans: list[Span],
-    medians_of: NDArray[np.bool_],
-    *,
-    scheduler: Scheduler,
-    progress: Progress | None = None,
-    on_pass: OnPass | None = None,
-) -> NDArray[np.float64]:
+def take_medians(rows: Rows, medians_of: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the coordinate-wise medians of sets of classes, shape (T, d), without any moments.
 
     Parameters
     ----------
     medians_of : bool array of shape (T, C)
     """
-    brackets = _first_brackets(dataset, census, medians_of, scheduler, on_pass)
-    rounds = _Rounds(dataset, census, spans, medians_of, scheduler, progress, on_pass)
+    brackets, rounds = _first_brackets(rows, medians_of), _Rounds(rows, medians_of)
     return rounds.settle(brackets, rounds.count(brackets))
 
 
@@ -178,27 +140,19 @@ def take_medians(
 class _Rounds:
     """Passes for medians alone, until all are settled."""
 
-    dataset: Dataset
-    census: Census
-    spans: list[Span]
+    rows: Rows
     medians_of: NDArray[np.bool_]
-    scheduler: Scheduler
-    progress: Progress | None
-    on_pass: OnPass | None
 
     def count(self, brackets: Brackets) -> MedianCounts | None:
         """Count what lies below the brackets and keep what lies inside."""
-        if self.on_pass is not None:
-            self.on_pass("medians", self.dataset.n_bytes)
-        task = _ReadSpan(self.dataset, self.census.classes, None, "double", brackets, self.census.n_rows, False)
-        return reduce_spans(
-            task, self.spans, merge_results, scheduler=self.scheduler, name="medians", progress=self.progress
-        ).medians
+        dataset, census = self.rows.dataset, self.rows.census
+        task = _ReadSpan(dataset, census.classes, None, "double", brackets, census.n_rows, False)
+        return self.rows.pass_over(task, merge_results, "medians").medians
 
     def settle(self, brackets: Brackets | None, counts: MedianCounts | None) -> NDArray[np.float64]:
         """Return all medians, from what was counted and from as many more passes as it takes."""
         assert brackets is not None  # noqa: S101  (there are medians to settle)
-        totals = self.medians_of.astype(np.int64) @ self.census.counts
+        totals = self.medians_of.astype(np.int64) @ self.rows.census.counts
         medians = np.full(brackets.low.shape, np.nan)
         while brackets is not None and counts is not None:
             settled, brackets = settle(brackets, counts, totals)
@@ -208,17 +162,12 @@ class _Rounds:
         return medians
 
 
-def _first_brackets(
-    dataset: Dataset,
-    census: Census,
-    medians_of: NDArray[np.bool_],
-    scheduler: Scheduler,
-    on_pass: OnPass | None,
-) -> Brackets:
+def _first_brackets(rows: Rows, medians_of: NDArray[np.bool_]) -> Brackets:
     """Bracket the medians from a sample; small data is kept whole and needs none."""
+    dataset, census = rows.dataset, rows.census
     entry = key_type(len(medians_of), dataset.n_features).itemsize + dataset.dtype.itemsize
     everything = int((medians_of @ census.counts).sum()) * dataset.n_features * entry
-    if everything <= KEPT_BYTES:
+    if everything <= LIMITS.kept_bytes:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
-    sample, codes = draw_sample(dataset, census, sample_rows(dataset.row_bytes), scheduler, on_pass)
+    sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
     return brackets_from_sample(sample, codes, census.counts, medians_of)

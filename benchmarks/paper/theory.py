@@ -1,0 +1,102 @@
+"""Which axis the first component keeps: section 4 of Luo & Durrant 2017 for two Gaussian classes.
+
+Both classes have variance S along the axis on which their means differ by D, and at most T along any direction
+perpendicular to it; p is the share of one of them. Difference rows of a method have, up to rounding of the counts,
+
+===========================  ===================  ==============  ======================
+method                       along the axis       elsewhere       axis kept for D^2 over
+===========================  ===================  ==============  ======================
+pca                          S + p (1 - p) D^2    T               (T - S) / (p (1 - p))
+m-pca0                       2 S + D^2            2 T             2 (T - S)
+m-pca1a, m-pca1b             S + D^2              T               T - S
+===========================  ===================  ==============  ======================
+
+which follows from the table in ``mmpca_dist.statistics.scatters`` with scatter n_c Sigma within class c (the median
+of a Gaussian is its mean). M-PCA2 has no such formula: its rows lead to nearest rows, whose distribution depends on n
+and d too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mmpca_dist.errors import InputError, did_you_mean
+
+_WITHIN = {"pca": 1.0, "m-pca0": 2.0, "m-pca1a": 1.0, "m-pca1b": 1.0}
+"""What the covariance within classes counts for."""
+PREDICTED = tuple(_WITHIN)
+"""The methods whose mean outer product is known."""
+
+
+def axis_eigenvalues(
+    method: str, share: float, distance: float, variance: float = 1.0, spread: float = 1.0
+) -> tuple[float, float]:
+    """Return the variance of a method's difference rows along the axis of the means, and the largest elsewhere.
+
+    Parameters
+    ----------
+    method : {"pca", "m-pca0", "m-pca1a", "m-pca1b"}
+    share : float
+        Of the rows in one of the two classes, between 0 and 1.
+    distance : float
+        Between the class means.
+    variance, spread : float
+        Within classes, along the axis of the means and (at most) perpendicular to it; as in ``synthetic:gaussian``.
+
+    Returns
+    -------
+    (float, float)
+        The first component of many rows is the axis where the first is larger, and perpendicular to it where the
+        second is.
+
+    Raises
+    ------
+    InputError
+        For a method without a formula, and a share that is none.
+
+    References
+    ----------
+    Luo & Durrant 2017, section 4.
+
+    Examples
+    --------
+    >>> axis_eigenvalues("pca", 0.5, distance=2, spread=4), axis_eigenvalues("m-pca0", 0.5, distance=2, spread=4)
+    ((2.0, 4.0), (6.0, 8.0))
+    """
+    within, between = _weights(method, share)
+    return within * variance + between * distance**2, within * spread
+
+
+def threshold_distance(method: str, share: float, variance: float = 1.0, spread: float = 1.0) -> float:
+    """Return the distance of the class means beyond which a method's first component is the axis of the means.
+
+    Parameters and errors are those of ``axis_eigenvalues``.
+
+    Returns
+    -------
+    float
+        Zero where the variance along the axis is the largest anyway.
+
+    References
+    ----------
+    Luo & Durrant 2017, section 4.
+
+    Examples
+    --------
+    >>> [threshold_distance(method, 0.1, spread=4.24) for method in ("pca", "m-pca0", "m-pca1a")]
+    [6.0, 2.545584412271571, 1.8]
+    """
+    within, between = _weights(method, share)
+    return math.sqrt(within * max(spread - variance, 0.0) / between)
+
+
+def _weights(method: str, share: float) -> tuple[float, float]:
+    """Return what the covariance within classes, and the squared distance of the means, count for."""
+    if not 0 < share < 1:
+        raise InputError(f"The share of a class is {share}; it must lie between 0 and 1.")
+    if method not in _WITHIN:
+        raise InputError(
+            f"There is no formula for {method!r}; there is one for {', '.join(PREDICTED)}."
+            f"{did_you_mean(method, PREDICTED)}"
+        )
+    return _WITHIN[method], share * (1 - share) if method == "pca" else 1.0

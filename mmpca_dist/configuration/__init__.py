@@ -1,0 +1,1 @@
+"""Configurations: YAML, forms and environment variables into a validated ``RunConfig``."""

@@ -1,0 +1,95 @@
+"""A method in a configuration: its name alone, or a mapping with its options and a label."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from mmpca_dist.configuration.parsing import parse_model
+from mmpca_dist.errors import did_you_mean
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.registry import METHODS, title_of
+from mmpca_dist.methods.specification import Method, MethodOptions
+from mmpca_dist.solvers.needs import Needs
+
+LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,62}[A-Za-z0-9+])?")
+"""Labels name folders, files and columns."""
+
+
+class MethodSection(BaseModel):
+    """A method, its options, and what results call it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    label: str
+    options: SerializeAsAny[MethodOptions]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_yaml(cls, value: Any) -> Any:
+        if isinstance(value, cls):
+            return value
+        content = {"name": value} if isinstance(value, str) else value
+        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
+            raise ValueError(f"a method is a name, or a mapping such as {{name: ridge, alpha: 10}} (found {value!r})")
+        name = content["name"]
+        if name not in METHODS:
+            raise ValueError(f"unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}")
+        label = content.get("label", name)
+        if not isinstance(label, str) or not LABEL.fullmatch(label):
+            raise ValueError(
+                f"label of {name} must be at most 64 letters, digits, dots, dashes, underscores and plus signs (found "
+                f"{label!r})"
+            )
+        if label != name and label in METHODS:
+            raise ValueError(f"label {label!r} of {name} is the name of another method; choose another label")
+        options = {key: option for key, option in content.items() if key not in ("name", "label")}
+        return {"name": name, "label": label, "options": parse_model(METHODS[name].options, options, name)}
+
+    @model_serializer
+    def _to_yaml(self) -> Any:
+        options = self.options.model_dump(mode="json")
+        if not options and self.label == self.name:
+            return self.name
+        return {"name": self.name, **({} if self.label == self.name else {"label": self.label}), **options}
+
+    @property
+    def method(self) -> Method:
+        """The specification of the method."""
+        return METHODS[self.name]
+
+    @property
+    def title(self) -> str:
+        """What reports call it: the method's title, or the label where it has one of its own."""
+        return title_of(self.label)
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs to know of the rows."""
+        return self.method.needs(self.options)
+
+    def reducer(self, n_components: int | None, **shared: Any) -> MomentReducer:
+        """Return its estimator, with parameters that all methods of a configuration share."""
+        return self.method.reducer(n_components, self.options, **shared)
+
+
+class _NameOrMapping:
+    """What forms offer: the names of the methods, or a mapping."""
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "object", "required": ["name"]}]}
+
+
+MethodSetting = Annotated[MethodSection, _NameOrMapping()]
+"""A method as a form or file may give it."""

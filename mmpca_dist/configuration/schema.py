@@ -1,0 +1,308 @@
+"""The schema of configurations: ``RunConfig``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler  # pydantic itself has it from 2.11 on
+
+from mmpca_dist.configuration import bundled
+from mmpca_dist.configuration.environment import settings_from_environment
+from mmpca_dist.configuration.former_keys import former_settings, notes_on, with_options
+from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
+from mmpca_dist.configuration.model_fields import sections_of
+from mmpca_dist.configuration.parsing import parse_model, place_of
+from mmpca_dist.configuration.sections import (
+    SPLITS_OF,
+    ComputeConfig,
+    DatasetConfig,
+    EvaluationConfig,
+    ProjectConfig,
+    SolverConfig,
+)
+from mmpca_dist.configuration.yaml_limits import read_yaml
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import ConfigError, did_you_mean
+from mmpca_dist.evaluation.component_rule import CANDIDATES, candidates, fewest_training
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.solvers.needs import Needs
+
+Purpose = Literal["run", "evaluation"]
+"""What a configuration is used for: the same one serves both."""
+
+
+def _no_truth(value: Any) -> Any:
+    """Refuse what YAML reads as true or false, which counts as a number in Python."""
+    if isinstance(value, bool):
+        raise ValueError(f"it must be a whole number, not {str(value).lower()}")
+    return value
+
+
+Size = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
+Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list)]
+
+
+class RunConfig(Section):
+    """A run: which data, which methods, how many components, where to."""
+
+    dataset: DatasetConfig
+    methods: Annotated[list[MethodSetting], BeforeValidator(as_list)] = setting(
+        min_length=1,
+        values="names of methods (see `mmpca methods`), or mappings such as {name: ridge, alpha: 10, label: ridge-10}",
+        example=["pca", "m-pca0"],
+        description="Methods to fit, with their options; all of them share the passes over the rows. A method may come "
+        "several times with other options, and a label for each",
+    )
+    n_components: Literal["auto"] | Sizes = setting(
+        values="whole numbers of at least 1, or auto",
+        example=[8, 16],
+        description="Numbers of components; the largest is computed, the others are its first ones. auto chooses one "
+        "for each method, by cross-validation and the one-standard-error rule",
+    )
+    standardize: bool = setting(
+        False, example=True, description="Divide columns by their standard deviations, after subtracting means"
+    )
+    precision: Literal["single", "double"] = setting(
+        "single", example="double", description="Of products of rows; sums are double in any case"
+    )
+    solver: SolverConfig = SolverConfig()
+    project: ProjectConfig = ProjectConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    compute: ComputeConfig = ComputeConfig()
+    output: str = setting(
+        example="runs/mine",
+        description="Folder of the run: a path or fsspec URL; same settings go on where it stopped. Evaluations "
+        "go to the folder evaluation below it",
+    )
+
+    _former: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_former_keys(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Take keys of earlier versions for the options of methods."""
+        if not isinstance(content, dict):
+            return handler(content)
+        content, former = with_options(content)
+        config = handler(content)
+        config._former = former
+        return config
+
+    @field_validator("methods")
+    @classmethod
+    def _distinct_labels(cls, sections: list[MethodSection]) -> list[MethodSection]:
+        distinct = [one for number, one in enumerate(sections) if one not in sections[:number]]
+        labels = [one.label.lower() for one in distinct]  # they name files, which some systems take for the same
+        again = next((one.label for one in distinct if labels.count(one.label.lower()) > 1), None)
+        if again is not None:
+            raise ValueError(f"two methods are called {again!r}; give one of them another label")
+        return distinct
+
+    @field_validator("n_components")
+    @classmethod
+    def _sorted_sizes(cls, sizes: Literal["auto"] | list[int]) -> Literal["auto"] | list[int]:
+        return "auto" if sizes == "auto" else sorted(set(sizes))
+
+    @field_validator("output")
+    @classmethod
+    def _plain_path(cls, uri: str) -> str:
+        return storage.normalize(uri)
+
+    @property
+    def labels(self) -> list[str]:
+        """What results call the methods."""
+        return [one.label for one in self.methods]
+
+    def method(self, label: str) -> MethodSection:
+        """Return the method that results call so."""
+        return next(one for one in self.methods if one.label == label)
+
+    def reducer(self, label: str, n_components: int | None) -> MomentReducer:
+        """Return the estimator of a method."""
+        return self.method(label).reducer(n_components, standardize=self.standardize, precision=self.precision)
+
+    def needs(self, n_components: int | None = None) -> Needs:
+        """Return what the methods need to know of the rows, for so many components; by default the largest number."""
+        return Needs.of_all((one.needs for one in self.methods), n_components or self.largest)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be written otherwise in newer configurations."""
+        return notes_on(self._former, self.methods)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the numbers of components are yet to be chosen."""
+        return self.n_components == "auto"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of components, ascending; where they are to be chosen, all that may be tried."""
+        return candidates(CANDIDATES[-1]) if self.n_components == "auto" else self.n_components
+
+    @property
+    def largest(self) -> int:
+        """The largest number of components; the others are prefixes."""
+        return self.sizes[-1]
+
+    def resolved(self, n_rows: int, n_features: int, purpose: Purpose = "run") -> RunConfig:
+        """Return the same with the numbers of components that are tried on so many rows and columns, for ``auto``.
+
+        A run tries no more than there are columns, and one less than rows train; so does an evaluation in folds.
+        """
+        if not self.chooses:
+            return self
+        in_folds = purpose == "run" or self.evaluation.splits == "folds"
+        training = fewest_training(n_rows, self.evaluation.folds) if in_folds else n_rows
+        return self.model_copy(update={"n_components": candidates(min(n_features, training - 1))})
+
+    @property
+    def projected(self) -> list[str]:
+        """The methods whose rows are written."""
+        return self.labels if self.project.methods == "all" else list(dict.fromkeys(self.project.methods))
+
+    @property
+    def reference(self) -> str:
+        """The method that others are tested against in an evaluation."""
+        by_default = (one.label for one in self.methods if one.method.reference)
+        return self.evaluation.reference or next(by_default, self.labels[0])
+
+    def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
+        """Return what the results depend on: not where the work runs and where results go, nor what is for others."""
+        foreign = {"run": "evaluation", "evaluation": "project"}[purpose]
+        found = self.model_dump(mode="json", exclude={"compute", "output", foreign})
+        if purpose == "run" and self.chooses:
+            found["evaluation"] = self.evaluation.choosing()
+        return found
+
+    def former_settings(self, purpose: Purpose = "run") -> dict[str, Any] | None:
+        """Return the settings as earlier versions stored them; None for what they could not say."""
+        return former_settings(self.settings(purpose), self._former, self.methods)
+
+
+SECTIONS = sections_of(RunConfig)
+
+
+def load_config(
+    path: str | os.PathLike,
+    changes: dict[str, Any] | None = None,
+    *,
+    places: dict[str, str] | None = None,
+    defaults: dict[str, Any] | None = None,
+) -> RunConfig:
+    """Read a YAML file, or a configuration that comes with the package.
+
+    Parameters
+    ----------
+    path : str or path
+        Path of a file; or, where no file is there, the name of a bundled configuration, such as ``quickstart``.
+    changes : dict, optional
+        Values by dotted keys, which replace those of the file, and of environment variables such as
+        ``MMPCA_COMPUTE__WORKERS``.
+    places : dict, optional
+        Where each of the changes comes from, for messages: ``{"n_components": "--set n_components=x"}``.
+    defaults : dict, optional
+        Values for keys of the first level that the file may lack.
+
+    Raises
+    ------
+    ConfigError
+        For a file that is missing or not YAML, unknown keys and values that do not fit; one sentence each.
+    """
+    file = _file_of(path)
+    try:
+        content = read_yaml(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        hint = did_you_mean(os.fspath(path), bundled.run_names())
+        raise ConfigError(
+            f"There is no configuration {path}; 'mmpca config > {path}' writes one to fill in.{hint}"
+        ) from error
+    except (ConfigError, ValueError, OSError) as error:
+        raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
+    from_environment, variables = settings_from_environment(RunConfig)
+    changes = changes or {}
+    named = variables | {key: f"the change of {key}" for key in changes} | (places or {})
+    changed = _replaced({**(defaults or {}), **content}, from_environment | changes, named)
+    return parse_config(changed, os.fspath(path), named)
+
+
+def _file_of(path: str | os.PathLike) -> Path:
+    """Return the path of a configuration, which may go by the name of a bundled one where no file is called so."""
+    file, name = Path(path), os.fspath(path)
+    if file.exists() and not file.is_dir():  # a folder may be the output of an earlier run
+        return file
+    if name in bundled.OPERATIONS:
+        raise ConfigError(f"{name} is a file for Prefect, not the configuration of a run: see 'mmpca config {name}'.")
+    return bundled.path_of(name) or file
+
+
+def as_config(given: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
+    """Return settings given as such, as a dict of the same keys, or as the path of a YAML file.
+
+    Raises
+    ------
+    ConfigError
+        For settings that do not fit; the message names them.
+    """
+    if isinstance(given, dict):
+        return parse_config(given, "the configuration")
+    return given if isinstance(given, RunConfig) else load_config(given)
+
+
+def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
+    """Validate a configuration given as a dictionary.
+
+    ``where`` is named in messages, or one of ``places`` for the dotted keys that come from there.
+    """
+    config = stored_config(content, where, places)
+    for name in config.evaluation.idle:
+        if name == "folds" and config.chooses:  # which goes by as many
+            continue
+        key, kinds, splits = f"evaluation.{name}", " or ".join(SPLITS_OF[name]), config.evaluation.splits
+        raise ConfigError(
+            f"{place_of(key, where, places or {})}: {key} is of splits: {kinds}, and has no effect on splits: "
+            f"{splits}. Leave it out, or set evaluation.splits to {kinds}."
+        )
+    return config
+
+
+def stored_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
+    """Validate a configuration that a run has left, as ``parse_config``; settings without effect are let pass."""
+    config = parse_model(RunConfig, content, where, places)
+    reference = config.evaluation.reference
+    named = {"project.methods": config.projected, "evaluation.reference": [] if reference is None else [reference]}
+    for key, names in named.items():
+        unknown = next((name for name in names if name not in config.labels), None)
+        if unknown is not None:
+            raise ConfigError(
+                f"{place_of(key, where, places or {})}: {key} names {unknown!r}, which is not among "
+                f"{', '.join(config.labels)}.{did_you_mean(unknown, config.labels)}"
+            )
+    return config
+
+
+def _replaced(content: dict[str, Any], changes: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
+    content = {**content}
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        inner = content
+        for section in sections:
+            below = inner.get(section)
+            if below is not None and not isinstance(below, dict):
+                raise ConfigError(f"{places[key]}: {section} has no keys within, so there is no {key}.")
+            inner[section] = {**(below or {})}
+            inner = inner[section]
+        inner[last] = value
+    return content

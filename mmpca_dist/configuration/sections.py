@@ -1,0 +1,358 @@
+"""The sections of a configuration, with the meaning of every setting."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+import dask.utils
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from mmpca_dist.datasets.memory_limits import MOST_BYTES
+from mmpca_dist.datasets.stores.credentials import refuse_secrets
+from mmpca_dist.errors import did_you_mean
+from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.evaluation.splits import as_fraction
+from mmpca_dist.predictors.classifiers import ClassifierSection, ClassifierSetting, is_from_moments
+from mmpca_dist.settings import Section, as_list, setting
+from mmpca_dist.solvers.options import SolverOptions, check_solver, solver_names
+
+SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
+MOST_SECONDS = 7 * 24 * 3600
+MOST_PARTS = 100_000
+"""That an evaluation holds out: each takes memory and a fit."""
+ASSIGNED = re.compile(r"(\w+)\s*=")
+
+
+def _names_within(value: Any) -> Iterator[str]:
+    """Yield the names in nested options, and those that strings within assign to, as in ``export NAME=value``."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _names_within(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _names_within(inner)
+    elif isinstance(value, str):
+        yield from ASSIGNED.findall(value)
+
+
+_PAIR = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+_Side = Annotated[int, Field(ge=1)]
+ImageShape = Annotated[tuple[_Side, _Side], WithJsonSchema(_PAIR)]
+"""Height and width; forms know lists, but not pairs."""
+
+ColumnNames = Annotated[list[str], BeforeValidator(as_list)]
+
+
+class DatasetConfig(Section):
+    """Where the labelled rows are."""
+
+    uri: str = setting(
+        example="bundled:digits",
+        description="The rows and labels: a path or fsspec URL (s3://, gs://, ...) of Zarr, Parquet, .npz or .npy, "
+        "dense or sparse, bundled:NAME, or synthetic:KIND?option=value",
+    )
+    data_dir: str | None = setting(
+        None,
+        example="$MMPCA_DATA",
+        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for the environment variable "
+        "HOME or one that begins with MMPCA_",
+    )
+    download: str | None = setting(
+        None,
+        pattern=r"^(openml:[0-9]+(\?scale=libsvm)?|https?://[^/\s]\S*)$",
+        values="openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file",
+        example="openml:59",
+        description="What is fetched into data_dir where the file is absent: a file as it is, or a data set of OpenML, "
+        "numbers as they are and other columns as indicators of their values; scale=libsvm: every column from -1 to 1, "
+        "as in LIBSVM's collection",
+    )
+
+    download_hash: str | None = setting(
+        None,
+        pattern="^(sha256|sha1|md5):[0-9a-f]{32,64}$",
+        values="sha256:HEX, sha1:HEX or md5:HEX",
+        example="sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        description="The hash of the file that is fetched; a file with another one is refused",
+    )
+
+    @field_validator("download")
+    @classmethod
+    def _no_secrets(cls, address: str | None) -> str | None:
+        if address is not None:
+            refuse_secrets(address)
+        return address
+
+    features: str | None = setting(
+        None, example="X", description="Array, list column or CSR group of the rows; by default X, or all columns"
+    )
+    label: str | None = setting(
+        None,
+        example="species",
+        description="Array or column of the labels, such as obs/cell_type of AnnData; by default y (in Parquet label "
+        "or y); for .npy the labels' file",
+    )
+    drop: ColumnNames = setting(
+        [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
+    )
+    missing_chunks: Literal["refuse", "fill"] = setting(
+        "refuse", example="fill", description="Whether Zarr chunks that are not stored are an error or fill values"
+    )
+    image_shape: ImageShape | None = setting(
+        None,
+        values="two whole numbers",
+        example=[28, 28],
+        description="Where rows are images: height and width; components are then drawn as images",
+    )
+
+
+class SolverConfig(Section):
+    """How leading eigenvectors are found."""
+
+    kind: Annotated[str, AfterValidator(check_solver)] = setting(
+        "auto",
+        values=" or ".join(solver_names()),
+        example="krylov",
+        description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
+        "apply scatters to a block of vectors (krylov; nystroem in one pass); auto goes by the shape",
+    )
+    oversampling: int = setting(
+        10, ge=0, le=10_000, example=20, description="In passes: vectors of a block beyond the components asked for"
+    )
+    passes: int = setting(4, ge=2, le=1_000, example=8, description="Passes over the rows, at most; nystroem makes one")
+    tolerance: float = setting(
+        1e-4,
+        ge=0,
+        lt=1,
+        values="a number from 0 to 1",
+        example=1e-6,
+        description="Residual over eigenvalue of every component at which passes end before that",
+    )
+
+    def options(self) -> SolverOptions:
+        """Return these settings as the solvers take them."""
+        return SolverOptions(self.kind, self.oversampling, self.passes, self.tolerance)
+
+
+class ProjectConfig(Section):
+    """Which methods' projected rows are written, and how."""
+
+    methods: Literal["all"] | Annotated[list[str], BeforeValidator(as_list)] = setting(
+        "all",
+        values="all, or the labels of some of the methods, or [] for none",
+        example=["m-pca0"],
+        description="Methods whose projected rows are written",
+    )
+    format: Annotated[list[Literal["zarr", "parquet"]], BeforeValidator(as_list)] = setting(
+        ["zarr"], example=["zarr", "parquet"], description="Formats of the projected rows; pictures need zarr"
+    )
+
+
+SPLITS_OF = {
+    "count": ("shares", "folds"),
+    "train": ("shares",),
+    "folds": ("folds",),
+    "column": ("given",),
+    "held_out": ("given",),
+}
+"""The kinds of splits that settings of an evaluation are for, where these are not all."""
+
+
+class EvaluationConfig(Section):
+    """How `mmpca evaluate` compares methods: which rows are held out, who judges."""
+
+    splits: Literal["shares", "folds", "given"] = setting(
+        "folds",
+        example="shares",
+        description="Rows held out: a share of each class, again and again; folds, each in turn; or parts that a "
+        "column names",
+    )
+    count: int = setting(1, ge=1, example=50, description="How many times rows are dealt into shares or folds anew")
+    train: str | float = setting(
+        "4/5",
+        values="a number between 0 and 1, or a fraction",
+        example="4/5",
+        description="Of shares: how much of each class trains",
+    )
+    folds: int = setting(
+        5, ge=2, example=10, description="Number of folds; those that n_components: auto goes by are as many"
+    )
+    column: str | None = setting(
+        None,
+        example="part",
+        description="Of given parts: the array, column or .npy file that names each row's part; "
+        "a column of Parquet is then no feature of evaluations (of runs, name it in dataset.drop)",
+    )
+    held_out: bool | str | int | None = setting(
+        None,
+        values="a name or number",
+        example="test",
+        description="Of given parts: the one that is held out while the others train; by default each in turn",
+    )
+    seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number deals rows out otherwise")
+    classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
+        ["fisher", "naive-bayes"],
+        min_length=1,
+        validate_default=True,
+        values="names of classifiers, or mappings like {name: svm, C: 1}",
+        example=["svm", "logistic", "fisher", "naive-bayes"],
+        description="Classifiers of the reduced rows (see `mmpca classifiers`); n_components: auto goes by the first "
+        "that is made from moments, or fisher",
+    )
+    reference: str | None = setting(
+        None,
+        values="the label of one of the methods",
+        example="pca",
+        description="The method that others are tested against; by default pca, or the first one where that is not "
+        "among them",
+    )
+    margins: bool = setting(
+        True, example=False, description="Measure distances to a linear classifier's hyperplane before and after"
+    )
+    published: str | None = setting(
+        None, example="ionosphere", description="Data set of Luo & Durrant 2017 whose errors are shown beside these"
+    )
+
+    @field_validator("train")
+    @classmethod
+    def _is_a_share(cls, value: str | float) -> str | float:
+        as_fraction(value)
+        return value
+
+    @field_validator("published")
+    @classmethod
+    def _is_published(cls, name: str | None) -> str | None:
+        if name is not None:
+            published_cells(name)
+        return name
+
+    @property
+    def judge(self) -> ClassifierSection:
+        """The classifier by which numbers of components are chosen: it needs no rows to be fitted."""
+        own = next((one for one in self.classifiers if is_from_moments(one)), None)
+        return own or ClassifierSection.model_validate("fisher")
+
+    @property
+    def idle(self) -> list[str]:
+        """The settings that are of other kinds of splits, and not at their defaults.
+
+        Of settings that were stored all are set, so that a default that was asked for cannot be told from one that
+        was not.
+        """
+        fields = type(self).model_fields
+        others = [name for name, kinds in SPLITS_OF.items() if self.splits not in kinds]
+        return [name for name in others if getattr(self, name) != fields[name].default]
+
+    def choosing(self) -> dict[str, Any]:
+        """Return the settings that the choice of numbers of components depends on."""
+        return {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.column is None) == (self.splits == "given"):
+            raise ValueError(
+                "splits: given takes a column that names the part of each row, and a column takes splits: given."
+            )
+        times = Counter(one.label for one in self.classifiers)
+        again = next((label for label in times if times[label] > 1), None)
+        if again is not None:
+            raise ValueError(f"two classifiers are called {again!r}; give one of them another label.")
+        n_parts = self.count * (self.folds if self.splits == "folds" else 1)
+        if n_parts > MOST_PARTS:
+            raise ValueError(f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count or folds.")
+        return self
+
+
+class ComputeConfig(Section):
+    """Where the work runs; no matter for the results."""
+
+    cluster: str = setting(
+        "threads",
+        values="threads, local, the address of a Dask scheduler, or a class of Dask clusters",
+        example="tcp://host:8786",
+        description="threads of this process, local worker processes, workers of a Dask scheduler, or a cluster that "
+        "is started for the run, such as dask_jobqueue.SLURMCluster (see docs/operations.md for which)",
+    )
+    options: dict[str, Any] = setting(
+        {},
+        values="keys and values",
+        example={"queue": "long", "cores": 4, "memory": "16GB"},
+        description="For a class of clusters: what it is called with. No secrets: these come from the environment. No "
+        "code: images, commands and the like belong into Dask's own configuration",
+    )
+    wait: float = setting(
+        60,
+        gt=0,
+        le=MOST_SECONDS,
+        values="a number of seconds, a week at most",
+        example=600,
+        description="How long workers are waited for",
+    )
+    tls_ca_file: str | None = setting(
+        None,
+        example="/etc/dask/ca.pem",
+        description="For a scheduler at tls://: the file of the authority that signed its certificate; by default what "
+        "Dask's own configuration says",
+    )
+    tls_cert: str | None = setting(None, example="/etc/dask/client.pem", description="The file of our certificate")
+    tls_key: str | None = setting(None, example="/etc/dask/client.key", description="The file of our private key")
+    workers: int = setting(
+        2, ge=1, le=10_000, example=4, description="Workers to start; with a scheduler, how many the plan may count on"
+    )
+    threads_per_worker: int = setting(1, ge=1, le=1_000, example=2, description="Tasks that a worker runs at a time")
+    memory_limit: str | int = setting(
+        "2GiB",
+        values="a size, or a number of bytes",
+        example="4GiB",
+        description="What a worker may use, and the plan must fit; threads share that of all workers",
+    )
+
+    @field_validator("cluster")
+    @classmethod
+    def _known_cluster(cls, value: str) -> str:
+        if value in ("threads", "local") or "://" in value:
+            return value
+        if "." in value and all(part.isidentifier() for part in value.split(".")):
+            return value
+        hint = did_you_mean(value, ["threads", "local"])
+        raise ValueError(
+            f"{value!r} is neither 'threads' nor 'local', nor an address like 'tcp://host:8786', nor a class like "
+            f"'dask_jobqueue.SLURMCluster'.{hint}"
+        )
+
+    @field_validator("options")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
+        name = next(filter(SECRETS.search, _names_within(value)), None)
+        if name is not None:
+            raise ValueError(
+                f"{name!r} may be a secret, and settings are stored and shown. Give it in the environment, or in "
+                "Dask's configuration"
+            )
+        return value
+
+    @field_validator("memory_limit", mode="before")
+    @classmethod
+    def _readable_size(cls, value: Any) -> Any:
+        try:
+            size = dask.utils.parse_bytes(value)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise PydanticCustomError("size", "not a size") from error
+        if isinstance(value, bool) or size <= 0:
+            raise PydanticCustomError("size", "not a size")
+        if size > MOST_BYTES:
+            raise ValueError(f"{str(value)[:60]} is more than 1 PiB. Give what a worker may use.")
+        return value
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory a worker may use."""
+        return int(dask.utils.parse_bytes(self.memory_limit))
+
+    @property
+    def n_threads(self) -> int:
+        return self.workers * self.threads_per_worker

@@ -1,0 +1,181 @@
+"""Rows as other libraries hold them: Dask collections, xarray and AnnData objects, and data sets of ``open_dataset``.
+
+xarray and anndata are never imported here: the module of an object's class says whose it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.errors import InputError, did_you_mean
+
+ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that scikit-learn does not know how to check.
+
+    Attributes
+    ----------
+    rows : Dask array, Dataset, or scipy.sparse matrix, of shape (n, d)
+    sample : DataFrame or array of shape (1, d)
+        A row of zeros with the type and the column names of the rows, which scikit-learn checks in their place.
+    index : Dask index or None
+        Of the rows of a Dask data frame.
+    """
+
+    rows: Any
+    sample: Any
+    index: Any = None
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the rows are read piece by piece."""
+        return isinstance(self.rows, Dataset) or dask.is_dask_collection(self.rows)
+
+
+def as_table(X: Any) -> Any:
+    """Return a ``Table``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix.
+
+    Raises
+    ------
+    InputError
+        For objects that are no table of numbers; the message says what to pass.
+    """
+    if isinstance(X, Dataset):
+        return Table(X, _sample(X.n_features, X.dtype, X.feature_names))
+    if is_from(X, "anndata"):
+        return _named(_matrix_of(X), _unique(X.var_names))
+    if is_from(X, "xarray"):
+        return _named(*_of_xarray(X))
+    if hasattr(X, "to_dask_array"):
+        return _of_frame(X)
+    return _of_array(X, None) if dask.is_dask_collection(X) else X
+
+
+def labels_of(y: Any, X: Any = None) -> Any:
+    """Return labels, or targets, as an array or a Dask array; of an AnnData ``X``, a name means a column of ``obs``."""
+    if isinstance(y, str) and is_from(X, "anndata"):
+        if y not in X.obs:
+            columns = [str(name) for name in X.obs.columns]
+            raise InputError(f"The AnnData object has no column {y!r} in obs.{did_you_mean(y, columns)}")
+        return np.asarray(X.obs[y])
+    if is_from(y, "xarray"):
+        return y.data
+    return y.to_dask_array() if hasattr(y, "to_dask_array") else y
+
+
+def check_header(estimator: Any, X: Table, *, reset: bool) -> None:
+    """Record the names and the number of columns (``reset``), or compare them with those recorded.
+
+    Raises
+    ------
+    InputError
+        In scikit-learn's words.
+    """
+    try:
+        validate_data(estimator, X.sample, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        raise InputError(str(error)) from error
+
+
+def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any) -> Any:
+    """Return rows in memory, or rows and labels, as scikit-learn's ``validate_data`` does."""
+    if not isinstance(X, Table):
+        return validate_data(estimator, X, y, reset=reset, **ACCEPTED, **settings)
+    check_header(estimator, X, reset=reset)
+    if isinstance(y, str):
+        return check_array(X.rows, estimator=estimator, **ACCEPTED, **settings)
+    return check_X_y(X.rows, y, estimator=estimator, **ACCEPTED, **settings)
+
+
+def is_from(value: Any, library: str) -> bool:
+    """Tell whether an object's class, or one that it derives from, is of a library, without importing that."""
+    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+
+
+def _sample(n_features: int, dtype: np.dtype, names: Any) -> Any:
+    row = np.zeros((1, n_features), dtype if np.dtype(dtype).kind in "fiub" else float)
+    return row if names is None else pd.DataFrame(row, columns=names)
+
+
+def _named(rows: Any, names: list[str] | None) -> Any:
+    if dask.is_dask_collection(rows):
+        return _of_array(rows, names)
+    if names is None:
+        return rows
+    if issparse(rows):
+        return Table(rows, _sample(rows.shape[1], rows.dtype, names))
+    return pd.DataFrame(rows, None, names)
+
+
+def _of_array(X: Any, names: list[str] | None) -> Table:
+    if X.ndim != 2:
+        raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
+    if np.isnan(X.shape[1]):
+        raise InputError("X is a Dask array whose number of columns is not known: call compute_chunk_sizes() on it.")
+    return Table(X, _sample(X.shape[1], X.dtype, names))
+
+
+def _of_frame(X: Any) -> Table:
+    if X.ndim != 2:
+        raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
+    strange = [name for name, kind in zip(X.columns, X.dtypes, strict=True) if not pd.api.types.is_numeric_dtype(kind)]
+    if strange:
+        raise InputError(
+            f"Column {strange[0]!r} of X has type {X.dtypes[strange[0]]}; features must be numbers. Encode it as "
+            "numbers, or leave it out."
+        )
+    plain = all(isinstance(kind, np.dtype) for kind in X.dtypes)
+    dtype = np.result_type(*X.dtypes) if plain else np.dtype(np.float64)
+    rows = X if (X.dtypes == dtype).all() else X.map_partitions(_as_numbers, dtype, meta=_as_numbers(X._meta, dtype))
+    return Table(rows.to_dask_array(), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
+
+
+def _as_numbers(frame: pd.DataFrame, dtype: np.dtype) -> pd.DataFrame:
+    """Return columns of several types, which may have a mark for missing values, in one that has NaN for it."""
+    return pd.DataFrame(frame.to_numpy(dtype, na_value=np.nan), frame.index, frame.columns)
+
+
+def _matrix_of(X: Any) -> Any:
+    """Return the matrix of an AnnData object."""
+    if X.X is None:
+        raise InputError("The AnnData object has no X: pass one of its layers, adata.layers[...].")
+    if getattr(X, "isbacked", False):
+        raise InputError(
+            "The AnnData object is backed by a file: read it with adata.to_memory(), or write it with "
+            "adata.write_zarr(...) and open that with open_dataset."
+        )
+    return X.X
+
+
+def _of_xarray(X: Any) -> tuple[Any, list[str] | None]:
+    """Return the rows of a DataArray, or those of a Dataset whose variables are columns, and the columns' names."""
+    if hasattr(X, "data_vars"):
+        if not X.data_vars or len({array.dims for array in X.data_vars.values()}) > 1 or len(X.dims) != 1:
+            raise InputError(
+                f"The xarray Dataset has the variables {', '.join(map(str, X.data_vars))} of dimensions "
+                f"{', '.join(map(str, X.dims))}; as columns they must all have the same one dimension. Pass one array "
+                "of rows: dataset[name]."
+            )
+        X = X.to_array("mmpca_columns").transpose(..., "mmpca_columns")
+    if X.ndim != 2:
+        raise InputError(f"X has the dimensions {X.dims}; it must have two: rows, then columns.")
+    names = X.coords.get(X.dims[1])
+    named = names is not None and all(isinstance(name, str) for name in names.values.tolist())
+    return X.data, _unique(names.values) if named else None
+
+
+def _unique(names: Any) -> list[str] | None:
+    """Return names of columns; None where they do not tell columns apart."""
+    found = [str(name) for name in names]
+    return found if len(set(found)) == len(found) else None

@@ -1,0 +1,400 @@
+"""Read CSV in blocks of whole lines with pyarrow."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import lzma
+import re
+import shlex
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import fsspec.compression
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from fsspec.utils import infer_compression
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.column_faults import ColumnFault
+from mmpca_dist.datasets.ingest.csv_columns import (
+    as_number,
+    dropped_positions,
+    is_header,
+    kept_positions,
+    label_position,
+    whole_numbers,
+)
+from mmpca_dist.datasets.ingest.csv_quotes import with_quotes_closed
+from mmpca_dist.datasets.ingest.group_writer import LABELS, Block, Codes
+from mmpca_dist.datasets.labels import distinct_labels, text_array
+from mmpca_dist.datasets.memory_limits import refuse_larger
+from mmpca_dist.datasets.readers.named_columns import LABEL_NAMES
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import ColumnError, InputError
+
+CSV_SUFFIXES = (".csv", ".tsv")
+BLOCK_BYTES = 4 << 20
+MAX_BLOCK_BYTES = 32 << 20
+BLOCK_LINES = 128
+"""A block has 128 lines or more, within these bounds: each of its columns costs pyarrow some microseconds, which
+at 40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
+
+LINE_BYTES = 64 << 20
+"""A longer line is none: the file is of another kind, or made to fill memory."""
+COLUMN_BYTES = 9 << 10
+"""What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
+
+ARROW_FAULT = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
+)
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
+
+
+class Text:
+    """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
+
+    def __init__(self, uri: str, dtype: np.dtype) -> None:
+        self.uri, self.dtype = uri, dtype
+        self.feature_names: list[str] | None = None
+        self.image_shape: tuple[int, int] | None = None
+        self.labels: str | None = None
+        self.notes: list[str] = []
+        self.sparse = False
+        self.nnz: int | None = None
+        fs, path = storage.filesystem(uri)
+        with storage.explained(uri):
+            self.total = int(fs.size(path) or 0)
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[Any, Any]]:
+        """Open the file; yield it and the text within it (the same, unless compressed)."""
+        fs, path = storage.filesystem(self.uri)
+        with storage.explained(self.uri):
+            raw = fs.open(path, "rb")
+        with raw:
+            compression = infer_compression(path)
+            # Files of object stores read line by line in Python, unless they are buffered.
+            text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, BLOCK_BYTES)
+            try:
+                yield raw, fsspec.compression.compr[compression](raw, mode="rb") if compression else text
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                if compression is None:
+                    raise
+                raise InputError(
+                    f"{self.uri} cannot be decompressed: {str(error).rstrip('.')}. It is damaged or cut short: "
+                    "copy it again."
+                ) from error
+
+    def _line(self, text: Any, number: int) -> bytes:
+        """Return the next line, which has this number in the file."""
+        line = text.readline(LINE_BYTES + 1)
+        if len(line) > LINE_BYTES:
+            raise InputError(f"Line {number} of {self.uri} is longer than {LINE_BYTES >> 20} MiB: this is no table.")
+        return line
+
+    def _lines(self, text: Any) -> Iterator[bytes]:
+        """Yield all lines."""
+        for number in itertools.count(1):
+            line = self._line(text, number)
+            if not line:
+                return
+            yield line
+
+    def _line_of(self, content_line: int) -> int:
+        """Return the number, from 1, of a line that is counted, from 0, without blank ones."""
+        with self._open() as (_, text):
+            for number, line in enumerate(self._lines(text), 1):
+                if line.strip(b"\r\n"):
+                    content_line -= 1
+                    if content_line < 0:
+                        return number
+        return number
+
+
+@dataclass
+class _Names:
+    """A column of names, what to call it and to do where one is none, and whether all were whole numbers so far."""
+
+    position: int
+    what: str
+    advice: str
+    all_numbers: bool = True
+
+    @classmethod
+    def of_labels(cls, position: int) -> _Names:
+        return cls(
+            position,
+            "label",
+            "Labels are classes, integers or strings: correct it, or name the column that holds them.",
+        )
+
+    @classmethod
+    def of_kept(cls, position: int, name: str) -> _Names:
+        return cls(
+            position, f"value of {name!r}", "What is kept are integers or strings: correct it, or leave out --keep."
+        )
+
+
+class CsvRows(Text):
+    """Comma-separated values (or semicolons, or tabs), with or without a line of names.
+
+    Parameters
+    ----------
+    uri : str
+        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
+    label : str, optional
+        Name or number of the label column (negative numbers count from the end); default ``label``, ``y`` or the
+        last column.
+    dtype : float32 or float64
+        What the other columns become.
+    drop : sequence of str
+        Names or numbers of columns to leave out.
+    keep : sequence of str
+        Names or numbers of columns that are no features, and are read as the labels are.
+    labelled : bool
+        Whether a column is the label; otherwise all columns are features that are neither left out nor kept.
+
+    Raises
+    ------
+    InputError
+        When there are fewer than two columns, or not this label, or not those to leave out or to keep.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        label: str | int | None,
+        dtype: np.dtype,
+        drop: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        labelled: bool = True,
+    ) -> None:
+        super().__init__(uri, dtype)
+        first, second, blank = self._head()
+        self.delimiter = max(",;\t", key=first.count)
+        cells, following = self._split(first), self._split(second)
+        if len(cells) < 1 + labelled:
+            raise InputError(
+                f"{uri} has one column in line {blank + 1}; a table has features and a label, separated by commas."
+            )
+        self._header = is_header(cells, following, label, [*drop, *keep])
+        self._skip = blank + self._header
+        self._n_columns = len(cells)
+        names = [cell.strip() for cell in cells] if self._header else []
+        dropped = dropped_positions(names, len(cells), drop, uri)
+        kept = kept_positions(names, len(cells), keep, dropped, uri)
+        taken = {"--drop": dropped, "--keep": set(kept.values())}
+        self.beside = {name: _Names.of_kept(position, name) for name, position in kept.items()}
+        if labelled:
+            self.beside[LABELS] = _Names.of_labels(label_position(names, len(cells), label, taken, uri))
+        dropped.update(column.position for column in self.beside.values())
+        if names and not names[0] and 0 not in dropped:
+            self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
+            dropped.add(0)
+        self.features = [i for i in range(len(cells)) if i not in dropped]
+        if not self.features:
+            label_and = "the label and " if labelled else ""
+            raise InputError(f"{uri} has no columns beside {label_and}those dropped or kept.")
+        self.n_features = len(self.features)
+        self.n_rows: int | None = None
+        if names:
+            self.feature_names = [names[i] or f"column {i}" for i in self.features]
+        else:
+            self.notes.append(f"The first line of {uri} is taken for a row: it has no names of columns.")
+        self._names = names
+        if labelled:
+            self.labels = self._called(self.beside[LABELS].position, guessed=label is None)
+        self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
+
+    def _called(self, position: int, guessed: bool) -> str:
+        """Return what the column of the labels is called where it is told."""
+        if self._names and self._names[position] in LABEL_NAMES:
+            return f"column {self._names[position]!r}"
+        last = ", the last one" if guessed and position == self._n_columns - 1 else ""
+        return (f"column {self._names[position]!r}" if self._names else f"column {position}") + last
+
+    def _head(self) -> tuple[str, str, int]:
+        """Return the first two lines that are not blank, and the number of blank ones before them."""
+        found: list[str] = []
+        blank = 0
+        with self._open() as (_, text):
+            for line in self._lines(text):
+                try:
+                    content = line.decode("utf-8" if found else "utf-8-sig").strip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{self.uri} is not UTF-8 text: {error}. Convert it first.") from error
+                if "\r" in content:
+                    raise InputError(
+                        f"The lines of {self.uri} end with carriage returns alone. Convert them, with: "
+                        f"tr '\\r' '\\n' < {shlex.quote(self.uri)} > DEST.csv"
+                    )
+                if content:
+                    found.append(content)
+                elif not found:
+                    blank += 1
+                if len(found) == 2:
+                    break
+        if not found:
+            raise InputError(f"{self.uri} is empty; there are no rows to read.")
+        return found[0], found[1] if len(found) > 1 else "", blank
+
+    def _line_of(self, content_line: int) -> int:
+        """Return the line, from 1, in which a row begins that is counted, from 0, without blank lines."""
+        with self._open() as (_, text):
+            rows = csv.reader((line.decode("utf-8", "replace") for line in self._lines(text)), delimiter=self.delimiter)
+            before, begin = 0, 1
+            try:
+                for cells in rows:
+                    if before == content_line and cells:
+                        return begin
+                    before += bool(cells)
+                    begin = rows.line_num + 1
+            except csv.Error:  # such as of a cell that is too long for it
+                pass
+        return super()._line_of(content_line)
+
+    def _split(self, line: str) -> list[str]:
+        n_columns = line.count(self.delimiter) + 1
+        refuse_larger(n_columns * COLUMN_BYTES, f"A line of {n_columns:,} columns in {self.uri}", "Write it as Parquet")
+        try:
+            return next(csv.reader([line], delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise InputError(f"The first lines of {self.uri} are not readable as CSV: {error}.") from error
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows, with NaN where a cell is empty."""
+        first_row = 0
+        for data, _, done in self.pieces():
+            try:
+                table = self.parse(data)
+            except pa.ArrowInvalid:
+                self.explain(data, first_row)
+            yield self._block(table, first_row, done)
+            first_row += len(table)
+
+    def pieces(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield whole lines, the number of the first of them, and how far the file has been read."""
+        line = self._skip + 1
+        with self._open() as (raw, text):
+            for number in range(self._skip):
+                self._line(text, number + 1)
+            # pyarrow's own reader of streams holds 32 blocks that it has read ahead.
+            while data := text.read(self._block_bytes):
+                data += self._line(text, line + data.count(b"\n"))
+                if line == 1:
+                    data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
+                data = with_quotes_closed(data, text, self.delimiter, line, self.uri)
+                if data.strip(b"\r\n"):
+                    yield data, line, raw.tell()
+                line += data.count(b"\n")
+
+    def parse(self, data: bytes, *, use_threads: bool = True, as_text: bool = False) -> pa.Table:
+        """Return the features of whole lines, as strings if asked for, and then the columns beside them."""
+        keys = [str(i) for i in range(self._n_columns)]
+        kind = pa.string() if as_text else pa.from_numpy_dtype(self.dtype)
+        types: dict[str, pa.DataType] = dict.fromkeys(keys, kind)
+        others = [column.position for column in self.beside.values()]
+        types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
+        wanted = [keys[i] for i in [*self.features, *others]]
+        return pa.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
+            pa.csv.ParseOptions(delimiter=self.delimiter),
+            pa.csv.ConvertOptions(column_types=types, include_columns=wanted, strings_can_be_null=as_text),
+        ).combine_chunks()
+
+    def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
+        return Block(self.matrix(table), {name: self.codes(name, table, first_row) for name in self.beside}, done)
+
+    def matrix(self, table: pa.Table) -> NDArray:
+        """Return the features of a table, with NaN where a cell is empty."""
+        (batch,) = table.to_batches()
+        return batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
+
+    def codes(self, name: str, table: pa.Table, first_row: int) -> Codes:
+        """Return a column of names of a table."""
+        (batch,) = table.to_batches()
+        return self._codes(self.beside[name], batch.column(self.n_features + list(self.beside).index(name)), first_row)
+
+    def leave_out(self, features: Collection[int]) -> None:
+        """Parse these features no more."""
+        self.features = [position for position in self.features if position not in features]
+        self.n_features = len(self.features)
+
+    def name_of(self, position: int) -> str:
+        """Return the name of a column, or its number where it has none."""
+        return (self._names[position] if self._names else "") or str(position)
+
+    def _codes(self, column: _Names, cells: pa.DictionaryArray, first_row: int) -> Codes:
+        values = [value.strip() for value in cells.dictionary.to_pylist()]
+        codes = cells.indices.to_numpy()
+        numbers = [as_number(value) for value in values]
+        for k, value in enumerate(values):
+            if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
+                row = first_row + int(np.argmax(codes == k))
+                found = f"{value}, which is not a whole number" if value else "empty"
+                place = self.where(row)
+                raise ColumnError(
+                    f"The {column.what} (column {column.position}) in {place} of {self.uri} is {found}. "
+                    f"{column.advice}",
+                    [ColumnFault(self.name_of(column.position), f"the {column.what} in {place} is {found}", "names")],
+                )
+        column.all_numbers = column.all_numbers and None not in numbers
+        return values, codes
+
+    def label_values(self, values: list[Any]) -> NDArray:
+        """Return the distinct labels as integers, where all of them are, or as strings."""
+        numbers = whole_numbers(values)
+        found = None if numbers is None else distinct_labels(numbers)
+        if found is None or found.dtype.kind not in "iu":  # numbers of things, too large for 64 bits
+            return text_array(values, f"The distinct labels of {self.uri}")
+        return found
+
+    def where(self, row: int) -> str:
+        """Say where a row is."""
+        return f"row {row} (line {self._line_of(row + self._header)})"
+
+    def explain(self, data: bytes, first_row: int) -> NoReturn:
+        """Refuse lines that cannot be parsed."""
+        try:
+            self.parse(data, use_threads=False)  # only then do errors name the row
+            message = "it is parsed at the second attempt"
+        except pa.ArrowInvalid as error:
+            message = str(error)
+        fault = ARROW_FAULT.search(message)
+        if fault is None:
+            raise InputError(f"{self.uri} is not readable as CSV from row {first_row} on: {message.rstrip('.')}.")
+        where, what = self.where(first_row + int(fault["row"]) - 1), fault["what"]
+        if fault["column"] is None:
+            ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
+            found = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
+            raise InputError(f"{upper(where)} of {self.uri} {found}. Every line needs the same columns.")
+        column = int(fault["column"])
+        name = f"{column} ({self._names[column]!r})" if self._names else str(column)
+        if "invalid UTF8" in what:
+            raise InputError(
+                f"Column {name} of {self.uri} is not UTF-8 text in {where}. Convert the file first, such as with: "
+                f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv"
+            )
+        option = f"--drop {shlex.quote(self.name_of(column))}"
+        value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
+        found = f"{value[1]!r} where a number belongs" if value else what
+        advice = "encode the column, or"
+        if value and DECIMAL_COMMA.fullmatch(value[1].strip()):
+            advice = "write decimals with a point, or"
+        raise ColumnError(
+            f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: {advice} leave it out "
+            f"with {option}.",
+            [ColumnFault(self.name_of(column), f"{found}, in {where}")],
+        )
+
+
+def upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

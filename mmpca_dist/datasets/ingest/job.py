@@ -1,0 +1,286 @@
+"""Ingest: any labelled table into a chunked Zarr group with checksums."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from mmpca_dist.datasets.column_faults import ColumnFault, refusal
+from mmpca_dist.datasets.column_scatter import ColumnSpread, heavy_columns, heavy_note
+from mmpca_dist.datasets.ingest.column_selection import RowSource, Selection
+from mmpca_dist.datasets.ingest.destination import Destination, Overwrite
+from mmpca_dist.datasets.ingest.group_writer import CHUNK_BYTES, LABELS, ZarrWriter
+from mmpca_dist.datasets.ingest.scan import naming_all, table_faults
+from mmpca_dist.datasets.memory_limits import refuse_larger
+from mmpca_dist.datasets.readers.csr import value_type
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.addresses import refuse_inside, refuse_overlap
+from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.setting_names import settings_named
+
+SUM_BYTES = 4 * 8
+"""Of a column: mean and squares, of a block and of all rows."""
+LISTED_CLASSES = 100
+"""Manifests give the number of rows of each class up to this many classes."""
+
+
+def ingest(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    features: str | None = None,
+    label: str | int | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    unlabelled: bool = False,
+    dtype: str | None = None,
+    image_shape: tuple[int, int] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+    sparse: bool | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    overwrite: Overwrite = False,
+) -> dict[str, Any]:
+    """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
+
+    Sparse rows stay sparse: ``X`` is then a group of arrays ``data``, ``indices`` and ``indptr``, as AnnData has it.
+
+    Parameters
+    ----------
+    source, destination : str or path
+        Paths or fsspec URLs. The source is CSV (``.csv``, ``.tsv``) or LIBSVM text (``.libsvm``, ``.svm``,
+        ``.svmlight``, ``.txt``), also compressed (``.gz``, ``.bz2``, ``.xz``), or whatever ``open_dataset`` opens.
+    features : str, optional
+        As for ``open_dataset``; text has no such choice.
+    label : str or int, optional
+        As for ``open_dataset``; for CSV the name or number of a column (default: ``label``, ``y`` or the last).
+    drop : sequence of str
+        Columns of CSV or Parquet that are no features, such as an identifier; for CSV also their numbers.
+    keep : sequence of str
+        Columns of names or whole numbers that are no features and become arrays beside ``y``, such as the patient of
+        a row, for ``evaluation.column``.
+    unlabelled : bool
+        Take no column of CSV for the labels: its rows are to be projected with an existing model.
+    dtype : {"float32", "float64"}, optional
+        Convert the rows. By default text becomes float32 and everything else keeps its type.
+    image_shape : (int, int), optional
+        Height and width of rows that are images; by default that of the source.
+    chunk_bytes : int
+        Size of a chunk of dense rows; eight make a shard. Chunks of sparse rows have at most 1 MiB.
+    sparse : bool, optional
+        Write sparse rows or dense ones. By default a CSR source stays sparse, and LIBSVM text becomes sparse where
+        that takes at most a quarter of the space.
+    progress : callable, optional
+        Called with how much is read, and of how much: in rows, for text in bytes of the file.
+    note : callable, optional
+        Called with what the user should know.
+    overwrite : bool or "any"
+        Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
+
+    Returns
+    -------
+    dict
+        For JSON: what was written, its rows of each class, its bytes, and the seconds that it took.
+
+    Raises
+    ------
+    InputError
+        For a source that is not a table of finite numbers with one label a row. Nothing is left at the destination.
+    OutputError
+        When the destination may not be replaced, lies inside a run or a data set, or another ingest writes there.
+    PlanError
+        When the rows do not fit the disk.
+    """
+    started = time.monotonic()
+    origin, target = _places(source, destination, label)
+    if chunk_bytes < 1:
+        raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
+    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
+    selection.check()
+    columns = [*([] if unlabelled else [LABELS]), *selection.keep]
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
+    with naming_all(origin, partial(table_faults, origin, selection)), writing as writer, ExitStack() as stack:
+        rows = selection.open(origin, sparse, stack)
+        written = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+    return {"source": origin, "destination": target, **written, "seconds": round(time.monotonic() - started, 3)}
+
+
+def _write(
+    rows: RowSource,
+    writer: ZarrWriter,
+    selection: Selection,
+    sparse: bool | None,
+    image_shape: tuple[int, int] | None,
+    progress: Callable[[int, int], None] | None,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write all rows and what belongs to them, and describe what was written."""
+    guessed = selection.label is None and rows.labels is not None
+    for line in [*rows.notes, *([_guess(rows.labels, rows.uri)] if guessed else [])]:
+        tell(line)
+    as_csr = rows.sparse if sparse is None else sparse
+    shape = _image_shape(rows, image_shape)
+    kept = _kept_type(rows, selection.dtype, as_csr)
+    writer.begin(rows.n_features, kept, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
+    heavy = _copy(rows, writer, kept, as_csr, progress)
+    found = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
+    attributes = {name: value for name, value in found.items() if value is not None}
+    classes, n_bytes = writer.finish(attributes, rows.label_values)
+    spreading = heavy_note(heavy, rows.feature_names, rows.n_features)
+    if spreading is not None and not selection.unlabelled:
+        tell(spreading)
+    few = {str(name): count for name, count in classes.items()} if len(classes) <= LISTED_CLASSES else None
+    return {
+        "rows": writer.n_rows,
+        "columns": rows.n_features,
+        "dtype": str(kept),
+        "sparse": as_csr,
+        "labels": rows.labels,
+        "labels_guessed": guessed,
+        "kept": selection.keep,
+        "classes": len(classes),
+        **({} if few is None else {"class_rows": few}),
+        "bytes": n_bytes,
+    }
+
+
+def _guess(labels: str | None, origin: str) -> str:
+    comma = "," if labels and "," in labels else ""
+    return f"Labels are taken from {labels}{comma} of {origin}, since none was named. Name another with --label."
+
+
+def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
+    """Return height and width where a row is an image, else nothing."""
+    shape = tuple(image_shape or rows.image_shape or ())
+    if shape and (len(shape) != 2 or int(np.prod(shape)) != rows.n_features):
+        raise InputError(f"image_shape {shape} does not make {rows.n_features} columns, which {rows.uri} has.")
+    return [int(size) for size in shape]
+
+
+def _kept_type(rows: RowSource, dtype: str | None, as_csr: bool) -> np.dtype:
+    kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
+    if kept.kind not in "fiub" or kept.itemsize > 8 or rows.n_features < 1:
+        raise InputError(f"{rows.uri} has {rows.n_features} columns of type {kept}; convert them to float64.")
+    return value_type(kept) if as_csr else kept
+
+
+def _copy(
+    rows: RowSource, writer: ZarrWriter, kept: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
+) -> list[tuple[int, float]]:
+    """Write all rows, and return the columns that hold nearly all of their scatter."""
+    sums = f"A sum for each of {rows.n_features:,} columns of {rows.uri}"
+    refuse_larger(SUM_BYTES * rows.n_features, sums, "Take fewer columns")
+    spread = ColumnSpread(rows.n_features)
+    for block in rows.blocks():
+        _refuse_not_finite(block.rows, kept, writer.n_rows, rows)
+        spread.add(block.rows)
+        writer.append(replace(block, rows=csr_array(block.rows.astype(kept, copy=False))) if as_csr else block)
+        if progress is not None:
+            progress(block.done, max(rows.total, block.done))
+        del block  # before the next one is read
+    return heavy_columns(spread.squares)
+
+
+def check_ingest(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    label: str | int | None = None,
+    overwrite: Overwrite = False,
+    note: Callable[[str], None] | None = None,
+) -> None:
+    """Refuse what can be refused at once, as ``ingest`` does: no such file, or a destination that is taken.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    origin, target = _places(source, destination, label)
+    if storage.is_local(origin) and not origin.startswith(storage.NAMED):
+        storage.require(origin)
+    with ZarrWriter(target, overwrite=overwrite, note=note):
+        pass  # nothing is begun
+
+
+def check_columns(
+    source: str | os.PathLike,
+    selection: Selection,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> None:
+    """Refuse all columns of CSV and Parquet at once that ``ingest`` would refuse, which takes a reading of the table.
+
+    Other formats, which have no names of columns, are let pass.
+
+    Parameters
+    ----------
+    source : str or path
+    selection : Selection
+    progress : callable, optional
+        As for ``ingest``.
+    note : callable, optional
+        Called with a sentence on each column that may be no feature.
+
+    Raises
+    ------
+    ColumnError
+        Which names every column, what is wrong with it and what to type.
+    InputError
+        For what is wrong beside columns.
+    """
+    uri = storage.normalize(source)
+    with settings_named():
+        faults = table_faults(uri, selection, progress=progress, note=note)
+    if faults:
+        raise refusal(uri, faults)
+
+
+def _places(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
+    """Return the addresses; refuse to write where rows or labels are read, or into what is there."""
+    origin, target = storage.normalize(source), storage.normalize(destination)
+    inputs = [origin]
+    if isinstance(label, str) and origin.endswith(".npy"):
+        inputs.append(storage.normalize(label))
+    for uri in inputs:
+        refuse_overlap(uri, target)
+        refuse_overlap(uri, Destination.of(target).work)
+    refuse_inside(target)
+    return origin, target
+
+
+def _refuse_not_finite(rows: Any, kept: np.dtype, first_row: int, source: RowSource) -> None:
+    if rows.dtype.kind != "f":
+        return
+    values = rows.data if issparse(rows) else rows
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(values if kept.itemsize >= values.dtype.itemsize else values.astype(kept))
+    if finite.all():
+        return
+    if issparse(rows):
+        row, column = (int(place[np.argmin(finite)]) for place in rows.tocoo().coords)
+    else:
+        row, column = (int(i) for i in np.argwhere(~finite)[0])
+    value = rows[row, column]
+    name = f"{column} ({source.feature_names[column]!r})" if source.feature_names else str(column)
+    found = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
+    if np.isfinite(value) or (np.isinf(value) and kept == np.float32):
+        found += ", too large a number for float32 or infinite,"
+    where = source.where(first_row + row)
+    raise ColumnError(
+        f"Feature {name} of {source.uri} has {found} in {where}. Features must be finite numbers: fill it, or drop "
+        "the row.",
+        [
+            ColumnFault(
+                source.feature_names[column] if source.feature_names else str(column), f"{found} in {where}", "gap"
+            )
+        ],
+    )

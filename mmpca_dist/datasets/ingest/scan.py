@@ -1,0 +1,322 @@
+"""Scan a table once, and find all columns that ingest would refuse."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.column_faults import ColumnFault, refusal
+from mmpca_dist.datasets.dataset import Dataset, unit_edges
+from mmpca_dist.datasets.ingest.column_selection import Selection
+from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, DECIMAL_COMMA, CsvRows
+from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES
+from mmpca_dist.datasets.ingest.sources import BAND_BYTES
+from mmpca_dist.datasets.readers.named_columns import ColumnRows
+from mmpca_dist.datasets.readers.uri_options import stem_of
+from mmpca_dist.errors import ColumnError, InputError
+
+Progress = Callable[[int, int], None]
+
+
+def scan_csv(rows: CsvRows, progress: Progress | None = None) -> tuple[list[ColumnFault], list[str]]:
+    """Return the faulty columns of CSV in their order, and notes on columns that may be no features.
+
+    A block of lines is in memory at a time. What concerns lines, such as one with too few cells, is refused at once.
+
+    Raises
+    ------
+    InputError
+    """
+    scan = _CsvScan(rows)
+    for data, line, done in rows.pieces():
+        scan.look(data, line)
+        if progress is not None:
+            progress(done, max(rows.total, done))
+    return scan.faults(), scan.notes()
+
+
+class _CsvScan:
+    """What was seen of the columns so far; features that hold text are not parsed again."""
+
+    def __init__(self, rows: CsvRows) -> None:
+        self._rows, self._first_row = rows, 0
+        self._texts: dict[int, str] = {}
+        self._names: dict[int, ColumnFault] = {}
+        self._gaps: dict[int, list[Any]] = {}
+        self._counting: dict[int, float] | None = None
+
+    def look(self, data: bytes, line: int) -> None:
+        """Look through whole lines, the first of which has the number ``line``."""
+        table = self._parsed(data, line)
+        if table is None:
+            return
+        if self._rows.n_features:
+            values = self._rows.matrix(table)
+            self._look_for_gaps(values, data, line)
+            self._look_for_counting(values)
+        for name, column in self._rows.beside.items():
+            try:
+                self._rows.codes(name, table, self._first_row)
+            except ColumnError as error:
+                self._names[column.position] = error.faults[0]
+        sound = {name: column for name, column in self._rows.beside.items() if column.position not in self._names}
+        self._rows.beside = sound
+        self._first_row += len(table)
+
+    def faults(self) -> list[ColumnFault]:
+        """Return the columns that would be refused."""
+        found = dict(self._names)
+        for position, text in self._texts.items():
+            found[position] = ColumnFault(self._rows.name_of(position), text)
+        for position, (count, what) in self._gaps.items():
+            if position not in self._texts:
+                cells = f"{_cells(count)} empty, NaN, infinite or too large, the first {what}"
+                found[position] = ColumnFault(self._rows.name_of(position), cells, "gap")
+        return [found[position] for position in sorted(found)]
+
+    def notes(self) -> list[str]:
+        """Return notes on columns that only count the rows."""
+        found = [self._rows.name_of(position) for position in self._counting or {} if position not in self._texts]
+        return [
+            f"Column {name!r} only counts the rows: leave it out with --drop {name}, unless it is a measurement."
+            for name in found
+            if self._first_row > 2
+        ]
+
+    def _parsed(self, data: bytes, line: int) -> pa.Table | None:
+        """Return a block without the features that hold text; None where nothing is left to look at."""
+        if not self._rows.features and not self._rows.beside:
+            return None
+        try:
+            return self._rows.parse(data)
+        except pa.ArrowInvalid:
+            self._set_texts_apart(data, line)
+        if not self._rows.features and not self._rows.beside:
+            return None
+        try:
+            return self._rows.parse(data)
+        except pa.ArrowInvalid:
+            self._rows.explain(data, self._first_row)
+
+    def _set_texts_apart(self, data: bytes, line: int) -> None:
+        """Find the features of a block that hold text, where it can be read as text at all."""
+        try:
+            table = self._rows.parse(data, as_text=True)
+        except pa.ArrowInvalid:
+            self._rows.explain(data, self._first_row)
+        for position, column in zip(list(self._rows.features), table.columns, strict=False):
+            row = first_text(column, self._rows.dtype)
+            if row is not None:
+                value = str(column[row].as_py())
+                hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(value.strip()) else ""
+                self._texts[position] = f"text: {_cut(value)} in {self._where(data, line, row)}{hint}"
+        self._rows.leave_out(self._texts)
+
+    def _look_for_gaps(self, values: NDArray, data: bytes, line: int) -> None:
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(values)
+        if not bad.any():
+            return
+        for k in np.flatnonzero(bad.any(axis=0)):
+            position = self._rows.features[k]
+            count = int(np.count_nonzero(bad[:, k]))
+            if position in self._gaps:
+                self._gaps[position][0] += count
+            else:
+                row = int(np.argmax(bad[:, k]))
+                self._gaps[position] = [count, f"in {self._where(data, line, row)}"]
+
+    def _look_for_counting(self, values: NDArray) -> None:
+        """Follow the columns whose values go up by one from row to row."""
+        if self._counting is None:
+            begins = np.flatnonzero(np.isfinite(values[0]) & (values[-1] == values[0] + (len(values) - 1)))
+            self._counting = {self._rows.features[k]: float(values[0, k]) for k in begins}
+        places = {position: k for k, position in enumerate(self._rows.features)}
+        for position, first in list(self._counting.items()):
+            rows = np.arange(self._first_row, self._first_row + len(values)) + first
+            if position not in places or not np.array_equal(values[:, places[position]], rows.astype(values.dtype)):
+                del self._counting[position]
+
+    def _where(self, data: bytes, line: int, row: int) -> str:
+        """Say where a row of a block is; of the lines before, quoted ends of lines and all, the block is read again."""
+        lines = (text.decode("utf-8", "replace") for text in data.splitlines(keepends=True))
+        cells, begin, seen = csv.reader(lines, delimiter=self._rows.delimiter), 0, -1
+        try:
+            while seen < row:
+                begin = cells.line_num
+                seen += bool(next(cells))
+        except csv.Error:  # of a cell that is too long for Python's reader
+            return f"row {self._first_row + row}"
+        return f"row {self._first_row + row} (line {line + begin})"
+
+
+def first_text(column: pa.ChunkedArray, dtype: np.dtype) -> int | None:
+    """Return the first row of a column of strings whose value is no number."""
+    trimmed = pc.utf8_trim_whitespace(column.combine_chunks())
+    kind = pa.from_numpy_dtype(dtype)
+
+    def numbers(start: int, stop: int) -> bool:
+        try:
+            trimmed.slice(start, stop - start).cast(kind)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    start, stop = 0, len(trimmed)
+    if numbers(start, stop):
+        return None
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        start, stop = (middle, stop) if numbers(start, middle) else (start, middle)
+    return start
+
+
+def _cells(count: int) -> str:
+    return "1 value that is" if count == 1 else f"{count:,} values that are"
+
+
+def _cut(value: str, most: int = 40) -> str:
+    return repr(value if len(value) <= most else f"{value[:most]}...")
+
+
+def table_faults(
+    uri: str,
+    selection: Selection,
+    progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
+) -> list[ColumnFault]:
+    """Return all columns of CSV or Parquet that ``ingest`` would refuse, from one reading; none for other formats.
+
+    Raises
+    ------
+    InputError
+        For what is wrong beside columns, such as lines with too few cells.
+    """
+    stem = stem_of(uri)
+    if stem.endswith(CSV_SUFFIXES):
+        faults, notes = scan_csv(selection.csv(uri), progress)
+        if note is not None:
+            for line in notes:
+                note(line)
+        return faults
+    if stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
+        return []
+    dtype = None if selection.dtype is None else np.dtype(selection.dtype)
+    return scan_columns(partial(selection.dataset, uri), selection.keep, dtype, progress)
+
+
+@contextmanager
+def naming_all(uri: str, scan: Callable[[], list[ColumnFault]]) -> Iterator[None]:
+    """Name all columns that are refused where one is, which takes a reading of the table."""
+    try:
+        yield
+    except ColumnError as error:
+        faults = scan()
+        if len(faults) > 1:
+            raise refusal(uri, faults) from error
+        raise
+
+
+def checked(uri: str, opened: Callable[[Sequence[str]], Dataset], dropped: Sequence[str]) -> Dataset:
+    """Return a data set; refuse Parquet whose metadata tells of columns that are no features, all of them at once.
+
+    Parameters
+    ----------
+    opened : callable
+        Opens the data set without some columns.
+    dropped : sequence of str
+        Those that the configuration leaves out already.
+
+    Raises
+    ------
+    ColumnError
+    """
+    try:
+        dataset = opened([])
+        gaps = dataset.gaps().faults if isinstance(dataset, ColumnRows) else []
+        if gaps:
+            raise refusal(dataset.uri, gaps, options=False, dropped=dropped)
+        return dataset
+    except ColumnError as error:
+        faults = scan_columns(opened, (), None, None, read=False)
+        if len(faults) > 1:
+            raise refusal(uri, faults, options=False, dropped=dropped) from error
+        raise
+
+
+def scan_columns(
+    opened: Callable[[Sequence[str]], Dataset],
+    keep: Sequence[str],
+    kept_type: np.dtype | None,
+    progress: Progress | None,
+    *,
+    read: bool = True,
+) -> list[ColumnFault]:
+    """Return the faulty columns of a table: by its schema and metadata, and by reading the rest.
+
+    Rows are read only where they may hold NaN or infinity, or statistics are missing; a row group is in memory at a
+    time, or a piece of it.
+
+    Parameters
+    ----------
+    opened : callable
+        Opens the data set without some columns.
+    """
+    faults: dict[str, ColumnFault] = {}
+    counted: dict[str, list[Any]] = {}
+    start = 0
+    while True:
+        try:
+            dataset = opened([name for name, fault in faults.items() if fault.kind != "names"])
+            if not isinstance(dataset, ColumnRows):
+                return []
+            gaps = dataset.gaps(keep)
+            fresh = [fault for fault in gaps.faults if fault.name not in faults]
+            if fresh:
+                raise ColumnError("missing values", fresh)
+            if read and (dataset.dtype.kind == "f" or not gaps.complete):
+                edges = unit_edges(dataset.chunk_edges, max(dataset.row_bytes, 1)).tolist()
+                for begin, stop in itertools.pairwise([edge for edge in edges if edge >= start]):
+                    _count_not_finite(dataset, begin, stop, kept_type or dataset.dtype, counted)
+                    if not gaps.complete and dataset.label is not None and dataset.label not in faults:
+                        dataset.read_labels(begin, stop)
+                    start = stop
+                    if progress is not None:
+                        progress(stop, dataset.n_rows)
+            break
+        except ColumnError as error:
+            faults.update((fault.name, fault) for fault in error.faults)
+        except InputError:
+            if not faults:
+                raise
+            break  # nothing but such columns
+    for name, (count, what) in counted.items():
+        found = f"{_cells(count)} NaN, infinite or too large, the first {what}"
+        faults.setdefault(name, ColumnFault(name, found, "gap"))
+    return list(faults.values())
+
+
+def _count_not_finite(
+    dataset: ColumnRows, begin: int, stop: int, kept: np.dtype, counted: dict[str, list[Any]]
+) -> None:
+    step = max(1, BAND_BYTES // max(dataset.row_bytes, 1))
+    for first in range(begin, stop, step):
+        rows = dataset.read_rows(first, min(first + step, stop))
+        if rows.dtype.kind != "f":
+            continue
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(rows.astype(kept, copy=False) if kept.kind == "f" else rows)
+        for k in np.flatnonzero(bad.any(axis=0)) if bad.any() else ():
+            name = dataset.features or dataset.columns[k]
+            seen = counted.setdefault(name, [0, f"in row {first + int(np.argmax(bad[:, k]))}"])
+            seen[0] += int(np.count_nonzero(bad[:, k]))

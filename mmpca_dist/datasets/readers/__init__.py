@@ -1,0 +1,1 @@
+"""Readers of rows: one file for each format."""

@@ -1,0 +1,179 @@
+"""CSR rows in a Zarr group, in AnnData's layout: ``data``, ``indices``, ``indptr`` and ``shape``."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, check_table
+from mmpca_dist.datasets.readers.csr import (
+    SparseRows,
+    check_index_type,
+    check_row_ends,
+    most_stored,
+    value_type,
+)
+from mmpca_dist.datasets.readers.formats import Format, Request
+from mmpca_dist.datasets.readers.group_attributes import table_place
+from mmpca_dist.datasets.readers.zarr_bounds import member
+from mmpca_dist.datasets.readers.zarr_dense import ZarrDataset
+from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.zarr_stores import values_of
+from mmpca_dist.errors import InputError
+from mmpca_dist.setting_names import setting_name
+
+PARTS = ("data", "indices", "indptr")
+CSR, CSC = "csr_matrix", "csc_matrix"
+
+
+def _open(request: Request) -> Dataset:
+    """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
+    uri, features = request.uri, request.features or "X"
+    while True:
+        place = table_place(uri, storage.open_group(uri))
+        try:
+            found = member(storage.open_group(place), features, uri)
+            kind = SparseZarrDataset if isinstance(found, zarr.Group) else ZarrDataset
+            return kind(uri, place, features, request.label or "y", request.missing_chunks, request.label_required)
+        except InputError:
+            if table_place(uri, storage.open_group(uri)) == place:
+                raise
+            # An ingest has replaced the table meanwhile.
+
+
+FORMAT = Format("zarr", "a Zarr group", _open, suffixes=(".zarr",))
+
+
+class SparseZarrDataset(SparseRows, ZarrGroupRows):
+    """CSR rows of a Zarr group. Where rows end, ``indptr``, is held in memory by each process: 8 bytes a row."""
+
+    def _open(self, group: zarr.Group, n_labels: int | None) -> None:
+        arrays, shape = _parts(group, self.features, self.uri)
+        check_table(self._where, shape, arrays["data"].dtype, n_labels, sparse=True)
+        self.n_rows, self.n_features = shape
+        self.dtype = value_type(arrays["data"].dtype)
+        check_index_type(arrays["indices"].dtype, f"{self.uri}/{self.features}/indices")
+        for name, array in arrays.items():
+            self._refuse_missing(f"{self.features}/{name}", array, "entries")
+        self._nnz = int(_open_matrix(self.place, self.features, self._token).row_ends[-1])
+        self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
+        self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
+        self._row_ends_bytes = (self.n_rows + 1) * arrays["indptr"].dtype.itemsize
+        self.resident_bytes = (self.n_rows + 1) * 8
+
+    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
+        matrix = _open_matrix(self.place, self.features, self._token)
+        ends = matrix.row_ends[start : stop + 1]
+        first, last = int(ends[0]), int(ends[-1])
+        return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
+
+    @property
+    def nnz(self) -> int:
+        return self._nnz
+
+    @property
+    def n_bytes(self) -> int:
+        return self._nnz * self._entry + self._row_ends_bytes
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        # Stretches are read by whole chunks; of each array, the last one waits for the rows that follow.
+        return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
+
+    def _most_stored(self, n_rows: int) -> int:
+        return most_stored(_open_matrix(self.place, self.features, self._token).row_ends, n_rows)
+
+    def describe_chunk(self, row: int) -> str:
+        _, start, stop = self.chunk_of(row)
+        ends = _open_matrix(self.place, self.features, self._token).row_ends
+        return (
+            f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
+            f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
+        )
+
+
+def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
+    """Return the arrays of a CSR matrix by name, and its shape."""
+    found, where = group[name], f"{uri}/{name}"
+    assert isinstance(found, zarr.Group)  # noqa: S101  (open_zarr looked)
+    form, shape = found.attrs.get("encoding-type"), found.attrs.get("shape")
+    if form == CSC:
+        raise InputError(
+            f"{where} is stored by columns ({CSC}), so that its rows cannot be read piece by piece. Store it by rows: "
+            "adata.X = adata.X.tocsr(), and write it again."
+        )
+    arrays = {part: member(found, part, where) for part in PARTS}
+    missing = [part for part, array in arrays.items() if not isinstance(array, zarr.Array) or array.ndim != 1]
+    if form != CSR or missing:
+        lacks = f" and lacks the flat arrays {', '.join(missing)}" if missing else ""
+        raise InputError(
+            f"{where} is a group of encoding-type {form!r}{lacks}. Rows must be an array, or a group of encoding-type "
+            f"{CSR!r} with arrays data, indices and indptr, as AnnData writes it; name another with "
+            f"{setting_name('features')}."
+        )
+    if not isinstance(shape, list | tuple) or not all(type(size) is int for size in shape):
+        raise InputError(f"{where} has the attribute shape {shape!r}; that of CSR rows must be [n, d].")
+    return arrays, tuple(shape)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """Reads stretches of a flat array, one after the other in each thread, and each chunk only once for all of them.
+
+    Rows end anywhere within a chunk: the rest of the last one waits for the rows that follow.
+    """
+
+    array: zarr.Array
+    _kept: threading.local = field(default_factory=threading.local)
+
+    def read(self, start: int, stop: int) -> NDArray:
+        found = np.empty(stop - start, self.array.dtype.newbyteorder("="))
+        if start == stop:
+            return found
+        size = self.array.chunks[0]
+        first, rest = getattr(self._kept, "chunk", (0, ()))
+        done = start
+        if first <= start < first + len(rest):
+            done = min(stop, first + len(rest))
+            found[: done - start] = rest[start - first : done - first]
+        if done < stop:
+            begin, end = done // size * size, min(-(-stop // size) * size, self.array.shape[0])
+            values = values_of(self.array, begin, end)
+            found[done - start :] = values[done - begin : stop - begin]
+            last = (stop - 1) // size * size
+            self._kept.chunk = (last, values[last - begin :].copy()) if stop < end else (0, ())
+        return found
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The opened parts of a CSR matrix, and where its rows end, shape (n + 1,), in memory."""
+
+    data: _Stretches
+    indices: _Stretches
+    row_ends: NDArray[np.int64]
+
+
+# Kept per process, as the arrays of dense rows are; not many, for they hold 8 bytes a row.
+@functools.lru_cache(maxsize=4)
+def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
+    arrays, shape = _parts(storage.open_group(uri), name, uri)
+    where = f"{uri}/{name}"
+    ends = arrays["indptr"]
+    try:
+        with storage.explained(f"{where}/indptr"):
+            row_ends = values_of(ends)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a store or codec raises for damaged data
+        raise InputError(
+            f"Cannot read {where}/indptr: {str(error).rstrip('.') or type(error).__name__}. It is damaged: restore it "
+            "from its source."
+        ) from error
+    check_row_ends(row_ends, shape[0], arrays["data"].shape[0], arrays["indices"].shape[0], where)
+    return _Matrix(_Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64))

@@ -1,0 +1,1 @@
+"""Where data lie: paths and URLs, object stores, retries, leases, checksums."""

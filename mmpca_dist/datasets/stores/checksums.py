@@ -1,0 +1,67 @@
+"""Checksums of whole objects and of JSON; Zarr's chunks have their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+CHECKSUM = "checksum"
+"""The key under which a JSON object holds the checksum of all its other keys."""
+DIGITS = 16
+PIECE = 1 << 17
+"""Values that are copied at a time for their checksum."""
+
+
+def checksum(data: bytes) -> str:
+    """Return the CRC-32C of an object, as text."""
+    return f"{google_crc32c.value(bytes(data)):08x}"
+
+
+def extended(crc: int, values: NDArray) -> int:
+    """Return the CRC-32C of what came before and of the values of an array, in C order and with the low byte first."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    for start in range(0, flat.size, PIECE):
+        piece = flat[start : start + PIECE]
+        crc = google_crc32c.extend(crc, piece.astype(piece.dtype.newbyteorder("<"), copy=False).tobytes())
+    return crc
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """Return the contents of a JSON file, a checksum among them."""
+    plain = json.loads(json.dumps(value))  # as it will be read: tuples are lists then, and keys text
+    return (json.dumps({**plain, CHECKSUM: _digest(plain)}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def from_json(data: bytes) -> dict[str, Any]:
+    """Return what was given to ``to_json``; what earlier versions wrote has no checksum, and is taken as it is.
+
+    Raises
+    ------
+    ValueError
+        For what is no JSON object, or does not match its checksum.
+    """
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    stated = value.pop(CHECKSUM, None)
+    if stated != _digest(value) if stated is not None else _is_misnamed(value):
+        raise ValueError("its checksum does not match")
+    return value
+
+
+def _is_misnamed(value: dict[str, Any]) -> bool:
+    """Tell whether a key holds the checksum of all others: then its name is what was damaged."""
+    candidates = [key for key, text in value.items() if isinstance(text, str) and len(text) == DIGITS]
+    return any(_digest({k: v for k, v in value.items() if k != key}) == value[key] for key in candidates)
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:DIGITS]

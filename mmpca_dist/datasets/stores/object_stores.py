@@ -1,0 +1,325 @@
+"""Buckets of S3, Google and Azure, read and written with obstore; objects are addressed by their exact names."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mmpca_dist.datasets.stores import failure_reasons, retries
+from mmpca_dist.errors import AccessError, InputError
+
+T = TypeVar("T")
+S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "abfs", "abfss")
+OBJECT_STORES = (*S3, *GCS, *AZURE)
+READ_AHEAD_BYTES = 1 << 20
+"""Files are read ahead by so much; longer reads are one request."""
+REQUEST_SECONDS = 5.0
+"""obstore repeats a failing request itself for so long; after that ``retries`` logs the failure and repeats it."""
+WRITER = "mmpcawriter"
+"""Metadata key that says which call created an object; Azure allows no hyphen in it."""
+SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "MMPCA_STORAGE_")
+"""Environment variables that a client depends on begin with these."""
+
+GCS_KEYS = ("client_email", "private_key", "private_key_id")
+"""What the key of a service account must have, even one that signs nothing."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The address of a bucket, or of an Azure container; tasks carry it in place of clients and credentials."""
+
+    protocol: str
+    name: str
+    account: str | None = None
+
+    @classmethod
+    def of(cls, uri: str) -> tuple[Bucket, str]:
+        """Return the bucket of a URL and the path ``bucket/key``; Azure's may be ``container@account.host``."""
+        protocol, _, path = uri.partition("://")
+        host, slash, key = path.partition("/")
+        name, _, account = host.partition("@")
+        if protocol not in AZURE:
+            return cls(protocol, host), path
+        account = account.partition(".")[0] or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+        if not account:
+            raise InputError(
+                f"Cannot reach {uri}: its storage account is not known. Name it in AZURE_STORAGE_ACCOUNT_NAME, or in "
+                f"the address: {protocol}://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH. Connection strings are not "
+                "read."
+            )
+        return cls(protocol, name, account), f"{name}{slash}{key}"
+
+    @property
+    def client(self) -> Any:
+        """The obstore client of this process for the bucket, with the credentials of the environment."""
+        settings = frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS))
+        return _client(self, settings)[0]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the connection is not encrypted: then only checksums notice a bit that flips on the way."""
+        settings = frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS))
+        return _client(self, settings)[1]
+
+
+@functools.lru_cache(maxsize=64)
+def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> tuple[Any, bool]:
+    """Return an obstore client and whether its connection is plain; ``settings`` only tells clients apart."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    options: dict[str, Any]
+    if bucket.protocol in S3:
+        endpoint, options = _s3_options()
+        kind: Any = S3Store
+    elif bucket.protocol in GCS:
+        endpoint = os.environ.get("STORAGE_EMULATOR_HOST", "")  # as Google's own libraries have it
+        account = {"gcs_base_url": endpoint, "disable_oauth": True} | dict.fromkeys(GCS_KEYS, "")
+        options = {"service_account_key": json.dumps(account)} if endpoint else {}
+        kind = GCSStore
+    else:
+        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT", "")
+        options = {"account_name": bucket.account}
+        kind = AzureStore
+    is_plain = endpoint.startswith("http:")
+    client = kind(
+        bucket.name,
+        client_options={
+            "allow_http": is_plain,
+            "connect_timeout": timedelta(seconds=min(retries.timeout(), 10.0)),
+            "read_timeout": timedelta(seconds=retries.timeout()),
+            "timeout": timedelta(seconds=max(retries.patience(), retries.timeout())),
+        },
+        retry_config={
+            "max_retries": 5,
+            "retry_timeout": timedelta(seconds=min(REQUEST_SECONDS, retries.patience())),
+            "backoff": {
+                "init_backoff": timedelta(seconds=retries.FIRST_PAUSE),
+                "max_backoff": timedelta(seconds=REQUEST_SECONDS),
+                "base": 2,
+            },
+        },
+        **options,
+    )
+    return client, is_plain
+
+
+def _s3_options() -> tuple[str, dict[str, Any]]:
+    """Return endpoint and options as Amazon's own tools determine them: by environment, profile or role."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        meta = boto3.Session().client("s3", region_name=os.environ.get("AWS_REGION")).meta
+        endpoint = "" if meta.endpoint_url.endswith(".amazonaws.com") else meta.endpoint_url
+        options: dict[str, Any] = {"region": meta.region_name or "us-east-1", "endpoint": endpoint or None}
+        if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() not in ("true", "1"):
+            _aws_credentials.cache_clear()
+            aws_credentials()
+            options["credential_provider"] = aws_credentials
+    except (BotoCoreError, ValueError) as error:
+        raise AccessError(f"Cannot reach S3: {failure_reasons.NO_CREDENTIALS}.") from error
+    return endpoint, options
+
+
+def aws_credentials() -> Any:
+    """Return Amazon's credentials; clients refer to this function, so that none of them holds a secret to pickle."""
+    return _aws_credentials()()
+
+
+@functools.cache
+def _aws_credentials() -> Callable[[], Any]:
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    return Boto3CredentialProvider()
+
+
+class BucketFileSystem:
+    """The objects of a bucket, by paths ``bucket/key``; methods have the names and meaning of fsspec's.
+
+    Folders exist as parts of names only. Nothing is cached, since others write to the same place.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.protocol, self.account_name = bucket.protocol, bucket.account
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the connection is not encrypted."""
+        return self.bucket.is_plain
+
+    def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
+        """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
+        key = path.partition("/")[2]
+        return retries.patiently(self._what(verb, path), lambda: operation(self.bucket.client, key))
+
+    def _what(self, verb: str, path: str) -> str:
+        return f"{verb} {self.protocol}://{path}"
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        """Return the bytes of an object, or of a range of it."""
+        first = start or 0
+        if end is not None and end <= first:
+            return b""
+
+        def read(client: Any, key: str) -> bytes:
+            if end is not None:
+                return bytes(client.get_range(key, start=first, end=end))
+            options = {"range": {"offset": first}} if first else None
+            return bytes(client.get(key, options=options).bytes())
+
+        try:
+            return self._call("read", path, read)
+        except Exception as error:
+            if failure_reasons.status(error) == 416:  # nothing is left from ``start`` on
+                return b""
+            raise
+
+    def open(self, path: str, mode: str = "rb") -> io.BufferedReader:
+        """Open an object for reading."""
+        return io.BufferedReader(_RangeFile(self, path), READ_AHEAD_BYTES)
+
+    def info(self, path: str) -> dict[str, Any]:
+        """Return name, size and type of an object.
+
+        Raises
+        ------
+        FileNotFoundError
+        """
+        head = self._call("find", path, lambda client, key: client.head(key))
+        return {"name": path, "size": head["size"], "type": "file"}
+
+    def size(self, path: str) -> int:
+        """Return the bytes of an object."""
+        return int(self.info(path)["size"])
+
+    def exists(self, path: str) -> bool:
+        """Tell whether an object has this name, or is in a folder of this name."""
+        if "/" not in path.rstrip("/"):
+            return self._listed(path, lambda client, key: [client.list_with_delimiter(None)["objects"]]) is not None
+        try:
+            self.info(path)
+        except FileNotFoundError:
+            return self.isdir(path)
+        return True
+
+    def isdir(self, path: str) -> bool:
+        """Tell whether objects are in a folder of this name."""
+        return bool(self._listed(path, lambda client, key: list(next(iter(client.list(key or None)), ()))))
+
+    def ls(self, path: str, detail: bool = False) -> list[str]:
+        """Return the sorted names of the objects and folders directly in a folder."""
+
+        def names(client: Any, key: str) -> list[str]:
+            page = client.list_with_delimiter(key or None)
+            return [*page["common_prefixes"], *(entry["path"] for entry in page["objects"] if entry["path"] != key)]
+
+        return sorted(f"{self.bucket.name}/{name}" for name in self._listed(path, names) or ())
+
+    def find(self, path: str, detail: bool = False) -> Any:
+        """Return the names of the object or of all objects below a folder; with ``detail``, sizes and etags by name."""
+
+        def entries(client: Any, key: str) -> list[dict[str, Any]]:
+            below = [entry for batch in client.list(key or None) for entry in batch if entry["path"] != key]
+            return below or _head(client, key)
+
+        listed = {
+            f"{self.bucket.name}/{entry['path']}": {"size": entry["size"], "etag": entry["e_tag"], "type": "file"}
+            for entry in self._listed(path, entries) or ()
+        }
+        return listed if detail else sorted(listed)
+
+    def _listed(self, path: str, operation: Callable[[Any, str], list[Any]]) -> list[Any] | None:
+        """Return a listing, read until two agree where the connection is plain; None without a bucket."""
+        try:
+            return retries.agreed(
+                self._what("list", path), lambda: self._call("list", path.rstrip("/"), operation), lambda: self.is_plain
+            )
+        except Exception as error:
+            if failure_reasons.status(error) == 404:
+                return None
+            raise
+
+    def pipe_file(self, path: str, value: bytes) -> None:
+        """Write an object, whole."""
+        self._call("write", path, lambda client, key: client.put(key, value))
+
+    def create(self, path: str, value: bytes) -> bool:
+        """Write an object if there is none of this name, and return whether this call did.
+
+        A first answer may be lost, so that a second attempt finds the object of the first: its metadata tell.
+        """
+        writer = uuid.uuid4().hex
+
+        def attempt(client: Any, key: str) -> bool:
+            from obstore.exceptions import AlreadyExistsError
+
+            try:
+                client.put(key, value, mode="create", attributes={WRITER: writer})
+            except AlreadyExistsError:
+                return _attributes(client, key).get(WRITER) == writer
+            return True
+
+        return self._call("create", path, attempt)
+
+    def put_file(self, local: str, path: str) -> None:
+        """Write an object with the contents of a local file."""
+        self._call("write", path, lambda client, key: client.put(key, Path(local)))
+
+    def rm_file(self, path: str) -> None:
+        """Delete an object; Google and Azure raise a ``FileNotFoundError`` where there is none."""
+        self._call("remove", path, lambda client, key: client.delete(key))
+
+
+def _attributes(client: Any, key: str) -> dict[str, Any]:
+    try:
+        return client.get(key).attributes
+    except FileNotFoundError as error:
+        raise ConnectionAbortedError(f"{key} was deleted while it was created") from error  # so it is tried again
+
+
+def _head(client: Any, key: str) -> list[dict[str, Any]]:
+    try:
+        return [client.head(key)] if key else []
+    except FileNotFoundError:
+        return []
+
+
+class _RangeFile(io.RawIOBase):
+    """An object as a file, read range by range."""
+
+    def __init__(self, fs: BucketFileSystem, path: str) -> None:
+        self._fs, self._path, self._at = fs, path, 0
+        self._size = fs.size(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        data = self._fs.cat_file(self._path, self._at, end)
+        if len(data) != end - self._at:
+            raise AccessError(f"Cannot read {self._path}: it became shorter while it was read.")
+        buffer[: len(data)] = data
+        self._at = end
+        return len(data)

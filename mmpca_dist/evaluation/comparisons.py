@@ -1,0 +1,257 @@
+"""Means over splits, their standard errors, and tests of paired differences.
+
+Splits of the same rows overlap: every row trains in many of them. Their errors are therefore correlated, and the
+deviation over splits divided by the root of their number says how the mean varies from one draw of splits to the next,
+not how it would vary with new rows. The correction of Nadeau & Bengio (2003) estimates the latter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtr
+
+from mmpca_dist.errors import InputError
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation of errors over splits.
+
+    Attributes
+    ----------
+    mean : float
+    deviation : float
+        With ``ddof=1``; NaN for a single split.
+    count : int
+        Splits.
+    overlap : float
+        Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
+        independent of one another.
+    """
+
+    mean: float
+    deviation: float
+    count: int
+    overlap: float = 0.0
+
+    @classmethod
+    def of(cls, errors: ArrayLike, overlap: float = 0.0) -> Summary:
+        """Summarise one error for each split, shape (m,).
+
+        Raises
+        ------
+        InputError
+            For no errors, or some that are not finite.
+        """
+        values = _errors(errors)
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)), deviation, len(values), overlap)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean over other splits of the same rows: the deviation over the root of the count."""
+        return self.deviation / math.sqrt(self.count)
+
+    @property
+    def corrected_standard_error(self) -> float:
+        """Standard error of the mean over new rows: the root of (1 / count + overlap) times the squared deviation.
+
+        Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52.
+        """
+        return self.deviation * math.sqrt(1 / self.count + self.overlap)
+
+
+def combined_standard_error(one: Summary, other: Summary) -> float:
+    """Return the standard error of the difference of two independent means: the root of the sum of their squares.
+
+    Means over two draws of splits of the same rows are independent, given the rows: there is nothing to correct.
+    """
+    return math.hypot(one.standard_error, other.standard_error)
+
+
+def standard_errors_apart(one: Summary, other: Summary) -> float:
+    """Return the difference of two means, the first less the second, in combined standard errors.
+
+    It is infinite where they differ and neither varies, 0 where they are equal, and NaN where a deviation is unknown.
+    """
+    difference, error = one.mean - other.mean, combined_standard_error(one, other)
+    if error > 0 or math.isnan(error):
+        return difference / error
+    return math.copysign(math.inf, difference) if difference else 0.0
+
+
+@dataclass(frozen=True)
+class SignTest:
+    """How many splits a method wins, and how likely that many would be if every split were a fair coin of its own.
+
+    Overlapping splits are no such coins: of two equal methods, many more than one in twenty differ at the 5% level.
+    The test describes these splits; `corrected_t_test` is about new rows.
+
+    Attributes
+    ----------
+    wins : int
+        Splits in which it errs less.
+    untied : int
+        Splits in which the errors differ.
+    p_value : float
+        P(Bin(untied, 1/2) >= wins); 1 where all are tied.
+    """
+
+    wins: int
+    untied: int
+    p_value: float
+
+
+def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
+    """Test whether a method errs less than a reference on the same splits, by the signs of the differences.
+
+    Parameters
+    ----------
+    errors, reference : array-like of shape (m,)
+        Errors of both in every split, in the same order.
+
+    Raises
+    ------
+    InputError
+        Where the splits are not as many, or an error is not finite.
+
+    Notes
+    -----
+    Source: Luo & Durrant 2017, section 5. It is one-sided, as there: a method may only be found to err less. Errors
+    that are shares of different numbers of rows, equal in exact arithmetic, may differ as floats: give counts of errors
+    where that can be.
+
+    Examples
+    --------
+    >>> from mmpca_dist.evaluation.comparisons import sign_test
+    >>> sign_test([10, 12, 9, 11], [12, 13, 9, 14])
+    SignTest(wins=3, untied=3, p_value=0.125)
+    """
+    own, other = _errors(errors), _errors(reference)
+    if own.shape != other.shape:
+        raise InputError(f"The errors of {len(own)} splits cannot be compared with those of {len(other)}.")
+    wins, untied = int(np.count_nonzero(own < other)), int(np.count_nonzero(own != other))
+    # Whole numbers: exact for any number of splits.
+    at_least = sum(math.comb(untied, i) for i in range(wins, untied + 1))
+    return SignTest(wins, untied, float(Fraction(at_least, 1 << untied)))
+
+
+@dataclass(frozen=True)
+class CorrectedTest:
+    """Whether two methods differ, from their differences on the same splits.
+
+    Attributes
+    ----------
+    difference : float
+        Mean over the splits, in percent of the rows held out: the first method's errors less the second's.
+    standard_error : float
+        Of the difference, paired and corrected for the overlap of the splits; NaN of a single split.
+    p_value : float or None
+        Two-sided. 1 where all splits are tied; None of a single split, and where the methods differ by the same number
+        of rows in every split: neither tells how much the difference would vary.
+    adjusted : float or None
+        The p-value after Holm's correction for all tests that were made beside this one.
+    tests : int
+        How many these are, this one included.
+    """
+
+    difference: float
+    standard_error: float
+    p_value: float | None
+    adjusted: float | None = None
+    tests: int = 1
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the adjusted p-value is at most 0.05."""
+        return self.adjusted is not None and self.adjusted <= SIGNIFICANT
+
+
+def corrected_t_test(
+    errors: ArrayLike, reference: ArrayLike, held_out: ArrayLike, training: ArrayLike
+) -> CorrectedTest:
+    """Test whether two methods differ, by the corrected resampled t-test.
+
+    With d_j the difference of the shares of errors in split j of J, and s^2 their variance, t is
+    mean(d) / sqrt((1 / J + n_test / n_train) s^2), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is
+    the mean over the splits. Repeated folds are as many splits as there are folds in all.
+
+    Parameters
+    ----------
+    errors, reference : array-like of shape (J,)
+        Rows that each method gets wrong in every split, in the same order.
+    held_out, training : array-like of shape (J,)
+        Rows held out and rows that train in every split.
+
+    Raises
+    ------
+    InputError
+        Where the splits are not as many, or a number is not finite.
+
+    Notes
+    -----
+    Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52. Two-sided: whichever
+    method has the lower mean is looked at, and none of them is named beforehand.
+
+    Examples
+    --------
+    >>> from mmpca_dist.evaluation.comparisons import corrected_t_test
+    >>> found = corrected_t_test([9, 8, 8, 9, 6], [11, 9, 12, 10, 11], [50] * 5, [200] * 5)
+    >>> round(found.difference, 1), round(found.standard_error, 2), round(found.p_value, 3)
+    (-5.2, 2.44, 0.1)
+    """
+    own, other, test, train = (_errors(values) for values in (errors, reference, held_out, training))
+    if not own.shape == other.shape == test.shape == train.shape:
+        raise InputError(f"The errors of {len(own)} splits cannot be compared with those of {len(other)}.")
+    found = Summary.of(100 * (own - other) / test, overlap_of(test, train))
+    if found.count > 1 and not np.any(own != other):
+        return CorrectedTest(0.0, 0.0, 1.0)
+    if found.count == 1 or not np.ptp(own - other):
+        return CorrectedTest(found.mean, found.corrected_standard_error, None)
+    error = found.corrected_standard_error
+    p_value = float(2 * stdtr(found.count - 1, -abs(found.mean / error)))
+    return CorrectedTest(found.mean, error, p_value)
+
+
+def overlap_of(held_out: ArrayLike, training: ArrayLike) -> float:
+    """Return n_test / n_train as a mean over splits, of the rows held out and those that train, shape (J,)."""
+    return float(np.mean(np.asarray(held_out) / np.asarray(training)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values after Holm's correction for as many tests, in the same order.
+
+    Notes
+    -----
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure". The chance that any of the tests of
+    equal methods is significant is at most the level, however the tests depend on one another.
+
+    Examples
+    --------
+    >>> from mmpca_dist.evaluation.comparisons import holm
+    >>> holm([0.01, 0.5, 0.02])
+    [0.03, 0.5, 0.04]
+    """
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
+        adjusted[at] = least
+    return adjusted
+
+
+def _errors(errors: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(errors, dtype=np.float64)
+    if values.ndim != 1 or not len(values):
+        raise InputError(f"Errors have shape {values.shape}; there must be one for each split, (m,).")
+    if not np.isfinite(values).all():
+        at = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"The error in split {at} is {values[at]}; errors must be finite.")
+    return values

@@ -1,0 +1,128 @@
+"""Evaluate splits of rows in memory: any method, classifier and shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
+from mmpca_dist.evaluation.margins import margin_notes, margin_records
+from mmpca_dist.evaluation.reductions import fit_reductions
+from mmpca_dist.evaluation.scores import Judges, Part, judge, naming
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
+from mmpca_dist.methods.transform import projected
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Threads, read_unit
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,)."""
+
+    X: Any
+    y: NDArray
+    uri: str
+
+    def some(self, chosen: NDArray[np.bool_]) -> Dataset:
+        """Return some of the rows as a data set."""
+        return rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+
+
+def read_all(dataset: Dataset, tasks: Tasks) -> LabelledRows:
+    """Read all rows into memory.
+
+    Raises
+    ------
+    InputError
+        For rows that are not finite.
+    """
+    task = _Collect(dataset)
+    X, y = tasks.run(task, make_spans(dataset), _join, "rows")
+    return LabelledRows(X, y, dataset.uri)
+
+
+@dataclass(frozen=True)
+class _Collect:
+    dataset: Dataset
+
+    def __call__(self, span: Span) -> tuple[Any, NDArray]:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        values = X.data if self.dataset.sparse else X
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if self.dataset.sparse:
+                raise InputError(f"{self.dataset.describe_chunk(span.start)} hold values that are not finite.")
+            row, column = np.argwhere(~np.isfinite(X))[0]
+            Locate(self.dataset, span.start).refuse(int(row), int(column), float(X[row, column]))
+        return X, self.dataset.read_labels(span.start, span.stop)
+
+
+def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
+    X = (left[0], right[0])
+    rows = csr_array(vstack(X, format="csr")) if not isinstance(X[0], np.ndarray) else np.concatenate(X)
+    return rows, np.concatenate([left[1], right[1]])
+
+
+def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
+    """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
+
+    Parameters
+    ----------
+    number : int
+        Splits and the parts held out in them are counted together: part h of ``held_out`` in split s is s H + h.
+    settings : RunConfig
+        Methods, numbers of components, and what the methods take from it.
+
+    Raises
+    ------
+    InputError
+        For rows that a method or a classifier cannot use; the message names the split.
+    """
+    with naming(number):
+        return _evaluate(rows, splits, number, settings, judges)
+
+
+def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
+    meter = Meter(owners=owners_of(settings.methods))
+    split, place = divmod(number, len(splits.held_out))
+    train = splits.only(split).training(0, len(rows.y), rows.y, splits.held_out[place])[0]
+    statistics = _statistics(rows.some(train), settings, meter)
+    reductions = fit_reductions(statistics, settings, meter)
+    meter.turn(ERRORS)
+    part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
+    judged = judge(reductions.items, judges, judges.specs, part, meter)
+    margins, notes = [], judges.notes + judged.notes
+    with meter.charging(MARGINS):
+        if settings.evaluation.margins:
+            margins = margin_records(rows.X, part, reductions, judges, judged.fitted, statistics)
+            notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
+    return {
+        "split": number,
+        "rows": int(np.count_nonzero(~train)),
+        "guessed": splits.guessed(splits.held_out[place]),
+        "errors": judged.lines,
+        "margins": margins,
+        "seconds": meter.seconds,
+        "notes": notes,
+    }
+
+
+def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
+    """Return the statistics of the rows that train."""
+    rows, solver = Rows.of(subset, Threads(1)), settings.solver.options()
+    needs = settings.needs()
+    statistics = class_statistics(rows, needs, solver, precision=settings.precision, standardize=settings.standardize)
+    for search in needs.searches:
+        with meter.charging(meter.owner_of(search)):
+            statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+    return statistics

@@ -1,0 +1,109 @@
+"""The stage that chooses the number of components, for ``n_components: auto``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.evaluation.component_rule import RULE, fewest_training, one_standard_error
+from mmpca_dist.evaluation.splits import fold_sizes
+from mmpca_dist.evaluation.tables import Cell, ErrorTable
+from mmpca_dist.evaluation_runs import score_stage
+from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, moments_suffice
+from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.solver_summary import counted
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.planning.scoring_plan import EvaluationRequest
+from mmpca_dist.statistics.gather import use_pooled
+
+NUMBERS = "give n_components as numbers"
+
+
+def _choose(job: Job) -> dict[str, Any]:
+    judged, spec = _judged_job(job), job.config.evaluation.judge
+    with forgetting(job), measured(job) as peak:
+        found = score_stage.score_splits(judged, "choose")
+    records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
+    cells = ErrorTable.of(records, judged.dataset.n_rows).cells()
+    how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
+    methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.labels}
+    return {
+        **found,
+        "memory": peak(),
+        "rule": RULE,
+        "classifier": spec.label,
+        "folds": found["n_splits"],
+        "overlap": cells[0].summary.overlap,
+        "methods": methods,
+        "how": how,
+        "found": [choice["words"] for choice in methods.values()],
+    }
+
+
+def _judged_job(job: Job) -> Job:
+    """Return the job as an evaluation in folds, each row held out once, by one classifier."""
+    job.counted()
+    section = job.config.evaluation
+    changes = {"splits": "folds", "column": None, "count": 1, "classifiers": [section.judge], "margins": False}
+    evaluation = section.model_copy(update=changes)
+    return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
+
+
+def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
+    """Return what was tried of a method, errors in percent of the rows held out, and the number that is taken."""
+    taken = one_standard_error(cells)
+    return {
+        "candidates": [cell.n_components for cell in cells],
+        "used": [cell.used for cell in cells],
+        "means": [cell.summary.mean for cell in cells],
+        "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
+        "candidate": taken.n_components,
+        "chosen": taken.used,
+        "words": f"{taken.method}: {counted(taken.used, 'component')} ({how})",
+    }
+
+
+def choice_request(job: Job) -> EvaluationRequest | None:
+    """Return what the plan must know of the choice; None where numbers of components are given.
+
+    Raises
+    ------
+    InputError
+        Where rows or classes do not permit a choice.
+    """
+    if not job.chooses:
+        return None
+    if job.config.evaluation.splits == "given":
+        raise InputError(
+            "n_components: auto deals rows into folds, and evaluation.splits: given asks for the parts of a column. "
+            f"Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its column."
+        )
+    dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
+    few = census.counts < folds
+    if few.any():
+        names = [str(label) for label in census.classes[few]]
+        least = int(np.min(census.counts))
+        lower = f"set evaluation.folds to {least}, " if least > 1 else "leave out classes of one row, "
+        raise InputError(
+            f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
+            f"{some_names(names)}: {lower}or {NUMBERS}."
+        )
+    fewest = fewest_training(dataset.n_rows, folds)
+    merged, most = moments_suffice(dataset, fewest, len(census.classes), job.config), LIMITS.direct_bytes
+    small = dataset.n_bytes <= most
+    if not merged and not small:
+        raise InputError(
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the {most >> 20} MiB "
+            "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
+            f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
+        )
+    counts = fold_sizes(census.counts, folds)
+    large = use_pooled(counts.size, dataset.n_features)
+    return evaluation_request(_judged_job(job).config, counts, range(folds), merged=merged and not (small and large))
+
+
+CHOOSE = Stage("choose", "Choose how many components", _choose)

@@ -1,0 +1,292 @@
+"""The stage that scores methods on all splits, by merged moments or with rows in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.errors import DamageError, InputError
+from mmpca_dist.evaluation.cost_meter import MOMENTS
+from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
+from mmpca_dist.evaluation.merged_folds import evaluate_parts
+from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.jobs.configured_splits import splits_of
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.object_records import AGAIN
+from mmpca_dist.jobs.planned_passes import PassCounter
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.planning.scoring_plan import EvaluationRequest
+from mmpca_dist.predictors.classifiers import check_classes
+from mmpca_dist.solvers.options import choose_solver
+from mmpca_dist.statistics.gather import use_pooled
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+
+log = logging.getLogger(__name__)
+
+ROWS = "rows"
+"""What the pass is called that takes rows into memory."""
+
+
+def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
+    fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
+    return moments_suffice(dataset, fewest, len(splits.classes), config)
+
+
+def moments_suffice(dataset: Dataset, fewest: int, n_classes: int, config: RunConfig) -> bool:
+    """Tell whether all methods follow from merged moments where at least ``fewest`` rows train."""
+    if dataset.sparse or fewest < dataset.n_features:
+        return False
+    return not choose_solver(config.solver.options(), fewest, dataset.n_features, config.needs()).in_passes
+
+
+def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
+    """Tell whether an evaluation goes by merging moments: shares where rows are too many, and folds wherever they can,
+    but for few rows of so many classes and columns that the moments of the folds are large.
+
+    Raises
+    ------
+    InputError
+        Where rows are too many and moments do not suffice.
+    """
+    possible, small = can_merge(dataset, splits, config), dataset.n_bytes <= LIMITS.direct_bytes
+    if not possible and not small:
+        raise InputError(
+            f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
+            "and moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need "
+            "the rows themselves. Evaluate a part of the rows."
+        )
+    large = use_pooled(splits.counts.size, dataset.n_features)
+    return possible and not (small and (large or len(splits.held_out) == 1))
+
+
+def evaluation_request(
+    config: RunConfig, counts: NDArray[np.int64], held_out: Sequence[int], n_splits: int = 1, *, merged: bool
+) -> EvaluationRequest:
+    """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
+
+    Raises
+    ------
+    InputError
+        For classifiers that are not for so many classes.
+    """
+    check_classes(config.evaluation.classifiers, len(counts))
+    return EvaluationRequest(
+        counts,
+        held_out,
+        n_splits,
+        merged,
+        n_methods=len(config.methods),
+        sizes=config.sizes,
+        classifiers=config.evaluation.classifiers,
+        margins=config.evaluation.margins,
+    )
+
+
+def small_rows(job: Job, who: str) -> LabelledRows:
+    if job.dataset.n_bytes > LIMITS.direct_bytes:
+        raise InputError(
+            f"{who} all rows in memory, and {job.dataset.uri} is larger than {LIMITS.direct_bytes >> 20} MiB. Give C "
+            "as a number."
+        )
+    return read_all(job.dataset, job.tasks())
+
+
+def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> dict[str, Any]:
+    """Fit and judge on every split that is not done yet.
+
+    Returns
+    -------
+    dict
+        Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
+    """
+    splits = splits_of(job)
+    judges = Judges(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
+    passes = PassCounter(job, stage)
+    records = SplitRecords(job.run.path("splits"), job.key)
+    done = records.numbers()
+    total = splits.n_splits * len(splits.held_out)
+    missing = [number for number in range(total) if number not in done]
+    if merges(job.dataset, splits, job.config):
+        _score_merged(job, splits, judges, records, missing, passes)
+    elif missing:
+        job.callback.on_pass(stage, ROWS)
+        _score_direct(job, splits, judges, records, missing, stage)
+    made = records.read(total)
+    return {
+        "n_splits": total,
+        "passes": [name for record in made for name in record.get("passes", [])],
+        "bytes": sum(record.get("bytes", 0) for record in made),
+        "outputs": [f"splits/{number:05d}.json" for number in range(total)],
+    }
+
+
+@dataclass(frozen=True)
+class SplitRecords:
+    """What is found in each split, an object each, so that an evaluation goes on from those that are done."""
+
+    place: str
+    key: str
+
+    def path(self, number: int) -> str:
+        return storage.join(self.place, f"{number:05d}.json")
+
+    def numbers(self) -> set[int]:
+        """Return the splits that are done."""
+        names = [name for name in storage.names_in(self.place) if name.endswith(".json")]
+        found = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
+        return {number for number in found if self._is_done(number)}
+
+    def _is_done(self, number: int) -> bool:
+        try:
+            return bool(self._read(number, ""))
+        except DamageError as error:
+            log.warning("%s The split is evaluated again.", error)
+            storage.remove(self.path(number))
+            return False
+
+    def write(self, record: dict[str, Any]) -> None:
+        storage.write_json(self.path(record["split"]), {"key": self.key, **record})
+
+    def read(self, total: int) -> list[dict[str, Any]]:
+        """Return the records of all splits, in order.
+
+        Raises
+        ------
+        DamageError
+        """
+        return [self._read(number, AGAIN) for number in range(total)]
+
+    def _read(self, number: int, remedy: str) -> dict[str, Any]:
+        with reading_own(self.path(number), remedy):
+            record = storage.read_json(self.path(number), remedy)
+            if (record.get("key"), record.get("split")) != (self.key, number):
+                raise ValueError("it is the record of another split")
+            return record
+
+
+class _Forecast:
+    """Tells, once, how long the remaining splits will take, by the time of as many as are evaluated at once."""
+
+    def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
+        self._job, self._stage, self._total, self._least = job, stage, total, at_once
+        self._begin, self._told = time.perf_counter(), False
+
+    def tell(self, done: int) -> None:
+        if self._told or not self._least <= done < self._total:
+            return
+        self._told = True
+        seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
+        self._job.callback.on_expected(self._stage, seconds)
+
+
+def _score_merged(
+    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
+) -> None:
+    """Evaluate one split after the other, whose parts share passes over the rows."""
+    rows = job.rows(passes.stage, passes)
+    parts = len(splits.held_out)
+    wanted = sorted({number // parts for number in missing})
+    forecast = _Forecast(job, passes.stage, len(wanted), 1)
+    for done, split in enumerate(wanted, 1):
+        own = rows.keeping_apart(f"{split:05d}")
+        for record in evaluate_parts(own, splits.only(split), split * parts, job.config, judges):
+            records.write({**record, **passes.take()})
+        forecast.tell(done)
+
+
+def _score_direct(
+    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], stage: str
+) -> None:
+    """Evaluate a split a task, each with all rows in memory."""
+    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
+    spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
+    progress = job.progress(stage)
+    forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
+
+    def tell(done: int, total: int) -> None:
+        progress(done, total)
+        forecast.tell(done)
+
+    replace(job.tasks(stage), progress=tell).run(task, spans, _count, "split", kept=False)
+
+
+def _count(left: int, right: int) -> int:
+    return left + right
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """All rows of a data set, which every process reads once."""
+
+    dataset: Dataset
+    key: str
+
+    def get(self) -> tuple[LabelledRows, dict[str, Any]]:
+        """Return the rows, and the pass and bytes that were read for this."""
+        with _reading:
+            if self.key in _rows:
+                return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
+            _rows.clear()
+            _rows[self.key] = read_all(self.dataset, Tasks(scheduler=Threads(1)))
+            n_bytes = self.dataset.n_bytes
+            return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
+
+
+_reading = threading.Lock()
+_rows: dict[str, LabelledRows] = {}
+
+
+@dataclass(frozen=True)
+class _EvaluateSplit:
+    """The task: evaluate a split and write its record."""
+
+    rows: RowsInMemory
+    splits: Splits
+    config: RunConfig
+    judges: Judges
+    records: SplitRecords
+
+    def __call__(self, span: Span) -> int:
+        rows, read = self.rows.get()
+        record = evaluate_split(rows, self.splits, span.start, self.config, self.judges)
+        self.records.write({**record, **read})
+        return 1
+
+
+@contextmanager
+def forgetting(job: Job) -> Iterator[None]:
+    """Let go of the rows of a job afterwards, in this process and on workers, who may outlive it."""
+    try:
+        yield
+    finally:
+        _forget(job.key)
+        client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+        if client is not None and client.status == "running":
+            with suppress(OSError, TimeoutError):  # workers that are gone keep nothing
+                client.run(_forget_on_worker, job.key, on_error="ignore")
+
+
+def _forget(key: str) -> None:
+    with _reading:
+        _rows.pop(key, None)
+
+
+async def _forget_on_worker(key: str) -> None:
+    """Forget in a thread: where rows are being read just now, the worker goes on to answer its scheduler."""
+    await asyncio.to_thread(_forget, key)

@@ -1,0 +1,1 @@
+"""What runs and evaluations share: folder, stages, records, lease, cluster."""

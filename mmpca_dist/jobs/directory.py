@@ -1,0 +1,316 @@
+"""``RunDirectory``: the folder of a run, its configuration and its records."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from mmpca_dist.configuration.schema import SECTIONS, Purpose, RunConfig, stored_config
+from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores.checksums import to_json
+from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores.lease import is_lease
+from mmpca_dist.datasets.stores.partial_files import is_partial
+from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
+from mmpca_dist.jobs.object_records import AGAIN
+
+FORMAT = 1
+EVALUATION = "evaluation"
+"""Evaluations of a configuration have this folder below its output, beside what the run itself writes."""
+ERRORS = "errors"
+"""Folder within a run for the tracebacks of unforeseen errors."""
+CONTENTS = (
+    "run.json",
+    "records",
+    "statistics.zarr",
+    "pairs.zarr",
+    "pairs",
+    "model",
+    "projected",
+    "splits",
+    "tables",
+    "report",
+    "scratch",
+    "events.jsonl",
+    ERRORS,
+)
+PACKAGES = (
+    "mmpca-dist",
+    "numpy",
+    "scipy",
+    "dask",
+    "distributed",
+    "zarr",
+    "pyarrow",
+    "scikit-learn",
+    "prefect",
+)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results may depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells a run from others, beside its settings.
+
+    Attributes
+    ----------
+    fingerprint : str
+        Of the data set.
+    purpose : str
+    parts : str or None
+        Digest of the parts of the rows, where a column names them.
+    earlier : sequence of str
+        What earlier versions took for the fingerprint of the same input.
+    """
+
+    fingerprint: str
+    purpose: Purpose = "run"
+    parts: str | None = None
+    earlier: Sequence[str] = ()
+
+    def keys(self, config: RunConfig) -> list[str]:
+        """Return the run's key, and those that earlier versions gave it."""
+        further = [*([] if self.purpose == "run" else [self.purpose]), *([] if self.parts is None else [self.parts])]
+        forms = [config.settings(self.purpose), config.former_settings(self.purpose)]
+        fingerprints = (self.fingerprint, *self.earlier)
+        return [
+            storage.digest(form, one, FORMAT, *further) for form in forms if form is not None for one in fingerprints
+        ]
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run at a path or URL.
+
+    ``run.json`` says what the run is; ``records/STAGE.json`` that a stage is done, written after its results.
+    ``within`` is the output of the configuration, where this is a folder below it.
+    """
+
+    uri: str
+    within: str | None = None
+
+    def path(self, *parts: str) -> str:
+        return storage.join(self.uri, *parts)
+
+    @property
+    def exists(self) -> bool:
+        return storage.exists(self.path("run.json"))
+
+    def check(self, config: RunConfig, identity: Identity) -> str:
+        """Return the run's key, where the folder is free or holds the same run; nothing is written.
+
+        Raises
+        ------
+        OutputError
+            Where the folder holds another run, or other files.
+        """
+        keys = identity.keys(config)
+        if not self.exists:
+            self._refuse_foreign_content()
+            return keys[0]
+        stored = self.header()
+        if stored["key"] not in keys:
+            difference = _difference(stored, config, identity)
+            raise OutputError(
+                f"{self.uri} already holds a different run: {difference}. Choose another output (--output DIR)."
+            )
+        return str(stored["key"])
+
+    def begin(self, config: RunConfig, identity: Identity) -> str:
+        """Claim the folder for this run and return the run's key; take up the same run again.
+
+        Raises
+        ------
+        OutputError
+            As ``check`` does.
+        """
+        key = self.check(config, identity)
+        if not self.exists:
+            header = {
+                "format": FORMAT,
+                "key": key,
+                "purpose": identity.purpose,
+                "config": config.model_dump(mode="json"),
+                "fingerprint": identity.fingerprint,
+                "versions": versions(),
+            }
+            conditional_writes.create_bytes(self.path("run.json"), to_json(header))
+            storage.remove_children(self.uri, self._partials())
+        return key
+
+    def _partials(self) -> list[str]:
+        """Return what processes have left that died as they wrote ``run.json``."""
+        return [name for name in storage.names_in(self.uri) if is_partial(name, "run.json.")]
+
+    def begin_scratch(self, key: str) -> None:
+        """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
+        place, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
+        try:
+            same = storage.exists(place) and storage.read_json(place) == token
+        except DamageError:
+            same = False
+        if not same:
+            storage.remove(self.path("scratch"))
+            storage.write_json(place, token)
+
+    def _refuse_foreign_content(self) -> None:
+        """A run has its folder to itself: what is refused is discarded, and must not take other files along."""
+        fs, path = storage.filesystem(self.uri)
+        with storage.explained(self.uri, "write to"):
+            if not fs.exists(path):
+                return
+            if not fs.isdir(path):
+                raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
+            found = fs.ls(path, detail=False)
+        names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
+        name = next((name for name in names if not is_claim(name) and name != EVALUATION), None)
+        if name is not None:
+            raise OutputError(
+                f"{self.uri} holds other files ({name!r}) and no run. Choose another output, or an empty folder."
+            )
+
+    def discard(self) -> None:
+        """Remove what a run has written, and the folder where nothing else is in it."""
+        storage.remove_children(self.uri, [*CONTENTS, *self._partials()])
+
+    @contextmanager
+    def tidied(self) -> Iterator[None]:
+        """Remove the folder around this one afterwards, where nothing is in it."""
+        try:
+            yield
+        finally:
+            if self.within is not None:
+                with suppress(MmpcaError):  # somebody else may be writing there by now
+                    storage.remove_children(self.within, [])
+
+    def remove_partials(self) -> int:
+        """Remove what killed processes had half-written, and return the bytes freed; an evaluation has a lease of its
+        own, and its files are left alone."""
+        return storage.remove_partials(self.uri, but=EVALUATION)
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether something of an unfinished stage is kept."""
+        return any(name.endswith(".npz") for name, *_ in storage.list_objects(self.path("scratch")))
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there is what the same run goes on from: a choice, statistics, splits, or parts of a stage."""
+        done = any(self.record(stage) is not None for stage in ("choose", "reduce"))
+        return done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
+
+    def header(self) -> dict[str, Any]:
+        """Return ``run.json``.
+
+        Raises
+        ------
+        InputError
+            Where there is no run, or another program's.
+        DamageError
+            Where it is damaged.
+        """
+        if not self.exists:
+            raise InputError(f"There is no run in {self.uri}: it holds no run.json.")
+        place = self.path("run.json")
+        with reading_own(place):
+            header = storage.read_json(place)
+        lacking = next((name for name in ("key", "config", "fingerprint") if name not in header), None)
+        if lacking is not None:
+            raise InputError(f"{place} lacks {lacking!r}: it is not of this version, or another program's.")
+        return header
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the folder holds."""
+        return self.header().get("purpose", "run")
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration that the run was made with."""
+        return stored_config(self.header()["config"], self.path("run.json"))
+
+    def record(self, stage: str) -> dict[str, Any] | None:
+        """Return what a finished stage left, or None.
+
+        Raises
+        ------
+        DamageError
+            Where its record is damaged.
+        """
+        place = self.record_path(stage)
+        if not storage.exists(place):
+            return None
+        with reading_own(place, AGAIN):
+            record = storage.read_json(place, AGAIN)
+            _refuse_outside(record)
+            self._locate_report(record)
+            return record
+
+    def _locate_report(self, record: dict[str, Any]) -> None:
+        """Have the page and the pictures of a record in this folder, which may have moved or come from a stranger."""
+        if "html" in record:
+            record["html"] = self.path("report", "index.html")
+        for figure in record.get("figures", []):
+            figure["png"] = self.path("report", f"{figure['name']}.png")
+
+    def record_path(self, stage: str) -> str:
+        """Return the address of the record of a stage."""
+        return self.path("records", f"{stage}.json")
+
+    def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
+        """Record that a stage is done; a record whose results are gone is replaced."""
+        place, record = self.record_path(stage), to_json({"key": key, **manifest})
+        if not conditional_writes.create_bytes(place, record):
+            storage.write_bytes(place, record)
+
+
+def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
+    """Return the folder of a run, or of the evaluation of the same configuration."""
+    return RunDirectory(config.output) if purpose == "run" else evaluation_of(config.output)
+
+
+def evaluation_of(output: str) -> RunDirectory:
+    """Return the folder of an evaluation, below the output of its configuration.
+
+    It is the output itself where an earlier version has left an evaluation there.
+    """
+    run = RunDirectory(output)
+    if run.exists and run.purpose == "evaluation":
+        return run
+    return RunDirectory(run.path(EVALUATION), within=run.uri)
+
+
+def is_claim(name: str) -> bool:
+    """Tell whether a file is what a process leaves that dies as it claims a folder: a lease, or a part of a claim."""
+    return is_lease(name) or is_partial(name, "run.json.")
+
+
+def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -> str:
+    if stored.get("purpose", "run") != identity.purpose:
+        return "it is no evaluation" if identity.purpose == "evaluation" else "it is an evaluation"
+    before = stored_config(stored["config"], "the stored configuration").settings(identity.purpose)
+    now = config.settings(identity.purpose)
+    name = next((name for name in now if before[name] != now[name]), None)
+    if name is None:
+        return f"its {'input has' if stored['fingerprint'] != identity.fingerprint else 'parts have'} changed since"
+    old, new = before[name], now[name]
+    if name in SECTIONS:
+        key = next(key for key in new if old[key] != new[key])
+        name, old, new = f"{name}.{key}", old[key], new[key]
+    return f"its {name} is {old!r}, here it is {new!r}"
+
+
+def _refuse_outside(record: dict[str, Any]) -> None:
+    """Refuse a record that names files of others: these names are deleted, read or published."""
+    figures = [figure["name"] for figure in record.get("figures", [])]
+    for name in (*record.get("outputs", []), *(record.get("objects") or {}), record.get("folder", ""), *figures):
+        if name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"it names {name!r}, which is outside of the run")

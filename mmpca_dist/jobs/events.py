@@ -1,0 +1,79 @@
+"""``Callback``: the events of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+
+class Callback:
+    """Base of progress bars, artifacts and logs: all methods do nothing by default."""
+
+    def on_cluster(self, dashboard: str) -> None:
+        """Called with the dashboard's URL of the cluster."""
+
+    def on_plan(self, plan: Any) -> None:
+        """Called with the plan, before anything heavy runs."""
+
+    def on_stage_start(self, stage: str) -> None:
+        """Called as a stage begins."""
+
+    def on_pass(self, stage: str, name: str) -> None:
+        """Called as a pass over the rows begins."""
+
+    def on_compile(self, stage: str) -> None:
+        """Called as a stage compiles its inner loops, once per machine."""
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        """Called with the number of finished spans of the current pass."""
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        """Called with the expected remaining seconds of a stage, after its first splits."""
+
+    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+        """Called as a stage ends; ``reused`` says that its results were already there."""
+
+    def on_note(self, message: str) -> None:
+        """Called with a note for the user."""
+
+
+EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+class Callbacks(Callback):
+    """Passes everything on to several callbacks."""
+
+    def __init__(self, callbacks: Iterable[Callback] = ()) -> None:
+        self._callbacks = list(callbacks)
+        for name in EVENTS:
+            setattr(self, name, partial(self._tell, name))
+
+    def add(self, callback: Callback) -> None:
+        """Add a callback for all further events."""
+        self._callbacks.append(callback)
+
+    def remove(self, callback: Callback) -> None:
+        """Remove a callback."""
+        self._callbacks.remove(callback)
+
+    def _tell(self, name: str, *event: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, name)(*event)
+
+
+class Recording(Callback):
+    """Records events for callbacks that come later."""
+
+    def __init__(self) -> None:
+        self._heard: list[tuple[str, tuple[Any, ...]]] = []
+        for name in EVENTS:
+            setattr(self, name, partial(self._hear, name))
+
+    def _hear(self, name: str, *event: Any) -> None:
+        self._heard.append((name, event))
+
+    def play(self, callback: Callback) -> None:
+        """Replay all events, in order."""
+        for name, event in self._heard:
+            getattr(callback, name)(*event)

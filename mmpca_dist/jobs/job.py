@@ -1,0 +1,145 @@
+"""``Job`` and ``Stage``: a run in progress, and a step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.datasets.changes import Watch
+from mmpca_dist.datasets.dataset import Dataset, Span, Table, make_spans
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.lease import Lease
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.census import Census, take_census
+from mmpca_dist.statistics.checkpoint import Checkpoint
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import OnPass, Tasks
+from mmpca_dist.statistics.tree_reduction import PeakMemory, Scheduler
+
+
+def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str) -> list[int]:
+    """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
+    chosen = results.get("choose")
+    return config.sizes if chosen is None else [chosen["methods"][method]["chosen"]]
+
+
+def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
+    """Return settings as they were given: auto where numbers of components are, or were, to be chosen."""
+    found = config.model_dump(mode="json", **options)
+    return {**found, "n_components": "auto"} if chooses else found
+
+
+@dataclass
+class Job:
+    """A run in progress: its settings, its input, its folder, who watches and where tasks go.
+
+    Where numbers of components are to be chosen, the settings hold those that are tried; a run ``chooses``, and an
+    evaluation tries them all.
+    """
+
+    config: RunConfig
+    table: Table
+    run: RunDirectory
+    key: str
+    scheduler: Scheduler
+    callback: Callback
+    lease: Lease | None = None
+    census: Census | None = None
+    splits: Splits | None = None
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    chooses: bool = False
+    watch: Watch | None = None
+    """The input as it was before anything of it was read."""
+    watched: Sequence[str] = ()
+    kept: Checkpoint | None = None
+    """Where the passes of the stage at work keep what they leave, for another attempt."""
+    memory: PeakMemory = field(default_factory=PeakMemory)
+    held: int = 0
+    """Memory of this process that is no part of the work."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows, which all jobs read but those that solve and report from stored statistics."""
+        assert isinstance(self.table, Dataset)  # noqa: S101
+        return self.table
+
+    @classmethod
+    def of(cls, config: RunConfig, dataset: Dataset, *rest: Any, purpose: Purpose = "run") -> Job:
+        """Return the job of settings as they were given."""
+        job = cls(config.resolved(dataset.n_rows, dataset.n_features, purpose), dataset, *rest)
+        job.chooses = config.chooses and purpose == "run"
+        return job
+
+    def sizes(self, method: str) -> list[int]:
+        """Return the numbers of components of a method, ascending: as asked for, or the one that was chosen."""
+        return sizes_of(self.config, self.results, method)
+
+    @property
+    def largest(self) -> int:
+        """The largest number of components of any method."""
+        return max(self.sizes(method)[-1] for method in self.config.labels)
+
+    @property
+    def spans(self) -> list[Span]:
+        return make_spans(self.dataset)
+
+    def counted(self) -> Census:
+        """Return the census, taken again where the stage was reused: it is a pass over labels only."""
+        if self.census is None:
+            self.census = take_census(self.dataset, self.spans, self.tasks())
+        return self.census
+
+    def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
+        """Return the rows as they are passed over, by a stage that tells its progress, or beside it."""
+        context = vars(replace(self.tasks(stage), on_pass=on_pass))
+        scratch = None if stage is None else self.run.path("scratch", stage)
+        return Rows(dataset=self.dataset, census=self.counted(), spans=self.spans, scratch=scratch, **context)
+
+    def tasks(self, stage: str | None = None) -> Tasks:
+        """Return the context of the passes of a stage that tells its progress, or of what is done beside it."""
+        progress = None if stage is None else self.progress(stage)
+        return Tasks(scheduler=self.scheduler, progress=progress, checkpoint=self.kept, memory=self.memory)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether groups of spans are kept; of little data a stage is soon repeated."""
+        return self.table.n_bytes >= LIMITS.resumable_bytes
+
+    def progress(self, stage: str) -> Callable[[int, int], None]:
+        """Return a function that tells progress, and ends the work where the folder is no longer this run's."""
+
+        def tell(done: int, total: int) -> None:
+            if self.lease is not None:
+                self.lease.check()
+            self.callback.on_progress(stage, done, total)
+
+        return tell
+
+    @contextmanager
+    def checkpoint(self, stage: str) -> Iterator[None]:
+        """Let passes over the rows keep what they leave, until the stage is done."""
+        if not self.resumable:
+            yield
+            return
+        self.run.begin_scratch(self.key)
+        place = self.run.path("scratch", stage)
+        self.kept = Checkpoint(storage.join(place, "passes"), self.table.n_bytes)
+        try:
+            yield
+        finally:
+            self.kept = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named step; its function returns a small JSON manifest."""
+
+    name: str
+    title: str
+    function: Callable[[Job], dict[str, Any]]

@@ -1,0 +1,165 @@
+"""Open a job: data set, folder, lease, cluster; refuse at once what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from mmpca_dist.configuration.data_location import located, variables_named
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.datasets import memory_limits
+from mmpca_dist.datasets.changes import Watch, identities
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.ingest.scan import checked
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.addresses import refuse_inside
+from mmpca_dist.datasets.stores.lease import held
+from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
+from mmpca_dist.evaluation.published import published_cells
+from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
+from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
+from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.journal import Journal
+from mmpca_dist.jobs.part_column import addresses_of_parts, digest_of_parts
+from mmpca_dist.planning.plan import PROCESS_BASE
+
+
+def open_run_dataset(config: RunConfig, purpose: Purpose = "run", fetch: bool = True) -> Dataset:
+    """Open the data set of a run, and check what can be checked without reading rows.
+
+    The column of an evaluation's parts is no feature of it. Without ``fetch`` a file that is yet to be downloaded is
+    refused.
+    """
+    with variables_named(config.dataset):
+        return _opened(config, purpose, fetch)
+
+
+def _opened(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
+    section, column = config.dataset, config.evaluation.column
+    beside = {}
+    if purpose == "evaluation" and column is not None and not column.endswith(".npy"):
+        beside = {column: "evaluation.column"}
+    if purpose == "evaluation":
+        _refuse_nothing_published(config)
+    refuse_misfit(config.compute)
+    refuse_private(config.compute, [section.uri, section.label, config.output])
+    compute, uri = config.compute, located(section, fetch)
+
+    def opened(more: Sequence[str]) -> Dataset:
+        return open_dataset(
+            uri,
+            features=section.features,
+            label=section.label,
+            drop=[*section.drop, *more],
+            beside=beside,
+            missing_chunks=section.missing_chunks,
+        )
+
+    with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
+        dataset = checked(uri, opened, section.drop)
+    if not config.chooses and config.largest > dataset.n_features:
+        raise InputError(
+            f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
+            "many at most, or n_components: auto."
+        )
+    shape = config.dataset.image_shape
+    if shape is not None and shape[0] * shape[1] != dataset.n_features:
+        raise InputError(
+            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features. Set it "
+            "to the height and width of the images, or leave it out."
+        )
+    if dataset.n_rows < 2:
+        raise InputError(f"{dataset.uri} has {dataset.n_rows} row(s); there must be at least two.")
+    return dataset
+
+
+def _refuse_nothing_published(config: RunConfig) -> None:
+    """Refuse published figures of which none could stand beside one of the evaluation."""
+    wanted = config.evaluation
+    if wanted.published is None:
+        return
+    cells = published_cells(wanted.published)
+    labels = [one.label for one in wanted.classifiers]
+    if not any(c.method in config.labels and c.n_components in config.sizes and c.classifier in labels for c in cells):
+        methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
+        sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
+        names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
+        raise ConfigError(
+            f"evaluation.published is {wanted.published!r}, and none of its figures is of one of the methods with one "
+            f"of n_components under a classifier of such a label: there are {methods} with {sizes} components under "
+            f"{names}. Take some of them, or leave it out."
+        )
+
+
+def _identity(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Identity:
+    fingerprint, *earlier = identities(dataset)
+    return Identity(fingerprint, purpose, digest_of_parts(config, dataset, purpose), earlier)
+
+
+def _folder_for(config: RunConfig, dataset: Dataset, purpose: Purpose) -> RunDirectory:
+    """Return the folder of a run; refuse a new one inside another run or a data set."""
+    run = folder_of(config, purpose)
+    if not run.exists:
+        refuse_inside(config.output, (dataset.uri,))
+    return run
+
+
+@contextmanager
+def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") -> Iterator[Job]:
+    """Open everything a run needs; claims the output folder.
+
+    Raises
+    ------
+    InputError, OutputError
+        Before any work, for data, a cluster or an output that cannot be used.
+    """
+    dataset = open_run_dataset(config, purpose)
+    watched = [*dataset.addresses, *addresses_of_parts(config, dataset, purpose)]
+    run, watch = _folder_for(config, dataset, purpose), Watch.of(watched)
+    identity = _identity(config, dataset, purpose)
+    run.check(config, identity)
+    with run.tidied(), held(run.uri, callback.on_note) as lease:
+        begun_before = run.exists
+        key = run.begin(config, identity)
+        if begun_before:
+            run.remove_partials()  # of a process that was killed as it wrote
+        try:
+            journal = Journal(run.uri, key)
+            told = Callbacks([callback, journal])
+            with (
+                journal.kept(),
+                open_cluster(config.compute) as cluster,
+                connect(config.compute, cluster, told.on_note) as scheduler,
+            ):
+                tell_dashboard(scheduler, told)
+                job = Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
+                job.watch, job.watched, job.held = watch, watched, _held_besides(dataset)
+                for note in config.notes:
+                    told.on_note(note)
+                yield job
+                if not lease.is_lost:
+                    storage.remove(run.path("scratch"))
+        except MmpcaError as error:
+            # A run that was taken up again keeps what it had, and what is another run's by now is not ours to remove.
+            if not begun_before and not lease.is_lost:
+                _discard_refused(run, error, callback.on_note)
+            raise
+
+
+def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
+    """Delete the output of refused input; keep it after an I/O failure."""
+    with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+        if isinstance(error, AccessError) and run.has_results:
+            on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
+        else:
+            run.discard()
+            on_note(f"Removed what this run had begun in {run.uri}, as it cannot go on.")
+
+
+def _held_besides(dataset: Dataset) -> int:
+    """Return what this process holds beyond what the plan takes for granted: a notebook's other data, say."""
+    return max(0, psutil.Process().memory_info().rss - PROCESS_BASE - dataset.resident_bytes)

@@ -1,0 +1,101 @@
+"""Run a stage, or reuse the results of an earlier attempt."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
+from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
+from mmpca_dist.neighbors import compile_notice
+from mmpca_dist.statistics.tree_reduction import Cluster
+
+
+def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
+    """Run a stage, or take up its results where its record says that it is done."""
+    job.callback.on_stage_start(stage.name)
+    record = _whole_record(job, stage)
+    reused = record is not None
+    if record is None:
+        begin = time.perf_counter()
+        try:
+            record = _manifest(job, stage)
+        except MmpcaError:
+            with suppress(AccessError):
+                _refuse_changed_input(job)  # which is why
+            raise
+        _refuse_changed_input(job)
+        record["seconds"] = time.perf_counter() - begin
+        record["objects"] = recorded(job.run.uri, record.get("outputs", []), record.get("objects"))
+        if job.lease is not None:
+            job.lease.check()
+        job.run.finish(stage.name, job.key, record)
+        if job.resumable:
+            storage.remove(job.run.path("scratch", stage.name))
+    job.results[stage.name] = record
+    job.callback.on_stage_end(stage.name, record, reused)
+    return record
+
+
+def _refuse_changed_input(job: Job) -> None:
+    """Refuse what was found in rows that have changed meanwhile, and remove what is kept of it for another attempt.
+
+    Raises
+    ------
+    InputError
+        With what has changed.
+    """
+    if job.watch is None:
+        return
+    try:
+        job.watch.refuse_change(job.watched)
+    except InputError as error:
+        if not isinstance(error, AccessError) and not (job.lease and job.lease.is_lost):
+            storage.remove(job.run.path("scratch"))
+            storage.remove(job.run.path("splits"))
+        raise
+
+
+def _whole_record(job: Job, stage: Stage) -> dict[str, Any] | None:
+    """Return the record of a stage that is done; None where it is to be done, or its results are damaged.
+
+    The record of damaged results goes with them: whatever lies at their addresses is replaced. Records of splits stay,
+    as each is looked at when the stage is done again.
+    """
+    record: dict[str, Any] | None = None
+    try:
+        record = job.run.record(stage.name)
+        if record is None or record["key"] != job.key or stage.name == "plan":
+            return None
+        check_outputs(job.run.uri, record)
+        return record
+    except DamageError as error:
+        job.callback.on_note(f"{str(error).removesuffix(AGAIN)}The stage {stage.name!r} is done again.")
+        storage.remove(job.run.record_path(stage.name))
+        for output in (record or {}).get("outputs", []):
+            if output.endswith(GROUP) or not output.endswith(".json"):
+                storage.remove(job.run.path(output.removesuffix(GROUP)))
+        return None
+
+
+def _telling_of_compiling(job: Job, stage: Stage) -> AbstractContextManager[None]:
+    client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+    return compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
+
+
+def _manifest(job: Job, stage: Stage) -> dict[str, Any]:
+    """Do a stage; where what an earlier attempt has kept of it is damaged, do it from its beginning."""
+    scratch = job.run.path("scratch", stage.name)
+    try:
+        with _telling_of_compiling(job, stage), job.checkpoint(stage.name):
+            return stage.function(job)
+    except DamageError as error:
+        if not job.resumable or not storage.names_in(scratch):
+            raise
+        job.callback.on_note(f"{error} What is kept of the stage {stage.name!r} is not used; it begins anew.")
+    storage.remove(scratch)
+    with job.checkpoint(stage.name):
+        return stage.function(job)

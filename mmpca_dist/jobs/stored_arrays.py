@@ -1,0 +1,212 @@
+"""Store small arrays and statistics in Zarr groups with checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import zarr
+import zarr.codecs
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.checksums import extended
+from mmpca_dist.datasets.stores.damage import read_chunks, reading_own
+from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
+from mmpca_dist.statistics.column_moments import ColumnSums
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, Approximation
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.pairings import by_pairing
+
+STORED_SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
+"""Solvers that are stored by number, one of them of earlier versions; the others are stored by name."""
+
+
+def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
+    """Write arrays to a new Zarr group, matrix by matrix, in single precision if they are, else in double."""
+    group = storage.open_group(uri, "w")
+    with storage.explained(uri, "write"):
+        for name, array in arrays.items():
+            if array is None:
+                continue
+            values = np.asarray(array, np.float32 if array.dtype == np.float32 else np.float64)
+            chunks = tuple(max(size, 1) for size in values.shape)
+            target = group.create_array(
+                name,
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(1, *chunks[1:]) if array.ndim == 3 else chunks,
+                fill_value=np.nan,
+                compressors=[zarr.codecs.Crc32cCodec()],
+                config={"write_empty_chunks": True},
+                attributes={VALUES: extended(0, values)},
+            )
+            target[...] = values
+
+
+def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
+    """Read what ``save_arrays`` wrote, or some of it; ``objects`` are what was recorded of the group.
+
+    Raises
+    ------
+    DamageError
+        Names the object that is missing or damaged.
+    """
+    found = {}
+    for name, array in open_arrays(uri, objects, names).items():
+        place = storage.join(uri, name)
+        found[name] = read_chunks(place, array, AGAIN)
+        refuse_other_values(place, array, extended(0, found[name]))
+    return found
+
+
+def save_statistics(uri: str, statistics: Statistics) -> None:
+    """Store statistics; those of tall data must not be standardised, so that later rows can be merged in."""
+    arrays = _arrays_of(statistics)
+    if statistics.weighted is not None:
+        arrays |= {f"weighted_{name}": array for name, array in _arrays_of(statistics.weighted).items()}
+    save_arrays(uri, arrays)
+
+
+def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
+    moments = statistics.moments
+    return {
+        "counts": moments.counts.astype(np.float64),
+        "means": moments.means,
+        "scatters": moments.scatters,
+        "weights": moments.weights,
+        "medians": np.concatenate(list(statistics.medians.values())) if statistics.medians else None,
+        "mean": statistics.mean,
+        "scale": statistics.scale,
+        "basis": statistics.basis,
+        **({} if statistics.columns is None else {f"column_{k}": v for k, v in vars(statistics.columns).items()}),
+        **_known(statistics.approximation),
+    }
+
+
+def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
+    """Return an approximation as arrays; its history as one of shape (passes, values and residuals, components)."""
+    if approximation is None:
+        return {}
+    error = np.nan if approximation.error is None else approximation.error
+    known = (approximation.passes, approximation.trace, error, approximation.seed)
+    numbered = approximation.solver in STORED_SOLVERS
+    numbers = [STORED_SOLVERS.index(approximation.solver) if numbered else -1, *known]
+    history = [(told["values"], told["residuals"]) for told in approximation.history]
+    width = max((len(values) for values, _ in history), default=0)
+    padded = np.full((len(history), 2, width), np.nan)
+    for i, told in enumerate(history):
+        padded[i, :, : len(told[0])] = told
+    return {
+        "known": np.asarray(numbers, np.float64),
+        "solver": None if numbered else np.frombuffer(approximation.solver.encode(), np.uint8),
+        "outside": approximation.outside,
+        "probed": approximation.probed,
+        "history": padded if padded.size else None,
+    }
+
+
+def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | None:
+    if "known" not in found:
+        return None
+    number, passes, trace, error, *seed = found["known"].tolist()
+    solver = bytes(found["solver"].astype(np.uint8)).decode() if number < 0 else STORED_SOLVERS[int(number)]
+    history = [
+        {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
+        for values, residuals in found.get("history", ())
+    ]
+    return Approximation(
+        solver, int(passes), trace, found.get("outside"), found["probed"],
+        None if np.isnan(error) else error, history, int(seed[0]) if seed else FORMER_SEED,
+    )  # fmt: skip
+
+
+@contextmanager
+def _loaded(uri: str, objects: Objects | None) -> Iterator[dict[str, NDArray[np.float64]]]:
+    """Read arrays; what does not fit together is damage, too."""
+    found = load_arrays(uri, objects)
+    with reading_own(uri, AGAIN):
+        yield found
+
+
+def load_statistics(
+    uri: str,
+    classes: NDArray,
+    *,
+    precision: str,
+    standardize: bool,
+    pairings: Sequence[str] = (),
+    objects: Objects | None = None,
+) -> Statistics:
+    """Read what ``save_statistics`` wrote, standardised where asked for.
+
+    Parameters
+    ----------
+    pairings : sequence of {"one-vs-rest", "one-vs-one"}
+        Of the medians.
+
+    Raises
+    ------
+    DamageError
+        As ``load_arrays`` does.
+    """
+    with _loaded(uri, objects) as found:
+        if "basis" in found:
+            return _in_basis(found, classes, precision, pairings)
+        moments, medians = _moments(found, classes), by_pairing(found.get("medians"), pairings)
+    return tall_statistics(moments, medians, precision=precision, standardize=standardize)
+
+
+def _moments(found: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
+    counts = found["counts"].astype(np.int64)
+    return ClassMoments(classes, counts, found["means"], found["scatters"], found["weights"])
+
+
+def _in_basis(
+    found: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
+) -> Statistics:
+    """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
+    known = _approximation(found)
+    prefix = "weighted_"
+    more = {name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)}
+    return Statistics(
+        _moments(found, classes),
+        by_pairing(found.get("medians"), pairings),
+        found["mean"],
+        found.get("scale"),
+        found["basis"],
+        "double" if known is None else precision,
+        approximation=known,
+        weighted=_in_basis(more, classes, precision, pairings) if more else None,
+        columns=ColumnSums(found["column_means"], found["column_squares"]) if "column_means" in found else None,
+    )
+
+
+def save_pairs(uri: str, pairs: PairScatter) -> None:
+    """Store the scatter of pairs; its certificate belongs into the stage's record."""
+    numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
+    arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
+    missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
+    save_arrays(uri, {**arrays, **missed, **_known(pairs.approximation), "numbers": numbers, "basis": pairs.basis})
+
+
+def load_pairs(uri: str, certificate: dict[str, Any], objects: Objects | None = None) -> PairScatter:
+    """Read what ``save_pairs`` wrote.
+
+    Raises
+    ------
+    DamageError
+        As ``load_arrays`` does.
+    """
+    with _loaded(uri, objects) as found:
+        weight, queries, fraction = found["numbers"].tolist()
+        return PairScatter(
+            found["scatter"], weight, found["sample"], int(queries), fraction,
+            found["edges"], found["counts"].astype(np.int64), certificate,
+            (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
+            found.get("basis"), _approximation(found),
+        )  # fmt: skip

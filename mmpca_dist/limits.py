@@ -1,0 +1,47 @@
+"""Sizes that trade memory for speed: one object, so that tests can use smaller ones.
+
+They never depend on the machine: results would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class Limits:
+    """Sizes in bytes, rows or counts; every default is a choice that was measured, or that keeps a promise."""
+
+    unit_bytes: int = 64 << 20
+    """Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call overhead (an
+    object-store request, a task), larger ones memory; 64 MiB reads at full speed."""
+    smallest_unit_bytes: int = 8 << 20
+    """Units of small data sets are not cut further than this to give every worker one."""
+    pooled_bytes: int = 256 << 20
+    """Class scatters beyond this are pooled."""
+    kept_bytes: int = 48 << 20
+    """Budget of the values that one pass keeps for medians, all spans together."""
+    kept_floor: int = 64 << 10
+    """What a span may keep for medians, however small its share of the rows is."""
+    resumable_bytes: int = 64 << 20
+    """Rows from which on passes keep checkpoints: a stage over fewer is soon repeated."""
+    rows_per_cell: int = 400
+    """Rows of a cell in the search."""
+    smallest_segment: int = 512
+    """Rows of a segment in the search, at least."""
+    calibration_queries: int = 2000
+    """Queries searched exactly to choose how far to look, and as many others to measure what that gave: at least."""
+    fewest_together: int = 3
+    """Parts from which on one search serves all: two searches of half the rows compare half the pairs of one."""
+    direct_bytes: int = 512 << 20
+    """Rows of up to this size are taken into memory, where any method and classifier can be evaluated."""
+    gathered_bytes: int = 1 << 30
+    """Reduced rows that are held at once for classifiers that are fitted to rows."""
+    margin_rows: int = 4096
+    """Rows of each held-out part that margins are measured on, about."""
+    margin_sample_bytes: int = 64 << 20
+    """What the rows that margins are measured on take in double precision; and again those that are fitted to."""
+
+
+LIMITS = Limits()
+"""Those in use."""

@@ -1,0 +1,330 @@
+"""``MomentReducer``: the scikit-learn estimator behind all methods."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows, labels_of
+from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.solution import IMPRECISE, Solution
+from mmpca_dist.methods.statistics_for import statistics_for
+from mmpca_dist.methods.transform import LazyTransform, ProjectsInMemory
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.dask_rows import lazy_rows
+from mmpca_dist.statistics.gather import moments_of
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import Scheduler, Threads
+
+BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
+"""Attributes with a row, or a number, a component."""
+
+
+class _Mergeable:
+    """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
+
+    def __init__(self, method: Callable) -> None:
+        self._method = method
+
+    def __get__(self, reducer: MomentReducer | None, owner: type | None = None) -> Any:
+        if reducer is not None and reducer._unmergeable is not None:
+            raise AttributeError(f"There is no {self._method.__name__}: {reducer._unmergeable}.")
+        return self._method.__get__(reducer, owner)
+
+
+class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
+    """Base of the reducers that class moments (and medians) determine.
+
+    A subclass stores its parameters, says in ``_needs`` what it needs to know of the rows, and solves.
+    """
+
+    n_components: int | None
+    standardize: bool
+    center: bool
+    precision: str
+    pairing: str = "one-vs-rest"
+    solver: str = "auto"
+    oversampling: int = 10
+    passes: int = 4
+    tolerance: float = 1e-4
+    _by_classes = False
+    """Whether there are at most as many components as classes less one."""
+    _stored: tuple[str, ...] = ()
+    """Attributes, arrays, that models keep beside those of all reducers."""
+    _scratch: str | None = None
+    _kept: Any = None
+    """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.standardize = standardize
+        self.center = center
+        self.precision = precision
+        self.solver = solver
+
+    def _needs(self) -> Needs:
+        """Return what the method needs to know of the rows; by default the scatter within the classes."""
+        return Needs()
+
+    def _remarks(self) -> list[str]:
+        """Return what a reader of the fitted components must know, as sentences; most methods have nothing to add."""
+        return []
+
+    @abstractmethod
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        """Return the components that follow from the statistics of the rows."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array, scipy.sparse matrix, data frame, or Dask array or data frame, of shape (n_samples, n_features)
+            Blocks of a Dask array may be CSR matrices. Or an xarray ``DataArray`` of two dimensions (rows first), an
+            xarray ``Dataset`` of columns along one dimension, an ``AnnData`` object, whose ``X`` is taken, or a
+            ``Dataset`` of ``open_dataset``. What Dask holds, in any of these, is read piece by piece.
+        y : array-like or Dask array of shape (n_samples,)
+            Labels of at least two classes: integers or strings. Of an ``AnnData`` object also the name of a column of
+            ``obs``. Left out, those of a ``Dataset``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For rows that are not finite, fewer than two classes, or more components than there are.
+
+        Notes
+        -----
+        Earlier rows are forgotten. ``moments_`` is kept, so that ``partial_fit`` can extend this fit exactly; not so
+        for fewer rows than columns, class scatters beyond 256 MiB, and ``m-pca1b``.
+        """
+        self._check_parameters()
+        self._kept = None
+        return self._fit_rows(*self._rows(X, y, reset=True))
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        return self.fit_statistics(self._statistics(dataset, scheduler))
+
+    @_Mergeable
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
+
+        Earlier rows are those of ``partial_fit``, of ``fit``, of ``from_moments``, or of the run that ``load_model``
+        took the model from.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+        classes : array-like, optional
+            All classes that will ever come; otherwise they grow as they come.
+
+        Raises
+        ------
+        InputError
+            Where the fit before kept no moments; the message says why.
+
+        Notes
+        -----
+        ``m-pca1b`` has no ``partial_fit``: the median of two sets of rows does not follow from their medians.
+        """
+        self._check_parameters()
+        stored = self._extendable()
+        dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
+        fresh = moments_of(dataset, precision=self.precision, classes=classes, scheduler=scheduler)
+        moments = self._kept = fresh if stored is None else merge_classes(stored, fresh)
+        if np.count_nonzero(moments.counts) < 2:
+            self.classes_ = moments.classes
+            return self
+        statistics = tall_statistics(moments, precision=self.precision, standardize=self.standardize)
+        return self.fit_statistics(statistics, at_most=True)
+
+    @property
+    def moments_(self) -> Any:
+        """``ClassMoments`` of all rows so far, in their own units; those of a stored run are loaded when asked for."""
+        try:
+            moments = self._extendable()
+        except InputError as error:
+            raise AttributeError(str(error)) from error
+        if moments is None:
+            raise AttributeError(f"This {type(self).__name__} has seen no rows yet.")
+        return moments
+
+    def _extendable(self) -> Any:
+        """Return the moments that more rows are merged with, or None where there are no rows yet."""
+        if isinstance(self._kept, str):
+            raise InputError(
+                f"This fit kept no class moments that more rows could extend: {self._kept}. Start with partial_fit, "
+                "or with from_moments(class_moments(X, y)), which keep a d x d scatter of every class."
+            )
+        if callable(self._kept):
+            self._kept = self._kept()
+        return self._kept
+
+    @property
+    def _unmergeable(self) -> str | None:
+        """Why there is no ``partial_fit``, in words."""
+        needs = self._needs()
+        if needs.medians:
+            return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
+        if needs.searches:
+            return "rows that come may be nearer than those found, so all rows must be fitted at once"
+        return None
+
+    @classmethod
+    def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
+        """Return the reducer that follows from stored class moments, with no look at the rows."""
+        return cls._from_moments(moments, None, n_components=n_components, **parameters)
+
+    @classmethod
+    def _from_moments(cls, moments: ClassMoments, medians: NDArray | None, **parameters: Any) -> Self:
+        reducer = cls(**parameters)
+        reducer._check_parameters()
+        by_pairing = {} if medians is None else {reducer.pairing: medians}
+        statistics = tall_statistics(moments, by_pairing, precision=reducer.precision, standardize=reducer.standardize)
+        reducer.n_features_in_ = statistics.n_features
+        return reducer.fit_statistics(statistics)
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
+        with single_blas_thread():
+            solution = self._solve(statistics, self.n_components)
+        if not at_most or not len(solution.eigenvalues):
+            self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
+        self.classes_ = statistics.moments.classes
+        self._adopt(solution, statistics.mean, statistics.scale)
+        self._kept = self._unmergeable or statistics.fixed or statistics.raw
+        return self
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        found, wanted = len(solution.eigenvalues), self.n_components
+        if found == 0 or (wanted is not None and found < wanted):
+            raise InputError(
+                f"n_components={wanted} is more than the {found} components that {type(self).__name__} finds in "
+                f"{n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up to "
+                f"rounding ({precision} precision)."
+            )
+
+    def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
+        self.components_ = solution.components
+        self.eigenvalues_ = solution.eigenvalues
+        self.residuals_ = solution.residuals
+        self.relative_errors_ = solution.relative_errors
+        self.total_ = solution.total
+        self.limit_ = solution.limit
+        if solution.certificate is not None:
+            self.certificate_ = solution.certificate
+        self.mean_, self.scale_ = mean, scale
+
+    def _shorten(self, n_components: int) -> None:
+        """Keep the first components."""
+        for name in BY_COMPONENT:
+            setattr(self, name, getattr(self, name)[:n_components])
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the row nearest to the mean, in standardised units where they are used, among those projected to Z.
+
+        Parameters
+        ----------
+        Z : array, or Dask array or data frame, of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Lazy for Dask input.
+        """
+        check_is_fitted(self, "components_")
+        loadings, mean = self.projection()
+        offset = self.mean_ @ loadings if mean is None else 0
+        back = np.linalg.pinv(self.components_).T / self._gain
+        if self.scale_ is not None:
+            back = back * self.scale_
+        Z = as_table(Z)
+        Z = Z.rows if isinstance(Z, Table) else np.asarray(Z)
+        return (Z - offset) @ back + self.mean_
+
+    @property
+    def imprecise_(self) -> NDArray[np.bool_]:
+        """Which components are within a hundredfold of the rounding floor, shape (K,)."""
+        return self.relative_errors_ > IMPRECISE
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows = Rows.of(dataset, scheduler, scratch=self._scratch)
+        most = self._most_components(int(np.count_nonzero(rows.census.counts)))
+        return statistics_for(
+            rows,
+            replace(self._needs(), n_components=most),
+            self._solver_options(),
+            precision=self.precision,
+            standardize=self.standardize,
+        )
+
+    def _most_components(self, n_classes: int) -> int | None:
+        """Return how many components a solver is to look for; None for all that the rows have."""
+        if not self._by_classes:
+            return self.n_components
+        most = max(n_classes - 1, 1)
+        return most if self.n_components is None else min(self.n_components, most)
+
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)
+
+    def _check_parameters(self) -> None:
+        self._solver_options()
+        self._needs()
+        k = self.n_components
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
+            raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
+        for name, allowed in (("precision", ("single", "double")), ("pairing", PAIRINGS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        y, X = labels_of(y, X), as_table(X)
+        if isinstance(X, Table) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(X.rows, y)
+        return self._check_rows(X, y, reset, least), Threads()
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        y = y if y is None else label_array(y, "y")
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least)
+        check_classification_targets(y)
+        return rows_in_memory(X, normalize_labels(y, "y"), "X")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,395 @@
+"""``MarginPCA``: PCA of the differences between classes.
+
+Every variant is the PCA of difference rows, whose mean outer product is a weighted sum of class scatters G_c and of
+outer products of differences D of class means m_c, or medians:
+
+=========  ==================================  ===========  =========================  =============
+variant    its difference rows                 w_c          b_c, on D_c = m_c - m      divided by
+=========  ==================================  ===========  =========================  =============
+pca        rows minus the overall mean         1            n_c                        n
+m-pca0     all pairs of different classes      n - n_c      n n_c                      their number
+m-pca1a    rows minus the mean of the others   1            n_c n^2 / (n - n_c)^2      n
+m-pca1b    rows minus the median of the        1            n_c, on m_c - median       n
+           others
+=========  ==================================  ===========  =========================  =============
+
+"Others" are the rows of all other classes (``one-vs-rest``), or each other class in turn (``one-vs-one``). M-PCA2 takes
+the differences to nearest rows of other classes, which are searched for.
+
+Source: Luo & Durrant 2017, section 3, for two classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.solution import Solution, solution_of
+from mmpca_dist.methods.specification import FULL_RANK, Method, MethodOptions
+from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.settings import setting
+from mmpca_dist.solvers.dense import leading_eigenpairs
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.ritz import certify, ritz_pairs
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.moments import ClassMoments
+from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.scatters import (
+    ClassWeighting,
+    WeightedScatter,
+    all_pairs_scatter,
+    at_least_two,
+    full_rank,
+    total_scatter,
+)
+
+PAIRED = "m-pca2"
+FOLLOWING = 48
+"""Eigenvalues after the last that the uncertainty of a subspace is judged by."""
+
+
+class MarginPCA(MomentReducer):
+    """Leading eigenvectors of the scatter of margin rows: differences that lead from one class to the others.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of components K; by default all whose eigenvalue is not zero.
+    variant : {"m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "pca"}
+        Which differences: all pairs of rows of different classes (exact, at the price of PCA); rows minus the mean
+        of the other classes; rows minus their coordinate-wise median; rows minus the nearest row of the other
+        classes, which needs a search; or plain PCA.
+    pairing : {"one-vs-rest", "one-vs-one"}
+        Whether a class faces all others together or one after the other. No matter for ``m-pca0`` and ``pca``, or
+        with two classes.
+    search : {"exact", "approximate"}
+        For ``m-pca2``, how nearest rows are found.
+    recall : float
+        What an approximate search aims at; ``certificate_`` has what was reached.
+    max_queries : int, optional
+        Search for so many rows only, drawn with a fixed seed; ``certificate_`` has the standard errors it causes.
+    mutual : {"twice", "once"}
+        How often a pair counts whose rows are each other's nearest.
+    scratch : str, optional
+        Folder (path or fsspec URL) for data that does not fit in memory, or that workers of a cluster share; by
+        default a temporary folder of this machine.
+    standardize : bool
+        Divide columns by their standard deviation first; constant columns are left alone.
+    center : bool
+        Subtract the mean in ``transform``. The paper does not.
+    precision : {"single", "double"}
+        Of the products of rows; their sums are double either way.
+    solver : {"auto", "dense", "dual", "krylov", "nystroem"}
+        How eigenvectors are found: from d x d scatters; in the span of fewer rows than columns; or, for many columns,
+        from passes that apply the scatters to a block of vectors and never form them. ``auto`` goes by the shape.
+    oversampling, passes, tolerance : int, int, float
+        For solvers in passes: vectors beyond ``n_components``, passes over the rows at most, and the residual over
+        eigenvalue at which they end before.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        Orthonormal; the loading of largest magnitude is positive.
+    eigenvalues_ : array of shape (K,)
+        Of the mean outer product of the difference rows, decreasing.
+    residuals_ : array of shape (K,)
+        Norm of S v - l v.
+    imprecise_ : bool array of shape (K,)
+        Components within a hundredfold of the rounding floor.
+    certificate_ : dict
+        Of solvers in passes: how many components are proved to be the leading ones, and bounds. For ``m-pca2``: the
+        share of neighbours proved exact, the recall measured, what the search cost, and the standard errors from
+        searching for some rows only.
+    mean_ : array of shape (n_features,)
+    classes_ : array of shape (C,)
+    moments_ : ClassMoments
+        Of all rows so far, which ``partial_fit`` extends; see ``fit`` for where they are not kept. ``m-pca1b`` has
+        neither: the median of two sets of rows does not follow from their medians.
+    n_features_in_ : int
+
+    References
+    ----------
+    Luo & Durrant 2017, "Maximum Margin Principal Components", section 3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MarginPCA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> MarginPCA(n_components=2, variant="m-pca1a").fit(X, y).transform(X).shape
+    (150, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        variant: str = "m-pca0",
+        *,
+        pairing: str = "one-vs-rest",
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+        oversampling: int = 10,
+        passes: int = 4,
+        tolerance: float = 1e-4,
+        search: str = "exact",
+        recall: float = 0.98,
+        max_queries: int | None = None,
+        mutual: str = "twice",
+        scratch: str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.variant = variant
+        self.pairing = pairing
+        self.standardize = standardize
+        self.center = center
+        self.precision = precision
+        self.solver = solver
+        self.oversampling = oversampling
+        self.passes = passes
+        self.tolerance = tolerance
+        self.search = search
+        self.recall = recall
+        self.max_queries = max_queries
+        self.mutual = mutual
+        self.scratch = scratch
+
+    @classmethod
+    def from_moments(  # type: ignore[override]
+        cls,
+        moments: ClassMoments,
+        variant: str = "m-pca0",
+        n_components: int | None = None,
+        *,
+        medians: NDArray | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Return the reducer that follows from stored class moments, with no look at the rows.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+        medians : array of shape (C, d), optional
+            For ``m-pca1b``: the medians of the rows not of each class.
+        """
+        return cls._from_moments(moments, medians, n_components=n_components, variant=variant, **parameters)
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        if self.variant == PAIRED:
+            return solve_pairs(statistics, self._search(), n_components)
+        return solve_margin(statistics, n_components, variant=self.variant, pairing=self.pairing)
+
+    def _needs(self) -> Needs:
+        if self.variant == PAIRED:
+            return Needs(scatters=frozenset(), searches=(self._search(),))
+        return Needs(
+            scatters=frozenset({ClassWeighting.OTHERS if self.variant == "m-pca0" else ClassWeighting.EQUAL}),
+            medians=(self.pairing,) if self.variant == "m-pca1b" else (),
+        )
+
+    def _search(self) -> PairSearch:
+        """Return how nearest rows of other classes are searched for."""
+        return PairSearch(Search(self.search, self.recall, self.max_queries, self.pairing), self.mutual)
+
+    def _check_parameters(self) -> None:
+        if self.variant not in VARIANTS:
+            raise InputError(
+                f"Unknown variant {self.variant!r}; there are {', '.join(VARIANTS)}."
+                f"{did_you_mean(str(self.variant), VARIANTS)}"
+            )
+        super()._check_parameters()
+        self._search()
+
+    @property
+    def _scratch(self) -> str | None:  # type: ignore[override]
+        return self.scratch
+
+
+def margin_scatter(
+    variant: str,
+    moments: ClassMoments,
+    medians: NDArray[np.float64] | None = None,
+    pairing: str = "one-vs-rest",
+) -> WeightedScatter:
+    """Return the scatter of the difference rows of ``pca``, ``m-pca0``, ``m-pca1a`` or ``m-pca1b``.
+
+    Parameters
+    ----------
+    medians : array of shape (C, d), for ``m-pca1b``
+        Coordinate-wise medians of the rows not of each class (``one-vs-rest``) or of each class (``one-vs-one``).
+
+    Raises
+    ------
+    InputError
+        For fewer than two classes with rows, or medians that are missing.
+    """
+    if variant == "pca":
+        return total_scatter(moments)
+    if variant == "m-pca0":
+        return all_pairs_scatter(moments)
+    if variant == "m-pca1a":
+        return _from_means(moments, pairing)
+    if medians is None:
+        raise InputError("m-pca1b needs the medians of the other classes beside the class moments.")
+    return _from_medians(moments, medians, pairing)
+
+
+def _from_means(moments: ClassMoments, pairing: str) -> WeightedScatter:
+    """Return the scatter of rows minus the mean of the others."""
+    present, counts, n = at_least_two(moments.counts), moments.counts.astype(np.float64), float(moments.n_rows)
+    ones, rank = np.ones(len(counts)), full_rank(moments)
+    if pairing == "one-vs-rest":
+        return WeightedScatter(ones, moments.deviations, counts * (n / (n - counts)) ** 2, n, rank)
+    pairs = list(combinations(present, 2))
+    offsets = np.stack([moments.means[a] - moments.means[b] for a, b in pairs])
+    weights = np.asarray([counts[a] + counts[b] for a, b in pairs])
+    others = len(present) - 1
+    return WeightedScatter(others * ones, offsets, weights, n * others, rank)
+
+
+def _from_medians(moments: ClassMoments, medians: NDArray[np.float64], pairing: str) -> WeightedScatter:
+    """Return the scatter of rows minus the median of the others.
+
+    The medians lie outside the span of the centred rows: the rank can be one more than that of the other variants.
+    """
+    present, counts, n = at_least_two(moments.counts), moments.counts.astype(np.float64), float(moments.n_rows)
+    ones, rank = np.ones(len(counts)), min(moments.n_features, moments.n_rows)
+    if pairing == "one-vs-rest":
+        return WeightedScatter(ones, moments.means - medians, counts, n, rank)
+    pairs = [(a, b) for a in present for b in present if a != b]
+    offsets = np.stack([moments.means[a] - medians[b] for a, b in pairs])
+    others = len(present) - 1
+    return WeightedScatter(others * ones, offsets, counts[[a for a, _ in pairs]], n * others, rank)
+
+
+def solve_margin(
+    statistics: Statistics, n_components: int | None, *, variant: str, pairing: str = "one-vs-rest"
+) -> Solution:
+    """Leading eigenvectors of a margin scatter.
+
+    Source: Luo & Durrant 2017, section 3.
+    """
+    if variant == "m-pca0" and statistics.weighted is not None:
+        statistics = statistics.weighted
+    scatter = margin_scatter(variant, statistics.moments, statistics.medians.get(pairing), pairing)
+    wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
+    bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
+    most = min(statistics.n_features, statistics.moments.n_rows - (variant != "m-pca1b"))
+    limit = f"the rank of its scatter, at most {bound} = {most}"
+    pairs = ritz_pairs(statistics, scatter, wanted)
+    return solution_of(statistics, pairs, limit, certify(statistics, scatter, pairs))
+
+
+def solve_pairs(statistics: Statistics, search: PairSearch, n_components: int | None) -> Solution:
+    """Leading eigenvectors of the mean outer product of differences to the nearest row of another class.
+
+    Source: Luo & Durrant 2017, section 3, M-PCA2.
+    """
+    pairs = statistics.pairs.get(search)
+    if pairs is None:
+        raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
+    size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
+    most = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
+    wanted = most if n_components is None else min(n_components, most)
+    # More than wanted: the gaps behind the last tell how certain the subspace is.
+    proved = {}
+    if pairs.basis is None:
+        leading = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.unit)
+    else:
+        statistics, scatter = _of_pairs(statistics, pairs)
+        leading = ritz_pairs(statistics, scatter, wanted + FOLLOWING)
+        proved = {"solver": certify(statistics, scatter, leading.leading(wanted))}
+    limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
+    solution = solution_of(statistics, leading.leading(wanted), limit)
+    spectrum = (statistics.loadings(leading.vectors), leading.values, len(solution.eigenvalues))
+    errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
+    return replace(solution, certificate={**pairs.certificate, **errors, **proved})
+
+
+def _of_pairs(statistics: Statistics, pairs: PairScatter) -> tuple[Statistics, WeightedScatter]:
+    """Return statistics in the basis of the pairs, and their scatter as one of a single class without offsets."""
+    assert pairs.basis is not None  # noqa: S101  (only such pairs come here)
+    r, classes = pairs.basis.shape[1], statistics.moments
+    n_classes = len(classes.counts)
+    moments = ClassMoments(
+        classes.classes, classes.counts, np.zeros((n_classes, r)), pairs.scatter[None], np.ones((1, n_classes))
+    )
+    scatter = WeightedScatter(np.ones(n_classes), np.empty((0, r)), np.empty(0), pairs.weight, r)
+    nowhere = np.zeros(statistics.n_features)  # differences of rows have the mean of none
+    own = replace(statistics, moments=moments, mean=nowhere, basis=pairs.basis, approximation=pairs.approximation)
+    return own, scatter
+
+
+Pairing = Literal["one-vs-rest", "one-vs-one"]
+
+
+class _PairingOptions(MethodOptions):
+    pairing: Pairing = setting(
+        "one-vs-rest",
+        example="one-vs-one",
+        description="Whether a row is compared with the rows of all other classes together, or of each other class "
+        "separately",
+    )
+
+
+class _SearchOptions(_PairingOptions):
+    search: Literal["exact", "approximate"] = setting(
+        "exact",
+        example="approximate",
+        description="Whether all nearest rows are found, proved, or most of them, measured, sooner",
+    )
+    recall: float = setting(
+        0.98,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.95,
+        description="Share of nearest rows that an approximate search aims at",
+    )
+    max_queries: int | None = setting(
+        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+    )
+    mutual: Literal["twice", "once"] = setting(
+        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        try:
+            PairSearch(Search(self.search, self.recall, self.max_queries, self.pairing), self.mutual)
+        except InputError as error:
+            raise ValueError(str(error).removesuffix(".")) from error
+        return self
+
+
+def _variant(name: str, title: str, keeps: str, limit: str = FULL_RANK, **more: Any) -> Method:
+    return Method(name, title, "margins", keeps, limit, MarginPCA, {"variant": name}, **more)
+
+
+METHODS = (
+    _variant("pca", "PCA", "differences of rows from the mean", reference=True),
+    _variant("m-pca0", "M-PCA0", "differences of all pairs of rows of different classes"),
+    _variant("m-pca1a", "M-PCA1a", "differences of rows from the mean of the other classes", options=_PairingOptions),
+    _variant(
+        "m-pca1b",
+        "M-PCA1b",
+        "differences of rows from the coordinate-wise median of the other classes",
+        "min(d, n)",
+        options=_PairingOptions,
+    ),
+    _variant(
+        "m-pca2",
+        "M-PCA2",
+        "differences of rows from the nearest row of the other classes (needs a search)",
+        options=_SearchOptions,
+    ),
+)
+VARIANTS = tuple(method.name for method in METHODS)

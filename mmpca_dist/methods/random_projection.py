@@ -1,0 +1,128 @@
+"""Random projection as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.solution import Solution, unknown_residuals
+from mmpca_dist.methods.specification import Method, MethodOptions
+from mmpca_dist.settings import setting
+from mmpca_dist.solvers.dense import fix_signs
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.scatters import at_least_two, total_scatter
+
+
+class RandomProjection(MomentReducer):
+    """Random orthonormal directions, which see nothing of the rows but how many columns they have.
+
+    ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        By default as many as columns, which only turns the rows.
+    seed : int
+        The same seed gives the same directions for the same number of columns; those for a smaller K are the first
+        ones for a larger K, up to rounding.
+    standardize, center, precision
+        As in ``MarginPCA``.
+    solver : {"auto", "dense", "dual", "krylov", "nystroem"}
+        How the rows are summed up, for their mean and variances; no matter for the components.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        Orthonormal: without the factor sqrt(n_features / K), which ``transform`` applies.
+    eigenvalues_ : array of shape (K,)
+        Variance of the rows along each component; NaN where no scatter was formed.
+    residuals_ : array of shape (K,)
+        NaN: the components are no eigenvectors.
+    mean_, classes_, moments_, n_features_in_, imprecise_
+        As in ``MarginPCA``.
+
+    References
+    ----------
+    STAT 841, random projection; Dasgupta & Gupta 2003, "An elementary proof of a theorem of Johnson and Lindenstrauss",
+    Random Structures & Algorithms 22.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from mmpca_dist import RandomProjection
+    >>> X, y = load_digits(return_X_y=True)
+    >>> RandomProjection(n_components=8).fit(X, y).components_.shape
+    (8, 64)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        seed: int = 0,
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+    ) -> None:
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.seed = seed
+
+    def _needs(self) -> Needs:
+        return Needs(scatters=frozenset())
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        at_least_two(statistics.moments.counts)
+        d = statistics.n_features
+        components = random_directions(d if n_components is None else min(n_components, d), d, self.seed)
+        values, total = _variances(statistics, components)
+        limit = f"the number of columns, {d}"
+        return Solution(components, values, unknown_residuals(components), np.zeros(len(components)), total, limit)
+
+    @property
+    def _gain(self) -> float:  # type: ignore[override]
+        return float(np.sqrt(self.components_.shape[1] / len(self.components_)))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise InputError(f"seed={self.seed!r} must be a whole number of at least 0.")
+
+
+def random_directions(n_components: int, n_features: int, seed: int) -> NDArray[np.float64]:
+    """Return random orthonormal rows, shape (K, d): Gaussian rows, orthonormalised in order."""
+    rows = np.random.default_rng(seed).standard_normal((n_components, n_features))
+    with single_blas_thread():
+        basis, _ = np.linalg.qr(rows.T)
+    return fix_signs(np.ascontiguousarray(basis.T))
+
+
+def _variances(statistics: Statistics, components: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return the variance of the rows along components, and in all, where a scatter is known as a whole."""
+    if statistics.approximation is not None:
+        return np.full(len(components), np.nan), float("nan")
+    scatter = total_scatter(statistics.moments).dense(statistics.moments)
+    along = statistics.coordinates(components.T)
+    return np.einsum("ij,ij->j", along, scatter @ along), float(np.trace(scatter))
+
+
+class _Options(MethodOptions):
+    seed: int = setting(0, ge=0, example=1, description="Of the directions")
+
+
+METHOD = Method(
+    "random-projection",
+    "Random projection",
+    "baselines",
+    "nothing in particular: random orthonormal directions, times sqrt(d / K)",
+    "d",
+    RandomProjection,
+    options=_Options,
+    ordered=False,
+    values="variance of the rows along each component",
+    shares="variance",
+)

@@ -1,0 +1,165 @@
+"""Directions of ridge regressions onto the classes as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.class_regression import EPS, class_regression
+from mmpca_dist.methods.solution import Solution, unknown_residuals
+from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method, MethodOptions
+from mmpca_dist.settings import setting
+from mmpca_dist.solvers.dense import fix_signs
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import Statistics
+
+DEFAULT_ALPHA = 1.0
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class RidgeDirections(MomentReducer):
+    """Directions of the coefficients of a ridge regression onto the classes.
+
+    For two classes the component is ``coef_`` of scikit-learn's ``Ridge(alpha)`` for labels -1 and +1, up to its sign.
+    For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal
+    V, the principal axes of what they fit: W V. They span what the coefficients span, the strongest come first, and
+    fitted values along them are uncorrelated.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the number of classes less one, which is the default.
+    alpha : float
+        Of the penalty alpha |w|^2 beside the sum of squared errors, as in scikit-learn. 0 is least squares, where
+        columns do not depend on each other.
+    standardize, center, precision
+        As in ``MarginPCA``.
+    solver : {"auto", "dense", "dual"}
+        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        In the units of coefficients, not orthonormal, so ``inverse_transform`` goes by the pseudo-inverse.
+    eigenvalues_ : array of shape (K,)
+        Variance of the fitted values along each component, decreasing. ``total_`` is the variance of the targets.
+    residuals_ : array of shape (K,)
+        NaN: the components are no eigenvectors of a scatter.
+    mean_, classes_, moments_, n_features_in_, imprecise_
+        As in ``MarginPCA``.
+
+    References
+    ----------
+    Hoerl & Kennard 1970, "Ridge regression", Technometrics 12.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mmpca_dist import RidgeDirections
+    >>> X, y = load_wine(return_X_y=True)
+    >>> RidgeDirections(alpha=0.1).fit(X, y).components_.shape
+    (2, 13)
+    """
+
+    _by_classes = True
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        alpha: float = DEFAULT_ALPHA,
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+    ) -> None:
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.alpha = alpha
+
+    def _needs(self) -> Needs:
+        return Needs(whole=("ridge",))
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        return solve_ridge(statistics, n_components, alpha=self.alpha)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not 0 <= self.alpha < float("inf"):
+            raise InputError(f"alpha={self.alpha!r} must be a number of at least 0.")
+
+
+def solve_ridge(statistics: Statistics, n_components: int | None, *, alpha: float) -> Solution:
+    """Ridge regression onto the classes: principal directions of its coefficients by the variance of what they fit.
+
+    With coefficients W = (X^T X + alpha I)^-1 X^T Y these are W V, V the eigenvectors of W^T X^T X W: one target keeps
+    its coefficients as they are, several are turned so that fitted values are uncorrelated.
+
+    Raises
+    ------
+    InputError
+        Where the matrix to divide by is singular.
+    """
+    problem, n = class_regression(statistics, "ridge"), statistics.moments.n_rows
+    most = min(int(np.count_nonzero(statistics.moments.counts)) - 1, statistics.n_features)
+    with single_blas_thread():
+        coefficients, errors = _solved(
+            problem.scatter, problem.cross, alpha / n, statistics.epsilon, statistics.basis is None
+        )
+        values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
+    values, turn = values[::-1], turn[:, ::-1]
+    total = float(np.trace(problem.targets))
+    kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
+    kept[most if n_components is None else min(n_components, most) :] = False
+    components = fix_signs(statistics.loadings(coefficients @ turn[:, kept]))
+    limit = f"the number of classes less one, {np.count_nonzero(statistics.moments.counts) - 1}"
+    relative = np.full(len(components), errors)
+    return Solution(components, values[kept], unknown_residuals(components), relative, total, limit)
+
+
+def _solved(
+    scatter: NDArray[np.float64], cross: NDArray[np.float64], ridge: float, epsilon: float, by_column: bool
+) -> tuple[NDArray[np.float64], float]:
+    """Return (S + ridge I)^-1 A, and the relative rounding error that errors ``epsilon`` in S cause.
+
+    Errors are relative to the lengths of two columns (``by_column``), so that it is columns of equal length that must
+    not depend on each other; or else to the trace.
+    """
+    divisor = scatter.copy()
+    divisor[np.diag_indices_from(divisor)] += ridge
+    sizes = np.diagonal(divisor) if by_column else np.full(len(divisor), max(float(np.trace(divisor)), TINY))
+    units = 1 / np.sqrt(np.maximum(sizes, TINY))
+    divisor *= units[:, None] * units
+    norm = float(np.abs(divisor).sum(axis=0).max(initial=0.0))
+    factor, failed = scipy.linalg.lapack.dpotrf(divisor, lower=1)
+    share = 0.0 if failed else norm * float(scipy.linalg.lapack.dpocon(factor, norm, uplo="L")[0])
+    if not share > epsilon:
+        raise InputError(
+            "The scatter of the rows is singular up to rounding, so that coefficients are not determined: raise alpha."
+        )
+    found = scipy.linalg.cho_solve((factor, True), cross * units[:, None], check_finite=False)
+    return found * units[:, None], epsilon / share
+
+
+class _Options(MethodOptions):
+    alpha: float = setting(
+        DEFAULT_ALPHA, ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn"
+    )
+
+
+METHOD = Method(
+    "ridge",
+    "Ridge",
+    "regressions",
+    "coefficients of a ridge regression onto the classes",
+    BETWEEN_CLASSES,
+    RidgeDirections,
+    options=_Options,
+    orthonormal=False,
+    ordered=False,
+    values="variance of the values fitted to the class indicators along each component",
+    shares="variance of the class indicators, explained",
+)

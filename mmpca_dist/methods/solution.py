@@ -1,0 +1,61 @@
+"""The solution of a method: components, eigenvalues, residuals, certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.solvers.dense import Eigenpairs, fix_signs
+from mmpca_dist.statistics.coordinates import Statistics
+
+IMPRECISE = 1e-2
+"""Components whose relative rounding error exceeds this are marked."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Components of one method, the strongest first.
+
+    Attributes
+    ----------
+    components : array of shape (K, d)
+    eigenvalues, residuals, relative_errors : arrays of shape (K,)
+        As in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``; residuals are NaN where components are no
+        eigenvectors (LOL).
+    total : float
+        Sum of all eigenvalues.
+    limit : str
+        What bounds the number of components, in words.
+    certificate : dict or None
+        What is proved of components from a solver in passes, and measured of the search behind them (M-PCA2).
+    """
+
+    components: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    relative_errors: NDArray[np.float64]
+    total: float
+    limit: str
+    certificate: dict[str, Any] | None = None
+
+
+def solution_of(
+    statistics: Statistics, pairs: Eigenpairs, limit: str, certificate: dict[str, Any] | None = None
+) -> Solution:
+    """Return the solution that eigenpairs in working coordinates are."""
+    components = fix_signs(statistics.loadings(pairs.vectors))
+    return Solution(components, pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate)
+
+
+def unknown_residuals(components: NDArray) -> NDArray[np.float64]:
+    """Return the residuals of components that are no eigenvectors: NaN, shape (K,)."""
+    return np.full(len(components), np.nan)
+
+
+def certificate_of_means(statistics: Statistics) -> dict[str, Any] | None:
+    """Return the certificate of components that class means determine; None where there were no passes to doubt."""
+    known = statistics.approximation
+    return None if known is None else {"solver": known.solver, "passes": known.passes, "exact": True}

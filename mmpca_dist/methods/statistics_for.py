@@ -1,0 +1,63 @@
+"""From rows and needs to statistics: the one way for estimators, runs and evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
+from mmpca_dist.solvers.block_passes import statistics_in_passes
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.options import SolverOptions, choose_solver
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.rows import Rows
+
+
+def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool) -> Statistics:
+    """Return what methods need of the rows, by the solver that fits their shape."""
+    statistics = class_statistics(rows, needs, solver, precision=precision, standardize=standardize)
+    for search in needs.searches:
+        statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+    return statistics
+
+
+def class_statistics(
+    rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool
+) -> Statistics:
+    """Return what follows from the classes of the rows: all but nearest rows of other classes."""
+    choice = choose_solver(solver, rows.dataset.n_rows, rows.dataset.n_features, needs)
+    if choice.in_passes:
+        options = replace(solver, kind=choice.kind)
+        return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
+    return gather_statistics(
+        rows, precision=precision, pairings=needs.medians, standardize=standardize, columns=needs.columns
+    )
+
+
+def with_nearest_pairs(
+    statistics: Statistics,
+    rows: Rows,
+    search: PairSearch,
+    n_components: int | None,
+    solver: SolverOptions,
+    tables: Scratch | None = None,
+) -> Statistics:
+    """Return statistics with the differences of nearest rows of other classes, which are searched for.
+
+    ``tables`` is where the search lays out the rows; by default memory, or a folder of its own where they do not fit.
+    """
+    from mmpca_dist.neighbors.pair_statistics import with_pairs  # compiles: slow to import
+
+    summarize, known = None, statistics.approximation
+    if known is not None:
+        from mmpca_dist.solvers.pair_passes import pairs_in_passes
+
+        options = replace(solver, kind=known.solver)
+        summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=known.seed)
+    if tables is not None:
+        return with_pairs(statistics, rows, search, tables, summarize)
+    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
+    with open_scratch(in_memory, rows.scratch) as own:
+        return with_pairs(statistics, rows, search, own, summarize)

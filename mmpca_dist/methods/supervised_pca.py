@@ -1,0 +1,180 @@
+"""Supervised PCA by the Hilbert-Schmidt independence criterion as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.methods.solution import Solution, certificate_of_means, solution_of
+from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.target_reducer import TargetReducer
+from mmpca_dist.solvers.dense import fix_signs, leading_low_rank
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.scatters import at_least_two
+from mmpca_dist.statistics.target_scatter import CrossMoments
+
+
+class SupervisedPCA(TargetReducer):
+    """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the number of classes less one, or of continuous targets, which is the default.
+    target : {"classes", "continuous"}
+        What y holds: labels, or numbers of shape (n,) or (n, q).
+    kernel : {"delta", "linear"} or array of shape (C, C), optional
+        Similarity of the classes: 1 for equal ones (the default), the product of numeric labels, or any positive
+        semidefinite matrix in the order of the sorted classes. That of continuous targets is their inner product,
+        "linear", and no other.
+    standardize, center
+        As in ``MarginPCA``.
+    precision : {"single", "double"}
+        As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
+    solver : {"auto", "dense", "dual", "krylov"}
+        As in ``MarginPCA``; of many columns, one pass takes the class means, which are all that is needed.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        Orthonormal.
+    eigenvalues_ : array of shape (K,)
+        Of X^T H L H X, which grows with n^2.
+    classes_ : array of shape (C,)
+        Only of classes.
+    moments_ : ClassMoments or CrossMoments
+        Of all rows so far, which ``partial_fit`` extends.
+    mean_, n_features_in_, residuals_, imprecise_
+        As in ``MarginPCA``.
+
+    References
+    ----------
+    STAT 841, supervised PCA.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from mmpca_dist import SupervisedPCA
+    >>> X, y = load_digits(return_X_y=True)
+    >>> SupervisedPCA(n_components=2).fit_transform(X, y).shape
+    (1797, 2)
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> SupervisedPCA(target="continuous").fit(X, progression).components_.shape
+    (1, 10)
+    """
+
+    _by_classes = True
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        target: str = "classes",
+        kernel: str | NDArray | None = None,
+        standardize: bool = False,
+        center: bool = False,
+        precision: str = "single",
+        solver: str = "auto",
+    ) -> None:
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.target = target
+        self.kernel = kernel
+
+    def _needs(self) -> Needs:
+        return Needs(scatters=frozenset())
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        self._refuse_continuous()
+        return solve_hsic(statistics, n_components, kernel="delta" if self.kernel is None else self.kernel)
+
+    def _solve_targets(self, cross: CrossMoments) -> Solution:
+        return solve_targets(cross, self.n_components, standardize=self.standardize)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if (
+            self._continuous
+            and self.kernel is not None
+            and not (isinstance(self.kernel, str) and self.kernel == "linear")
+        ):
+            raise InputError("kernel must be left out, or 'linear', where the target is continuous.")
+
+
+def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta") -> Solution:
+    """Supervised PCA: leading eigenvectors of A^T K A, rows A_c = n_c (m_c - m), K a kernel on the classes.
+
+    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion.
+    """
+    moments = statistics.moments
+    present = at_least_two(moments.counts)
+    A = moments.deviations * moments.counts[:, None]
+    root = _kernel_root(kernel, moments.classes)
+    A = root @ A
+    most = min(len(present) - 1, moments.n_features)
+    wanted = most if n_components is None else min(n_components, most)
+    off = statistics.means_error * float(np.linalg.norm(root * moments.counts))
+    size = float(np.linalg.norm(A))
+    pairs = leading_low_rank(A, wanted, max(statistics.unit, off / size) if size > 0 else statistics.unit)
+    limit = f"the number of classes less one, {len(present) - 1}"
+    return solution_of(statistics, pairs, limit, certificate_of_means(statistics))
+
+
+def solve_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
+    """Supervised PCA for continuous targets Y, linear kernel: leading eigenvectors of X^T H Y Y^T H X, at most q.
+
+    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion, in its form for L = Phi Phi^T.
+    """
+    scale = cross.scale if standardize else np.ones(len(cross.mean))
+    A = (cross.scatter / scale[:, None]).T
+    # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
+    spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
+    # Means are known to eps of themselves.
+    far = np.linalg.norm(cross.mean / scale) * np.sqrt(np.sum(cross.target_squares))
+    target_far = np.linalg.norm(cross.target_mean) * np.sqrt(np.sum(cross.squares / scale**2))
+    eps, size = float(np.finfo(np.float64).eps), float(np.linalg.norm(A))
+    floor = max(10 * eps * spread, eps * np.sqrt(cross.n_rows) * (far + target_far))
+    if not size > floor:
+        raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
+    q = len(A)
+    pairs = leading_low_rank(A, q if n_components is None else n_components, floor / size)
+    limit = f"the number of targets, {q}"
+    return Solution(
+        fix_signs(np.ascontiguousarray(pairs.vectors.T)), pairs.values, pairs.residuals, pairs.relative_errors,
+        pairs.total, limit,
+    )  # fmt: skip
+
+
+def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]:
+    """Return R with R^T R = K."""
+    if isinstance(kernel, str) and kernel == "delta":
+        return np.eye(len(classes))
+    if isinstance(kernel, str) and kernel == "linear":
+        if classes.dtype.kind not in "iufb":
+            raise InputError("kernel='linear' needs classes that are numbers.")
+        return classes.astype(np.float64)[None]
+    if isinstance(kernel, str):
+        raise InputError(
+            f"Unknown kernel {kernel!r}; give 'delta', 'linear' or a matrix.{did_you_mean(kernel, ['delta', 'linear'])}"
+        )
+    K = np.asarray(kernel, dtype=np.float64)
+    if K.shape != (len(classes), len(classes)) or not np.allclose(K, K.T):
+        raise InputError(f"kernel has shape {K.shape}; it must be symmetric, {len(classes)} x {len(classes)}.")
+    values, vectors = scipy.linalg.eigh(K)
+    if values[0] < -1e-10 * max(abs(values[-1]), 1e-300):
+        raise InputError(f"kernel is not positive semidefinite: its smallest eigenvalue is {values[0]:.3g}.")
+    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+
+
+METHOD = Method(
+    "hsic",
+    "Supervised PCA (HSIC)",
+    "classes",
+    "dependence on the class (supervised PCA)",
+    BETWEEN_CLASSES,
+    SupervisedPCA,
+)

@@ -1,0 +1,162 @@
+"""``transform`` of all reducers: eager for rows in memory, lazy for others."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.dataset import Dataset, unit_edges
+from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.dask_rows import whole_rows
+from mmpca_dist.statistics.tree_reduction import read_unit
+
+
+class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Projects rows in memory; scikit-learn wraps its ``transform``, so that ``set_output`` is honoured."""
+
+    components_: NDArray[np.float64]
+    mean_: NDArray[np.float64]
+    scale_: NDArray[np.float64] | None
+    center: bool
+    _gain: float = 1.0
+    """What projections onto the components are multiplied by."""
+
+    def transform(self, X: Any) -> Any:
+        check_is_fitted(self, "components_")
+        return self._project(check_rows(self, X, reset=False))
+
+    def _project(self, X: Any) -> NDArray:
+        dtype = _output_type(X.dtype)
+        matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
+        return projected(X, matrix, mean, dtype)
+
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
+        loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
+        return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
+
+
+class LazyTransform:
+    """What comes before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
+
+    def transform(self, X: Any) -> Any:
+        """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
+
+        With ``standardize=True`` rows are standardised first, which centres them.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Columns that have names must have those of ``fit``, in their order.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array, or, with
+            ``set_output(transform="pandas")``, a Dask data frame, with the index of the one it was made from.
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For other columns than those of ``fit``, and with ``set_output(transform="polars")``, which
+            has no lazy form here.
+        """
+        X = as_table(X)
+        if not (isinstance(X, Table) and X.lazy):
+            return super().transform(X)  # type: ignore[misc]
+        check_is_fitted(self, "components_")
+        check_header(self, X, reset=False)
+        sample = super().transform(X.sample)  # type: ignore[misc]
+        Z = _of_dataset(self, X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
+        return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
+        """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
+        table = as_table(X)
+        if isinstance(table, Table) and table.lazy:
+            return self.fit(X, y, **fit_parameters).transform(X)  # type: ignore[attr-defined]
+        return super().fit_transform(X, y, **fit_parameters)  # type: ignore[misc]
+
+
+def _of_array(reducer: Any, X: da.Array) -> da.Array:
+    X = whole_rows(X)
+    dtype, k = _output_type(X.dtype), len(reducer.components_)
+    meta = np.empty((0, k), dtype)
+    return da.map_blocks(reducer._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
+
+
+def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
+    """Return a Dask array that has a task a reading unit."""
+    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
+    dtype, k = _output_type(dataset.dtype), len(reducer.components_)
+    matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
+    units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
+    return units.map_blocks(
+        _ProjectUnit(dataset, edges, matrix, mean, dtype),
+        dtype=dtype, chunks=(tuple(np.diff(edges).tolist()), (k,)), meta=np.empty((0, k), dtype),
+        name=f"transform-{uuid.uuid4().hex}",  # else Dask reads all that the data set holds for a name
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _ProjectUnit:
+    """Reads a unit of a data set, and projects it."""
+
+    dataset: Dataset
+    edges: NDArray[np.int64]
+    matrix: NDArray
+    mean: NDArray | None
+    dtype: np.dtype
+
+    def __call__(self, unit: NDArray[np.int64]) -> NDArray:
+        start, stop = self.edges[unit[0, 0] : unit[0, 0] + 2].tolist()
+        rows = read_unit(self.dataset, start, stop, sparse=self.dataset.sparse)
+        with single_blas_thread():
+            return projected(rows, self.matrix, self.mean, self.dtype)
+
+
+def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
+    """Return lazy rows in the container that ``set_output`` asks for, of which ``sample`` is one with a row."""
+    if "pandas" not in type(sample).__module__:
+        raise InputError(
+            f"set_output asks for {type(sample).__module__.partition('.')[0]}, which has no lazy form for rows that "
+            'are read piece by piece: set "pandas" or "default", or transform X.compute().'
+        )
+    import dask.dataframe as dd  # slow to import
+
+    return dd.from_dask_array(Z, columns=list(sample.columns), index=index)
+
+
+def projected(X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
+    """Return (X - mean) A as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
+
+    CSR rows stay so: the product is taken in double, so that the mean can be subtracted after it.
+    """
+    if not issparse(X):
+        return centred(X, mean, dtype) @ matrix
+    wide = np.asarray(matrix, np.float64)
+    found = np.asarray(X @ wide)
+    if mean is not None:
+        found -= mean @ wide
+    return found.astype(dtype, copy=False)
+
+
+def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
+    """Return rows less the mean as ``dtype``; subtracted in double before, not from two large products after."""
+    if mean is None:
+        return np.asarray(X, dtype=dtype)
+    return np.subtract(X, mean, out=np.empty(X.shape, dtype), casting="same_kind")
+
+
+def _output_type(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)

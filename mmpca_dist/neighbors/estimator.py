@@ -1,0 +1,234 @@
+"""``NearestOpposite``: the search as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows, labels_of
+from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.errors import InputError
+from mmpca_dist.neighbors.layout import Layout, is_usable
+from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.queries import queries_from
+from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.search import search_queries
+from mmpca_dist.statistics.dask_rows import lazy_rows
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Progress, Scheduler, Threads, read_unit
+
+BLOCK_QUERIES = 4096
+
+
+class NearestOpposite(BaseEstimator):
+    """Nearest row of another class, for every row: proved, or approximate with the recall measured.
+
+    Parameters
+    ----------
+    search : {"exact", "approximate"}
+    recall : float
+        What an approximate search aims at; the lower end of the interval measured reaches it.
+    max_queries : int, optional
+        Search for so many of the fitted rows only, drawn with a fixed seed.
+    pairing : {"one-vs-rest", "one-vs-one"}
+        The nearest row of all other classes together, or one of each.
+    scratch : str, optional
+        Folder (path or fsspec URL) for data that does not fit in memory, or that workers of a cluster share; by
+        default a temporary folder of this machine.
+
+    Attributes
+    ----------
+    classes_ : array of shape (C,)
+    n_features_in_, n_samples_fit_ : int
+    certificate_ : dict
+        After ``kneighbors()``: what was proved and measured, and what it cost.
+
+    Notes
+    -----
+    A ``Dataset`` is searched on the cluster of Dask's default client, where there is one. The distance is the float64
+    sum of squared differences in a fixed order; ties go to the lowest row number. Data laid out on disk is removed by
+    ``close``, at the end of a ``with`` block, or with the estimator.
+
+    References
+    ----------
+    Luo & Durrant 2017, "Maximum Margin Principal Components", section 3, M-PCA2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import NearestOpposite
+    >>> X, y = load_iris(return_X_y=True)
+    >>> distances, rows = NearestOpposite().fit(X, y).kneighbors()
+    >>> int(rows[0, 0]), round(float(distances[0, 0]), 2)
+    (98, 2.09)
+    """
+
+    _layout: Layout
+    _scratch_tables: Scratch
+    _scheduler: Scheduler
+
+    def __init__(
+        self,
+        *,
+        search: str = "exact",
+        recall: float = 0.98,
+        max_queries: int | None = None,
+        pairing: str = "one-vs-rest",
+        scratch: str | None = None,
+    ) -> None:
+        self.search = search
+        self.recall = recall
+        self.max_queries = max_queries
+        self.pairing = pairing
+        self.scratch = scratch
+
+    def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> Self:
+        """Lay the rows out by cell and class.
+
+        Parameters
+        ----------
+        X, y : as in ``MarginPCA.fit``
+        progress : callable, optional
+            Called with the number of tasks done and of all.
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For rows that are not finite, or fewer than two classes.
+        """
+        self._options()
+        self.close()
+        dataset, scheduler = self._dataset(X, y, reset=True)
+        rows = Rows.of(dataset, scheduler, progress=progress)
+        in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
+        stack = ExitStack()
+        self._finalizer = weakref.finalize(self, stack.close)
+        self._scratch_tables = stack.enter_context(open_scratch(in_memory, self.scratch))
+        self._layout = make_layout(rows, self._scratch_tables)
+        self._scheduler = scheduler
+        self.classes_, self.n_samples_fit_ = rows.census.classes, dataset.n_rows
+        return self
+
+    def kneighbors(
+        self, X: Any = None, y: Any = None, return_distance: bool = True, *, progress: Progress | None = None
+    ) -> Any:
+        """Return the nearest fitted rows of other classes.
+
+        Parameters
+        ----------
+        X : as in ``fit``, of shape (n_queries, n_features), optional
+            By default the fitted rows themselves (those drawn, with ``max_queries``; see ``find``). Rows of Dask or of
+            a ``Dataset`` are read piece by piece; what is found is in memory.
+        y : as in ``fit``
+            Classes of the rows of ``X``.
+
+        Returns
+        -------
+        distances : array of shape (n_queries, slots)
+            One slot, or with ``one-vs-one`` one a class; infinite in that of a row's own class. Left out unless
+            ``return_distance``.
+        rows : int array of shape (n_queries, slots)
+            Row numbers; -1 in the slot of a row's own class.
+        """
+        check_is_fitted(self, "classes_")
+        if X is None:
+            _, rows, distances = self.find(progress=progress).arrays()
+        else:
+            rows, distances = self._of_others(X, y)
+        return (distances, rows) if return_distance else rows
+
+    def find(self, *, progress: Progress | None = None) -> Neighbors:
+        """Search for the fitted rows and return what is found piece by piece, whatever its size.
+
+        Returns
+        -------
+        Neighbors
+            ``arrays()`` has everything at once: row numbers of the queries, of their neighbours, and distances.
+        """
+        check_is_fitted(self, "classes_")
+        tasks = Tasks(scheduler=self._scheduler, progress=progress)
+        found = find_nearest(self._layout, self._scratch_tables, self.classes_, self._options(), tasks)
+        self.certificate_ = found.certificate()
+        return found
+
+    def close(self) -> None:
+        """Remove what was laid out."""
+        finalizer = getattr(self, "_finalizer", None)
+        if finalizer is not None:
+            finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _options(self) -> Search:
+        return Search(self.search, self.recall, self.max_queries, self.pairing)
+
+    def _dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Dataset, Scheduler]:
+        """Return labelled rows as a data set, with their columns checked, and who reads them."""
+        if y is None and not isinstance(X, Dataset):
+            raise InputError("The labels y are None; they are needed, for neighbours are of other classes.")
+        y, X = labels_of(y, X), as_table(X)
+        if isinstance(X, Table) and X.lazy:
+            check_header(self, X, reset=reset)
+            return lazy_rows(X.rows, y)
+        X, y = check_rows(self, X, label_array(y, "y"), reset=reset, ensure_min_samples=2 if reset else 1)
+        return rows_in_memory(X, normalize_labels(y, "y"), "X"), Threads()
+
+    def _of_others(self, X: Any, y: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        dataset, scheduler = self._dataset(X, y, reset=False)
+        edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
+        spans = [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges))]
+        spans = spans if isinstance(scheduler, Threads) and dataset.in_memory else make_spans(dataset)
+        task = _SearchRows(self._layout, self._scratch_tables, dataset, self.classes_, self.pairing == "one-vs-one")
+        return Tasks(scheduler=scheduler).run(task, spans, _join, "queries")
+
+
+@dataclass(frozen=True)
+class _SearchRows:
+    """The task: search for rows that are not in the layout."""
+
+    layout: Layout
+    scratch: Scratch
+    dataset: Dataset
+    classes: NDArray
+    one_vs_one: bool
+
+    def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        starts = range(span.start, span.stop, BLOCK_QUERIES)
+        return functools.reduce(_join, (self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
+
+    def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        X = read_unit(self.dataset, start, stop)
+        codes = encode(self.dataset.read_labels(start, stop), self.classes, "X")
+        usable = is_usable(X)
+        if not usable.all():
+            row, column = np.argwhere(~usable)[0].tolist()
+            raise InputError(
+                f"Found {X[row, column]} in row {start + row}, column {column} of X: squared distances overflow."
+            )
+        queries = queries_from(self.layout.cells, X, codes)
+        found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one)
+        rows, squared = np.empty_like(found.rows), np.empty_like(found.squared)
+        rows[queries.rows] = np.where(np.isfinite(found.squared), found.rows, -1)
+        squared[queries.rows] = found.squared
+        return rows, np.sqrt(squared)
+
+
+def _join(left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
+    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

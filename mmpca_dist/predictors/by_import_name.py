@@ -1,0 +1,112 @@
+"""Classifiers by import name: classes of scikit-learn, and of packages that the machine allows."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+from typing import Any
+
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.predictors.fitting import fitting_alone, unconverged
+from mmpca_dist.predictors.specification import Classifier, Training, check_names
+from mmpca_dist.predictors.work import other_fit
+
+ALLOWED = "MMPCA_CLASSIFIERS"
+PUBLIC = re.compile(r"(?!.*\.(tests|conftest|externals)(\.|$))[A-Za-z]\w*(\.[A-Za-z]\w*)*")
+"""Modules that are meant to be imported: importing private modules and tests may run code of theirs."""
+
+
+def classifier_class(name: str) -> type:
+    """Return the class of an import name such as ``sklearn.neighbors.KNeighborsClassifier``.
+
+    A configuration may come from a stranger. It can import only public modules, of scikit-learn and of the packages
+    that the environment variable ``MMPCA_CLASSIFIERS`` names, and call only classes of classifiers.
+
+    Raises
+    ------
+    InputError
+        For other packages, names that do not exist, and names of anything but a class of classifiers.
+    """
+    module, _, attribute = name.rpartition(".")
+    package = module.partition(".")[0]
+    allowed = {"sklearn", *os.environ.get(ALLOWED, "").replace(" ", "").split(",")}
+    if not package or package not in allowed:
+        raise InputError(
+            f"The classifier {name!r} is of {package!r}, and a configuration may name classes of scikit-learn only. If "
+            f"others are to be allowed, set {ALLOWED}={package} in the environment."
+        )
+    if not PUBLIC.fullmatch(module):
+        raise InputError(f"The classifier {name!r} is of no public module. Name it as its documentation imports it.")
+    try:
+        holder = importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(f"The classifier {name!r} cannot be imported here ({error}). Correct the name.") from error
+    kind = getattr(holder, attribute, None)
+    if not (inspect.isclass(kind) and issubclass(kind, BaseEstimator) and issubclass(kind, ClassifierMixin)):
+        classes = {key: value for key, value in vars(holder).items() if inspect.isclass(value)}
+        classifiers = [key for key, value in classes.items() if issubclass(value, ClassifierMixin)]
+        raise InputError(
+            f"{name!r} is no class of classifiers after scikit-learn's conventions."
+            f"{did_you_mean(attribute, classifiers)}"
+        )
+    return kind
+
+
+def make_classifier(name: str, settings: dict[str, Any]) -> Any:
+    """Return a classifier of this import name, with a fixed ``random_state`` where it takes one.
+
+    Raises
+    ------
+    InputError
+        As ``classifier_class``, and for settings that the class does not have.
+    """
+    kind = classifier_class(name)
+    parameters = parameters_of(kind)
+    check_names(settings, parameters, name)
+    fixed = {"random_state": 0} if "random_state" in parameters else {}
+    try:
+        return kind(**{**fixed, **settings})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} does not start with these options: {' '.join(str(error).split())}.") from error
+
+
+def parameters_of(kind: type) -> list[str]:
+    """Return the names of the settings that a class of estimators takes."""
+    return sorted(kind._get_param_names())  # type: ignore[attr-defined]
+
+
+def imported_classifier(name: str) -> Classifier:
+    """Return the specification of a class by its import name.
+
+    Raises
+    ------
+    InputError
+        As ``classifier_class``.
+    """
+    return Classifier(
+        name,
+        "a class after scikit-learn's conventions",
+        fit=lambda rows: _fit(name, rows),
+        check_options=lambda options: _check_options(name, options),
+        has_C="C" in parameters_of(classifier_class(name)),
+        fit_work=other_fit,
+        # The model may keep the rows, and as much again.
+        kept_bytes=lambda n_rows, n_columns, n_classes: 16 * (n_classes + n_rows) * n_columns,
+    )
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    if "C" in options:
+        raise InputError(f"C of {name} is given beside its options, not among them.")
+    make_classifier(name, options)
+
+
+def _fit(name: str, rows: Training) -> tuple[Any, int]:
+    model = make_classifier(name, {**rows.options, **({} if rows.C is None else {"C": rows.C})})
+    with fitting_alone:
+        model.fit(rows.Z, rows.codes)
+    return model, unconverged(model)

@@ -1,0 +1,205 @@
+"""Moments of reduced rows, from the moments of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.moments import ClassMoments
+
+EPS = float(np.finfo(np.float64).eps)
+
+ROUNDING = {"single": 4 * float(np.finfo(np.float32).eps), "double": 64 * EPS}
+"""Error of v^T G v relative to sum_i v_i^2 G_ii. For 100 to 20,000 rows with exactly dependent columns, it was at most
+1.7 eps in single precision, and 33 eps in double."""
+
+
+@dataclass(frozen=True)
+class ReducedMoments:
+    """Class moments of reduced rows z = A^T (x - mean), of the classes that have rows.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+        Sorted labels.
+    counts : int64 array of shape (C,)
+        At least 1 each.
+    means : float64 array of shape (C, K)
+    within : float64 array of shape (K, K)
+        Sum over the classes of their centred scatters.
+    scatters : float64 array of shape (C, K, K) or None
+        The scatter of every class; None if only their sum is stored.
+    floors : float64 array of shape (C, K), or (1, K) if ``scatters`` is None
+        What the rounding of the pass may add to each diagonal entry of a scatter.
+    """
+
+    classes: NDArray
+    counts: NDArray[np.int64]
+    means: NDArray[np.float64]
+    within: NDArray[np.float64]
+    scatters: NDArray[np.float64] | None
+    floors: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, moments: ClassMoments, projection: NDArray, mean: NDArray | None = None, *, precision: str = "single"
+    ) -> Self:
+        """Reduce class moments.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            In d columns.
+        projection : array of shape (d, K)
+            A.
+        mean : array of shape (d,), optional
+            Subtracted first; by default rows are not centred. A reducer's ``projection()`` returns A and the mean.
+        precision : {"single", "double"}
+            Of the products behind ``moments``; it decides what counts as rounding.
+
+        Raises
+        ------
+        InputError
+            For fewer than two classes with rows, a projection of other columns, or an unknown precision.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mmpca_dist import MarginPCA, class_moments
+        >>> from mmpca_dist.predictors.linear import fisher_linear
+        >>> from mmpca_dist.predictors.reduced_moments import ReducedMoments
+        >>> X, y = load_iris(return_X_y=True)
+        >>> reducer = MarginPCA(3).fit(X, y)
+        >>> reduced = ReducedMoments.of(class_moments(X, y), *reducer.projection())
+        >>> Z = reducer.transform(X)
+        >>> [round(float((fisher_linear(reduced.first(k)).predict(Z[:, :k]) == y).mean()), 2) for k in (1, 2, 3)]
+        [0.93, 0.95, 0.99]
+        """
+        if precision not in ROUNDING:
+            raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
+        A = np.asarray(projection, dtype=np.float64)
+        if A.ndim != 2 or A.shape[0] != moments.n_features or not A.shape[1]:
+            raise InputError(
+                f"The projection has shape {A.shape}; for moments of {moments.n_features} columns it must have shape "
+                f"({moments.n_features}, K)."
+            )
+        filled = np.flatnonzero(moments.counts)
+        if len(filled) < 2:
+            raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
+        means = moments.means[filled] if mean is None else moments.means[filled] - mean
+        ones = np.ones(len(moments.counts))
+        stored = [moments.scatter(ones)] if moments.pooled else [moments.scatters[c] for c in filled]
+        with single_blas_thread():
+            products = [A.T @ scatter @ A for scatter in stored]
+            scatters = np.stack([(product + product.T) / 2 for product in products])
+            floors = ROUNDING[precision] * np.stack([np.diagonal(scatter) for scatter in stored]) @ A**2
+            return cls(
+                moments.classes[filled],
+                moments.counts[filled],
+                means @ A,
+                scatters.sum(axis=0),
+                None if moments.pooled else scatters,
+                floors,
+            )
+
+    @classmethod
+    def of_columns(cls, moments: ClassMoments, mean: NDArray | None = None, *, precision: str = "single") -> Self:
+        """Return the moments of the columns as they are, with only the sum of the scatters of all classes.
+
+        Parameters and sums are those of ``of`` with an identity as the projection.
+        """
+        filled = moments.counts > 0
+        within = moments.scatter(np.ones(len(moments.counts)))
+        within = within + within.T
+        within /= 2
+        means = moments.means[filled] if mean is None else moments.means[filled] - mean
+        floors = ROUNDING[precision] * np.diagonal(within)[None]
+        return cls(moments.classes[filled], moments.counts[filled], means, within, None, floors)
+
+    @classmethod
+    def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
+        """Reduce statistics of tall or wide data.
+
+        Parameters
+        ----------
+        statistics : Statistics
+        components : array of shape (K, d)
+            Of (standardised) columns; of any method.
+        center : bool
+            Whether to subtract the mean from rows first; always done for standardised rows.
+
+        Raises
+        ------
+        InputError
+            As ``of``; and if statistics from passes that apply scatters lack the scatter along the components.
+        """
+        V = np.asarray(components, dtype=np.float64).T
+        if V.ndim != 2 or V.shape[0] != statistics.n_features:
+            raise InputError(
+                f"The components have shape {V.T.shape}; of {statistics.n_features} columns they must have shape "
+                f"(K, {statistics.n_features})."
+            )
+        working = statistics.coordinates(V)
+        approximation, basis = statistics.approximation, statistics.basis
+        if approximation is not None and (approximation.outside is None or not _spans(basis, working, V)):
+            raise InputError(
+                "The scatter along these components is not known, for it was never formed: take the moments of the "
+                "reduced rows."
+            )
+        mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
+        centred = center or statistics.scale is not None
+        if basis is None:
+            return cls.of(statistics.moments, working, mean if centred else None, precision=statistics.precision)
+        reduced = cls.of(statistics.moments, working, precision=statistics.precision)
+        return reduced if centred else replace(reduced, means=reduced.means + mean @ V)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def n_components(self) -> int:
+        return self.means.shape[1]
+
+    def first(self, n_components: int) -> Self:
+        """Return views of the moments of the first columns; raise `InputError` if there are not so many."""
+        k = n_components
+        if not 1 <= k <= self.n_components:
+            raise InputError(f"There are {self.n_components} components, so the first {k} cannot be taken.")
+        scatters = None if self.scatters is None else self.scatters[:, :k, :k]
+        return replace(
+            self, means=self.means[:, :k], within=self.within[:k, :k], scatters=scatters, floors=self.floors[:, :k]
+        )
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """Mean scatter within classes, W / n, shape (K, K)."""
+        return self.within / self.n_rows
+
+    @property
+    def covariance_floors(self) -> NDArray[np.float64]:
+        """Rounding error of the diagonal of ``covariance``, shape (K,)."""
+        return self.floors.sum(axis=0) / self.n_rows
+
+    def of_every_class(self, classifier: str) -> NDArray[np.float64]:
+        """Return the scatter of every class, shape (C, K, K); raise `InputError` if only their sum is stored."""
+        if self.scatters is None:
+            raise InputError(
+                f"{classifier} needs the scatter of every class, and these moments keep only sums over the classes, "
+                "because there are many; Fisher's linear classifier and linear discriminant analysis do with sums."
+            )
+        return self.scatters
+
+
+def _spans(basis: NDArray | None, working: NDArray[np.float64], V: NDArray[np.float64]) -> bool:
+    """Tell whether columns lie in the space of a basis, up to the rounding of single precision."""
+    if basis is None:
+        return True
+    missed = np.linalg.norm(V - basis @ working, axis=0)
+    return bool((missed <= 1e-5 * np.linalg.norm(V, axis=0)).all())

@@ -1,0 +1,114 @@
+"""``Classifier``: the specification of a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.work import Work, eigen_fit, linear_bytes, linear_use
+
+DEFAULT_C = 1.0
+"""The default of LIBLINEAR."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Rows that a classifier is fitted to, and its settings.
+
+    Attributes
+    ----------
+    Z : array, CSR matrix or Dask array of shape (n, K)
+        Only classifiers that are ``out_of_core`` get Dask arrays.
+    codes : array of shape (n,)
+        Of the classes, from 0.
+    n_classes : int
+    C : float or None
+        Penalty on errors; None for the classifier's default.
+    bias : bool
+    options : dict
+    on_pass : callable or None
+        Called at the beginning of each pass over a Dask array.
+    """
+
+    Z: Any
+    codes: NDArray
+    n_classes: int
+    C: float | None
+    bias: bool
+    options: dict[str, Any]
+    on_pass: Callable[[], None] | None = None
+
+
+def refuse_nothing(*_: Any) -> None:
+    """Accept whatever comes."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A classifier: made from moments by ``rule``, or fitted to rows by ``fit``.
+
+    Attributes
+    ----------
+    name : str
+        In configurations.
+    description : str
+        What it does, and its settings.
+    rule : callable, optional
+        Called with `ReducedMoments` and the options.
+    fit : callable, optional
+        Called with `Training`; returns a model that predicts codes, and the number of its problems that did not
+        converge.
+    check_options : callable
+        Called with the options; raises `InputError`.
+    check_classes : callable
+        Called with the options and the number of classes; raises `InputError`.
+    has_C, has_bias : bool
+        Whether it has these settings.
+    linear : bool
+        Whether its scores are linear, whatever the rows.
+    out_of_core : bool
+        Whether it takes Dask arrays.
+    rotatable : bool
+        Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated.
+    summed_scores : bool
+        Whether a pass over the rows computes its scores anyway, so that its predictions cost nothing there.
+    fit_work, use_work, kept_bytes : callable
+        Called with the numbers of rows, columns and classes: operations of a fit, operations of predictions, and bytes
+        of the fitted model.
+    """
+
+    name: str
+    description: str
+    rule: Callable[..., Rule] | None = None
+    fit: Callable[[Training], tuple[Any, int]] | None = None
+    check_options: Callable[[dict[str, Any]], None] = refuse_nothing
+    check_classes: Callable[[dict[str, Any], int], None] = refuse_nothing
+    has_C: bool = False  # noqa: N815
+    has_bias: bool = False
+    linear: bool = False
+    out_of_core: bool = False
+    rotatable: bool = False
+    summed_scores: bool = False
+    fit_work: Callable[[int, int, int], Work] = eigen_fit
+    use_work: Callable[[int, int, int], Work] = linear_use
+    kept_bytes: Callable[[int, int, int], int] = linear_bytes
+
+
+def check_names(settings: dict[str, Any], names: Sequence[str], owner: str, kind: str = "option") -> None:
+    """Raise `InputError` for the first setting of ``owner`` that has none of these names."""
+    unknown = next((setting for setting in settings if setting not in names), None)
+    if unknown is not None:
+        hint = did_you_mean(str(unknown), names) or f" There are {', '.join(names) or 'none'}."
+        raise InputError(f"{owner} has no {kind} {unknown!r}.{hint}")
+
+
+def check_numbers(options: dict[str, Any], name: str) -> None:
+    """Raise `InputError` for the first option that is no number."""
+    for option, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")

@@ -1,0 +1,1 @@
+"""Refresh: extend a finished run by new rows."""

@@ -1,0 +1,120 @@
+"""Find data sets for a refresh, and tell new ones from those that it already has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mmpca_dist.datasets.changes import identities
+from mmpca_dist.datasets.readers.formats import FORMATS
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import InputError, MmpcaError
+from mmpca_dist.jobs.directory import RunDirectory
+
+GROUP_FILES = ("zarr.json", ".zgroup")
+"""A folder with one of these is a Zarr group, whatever its name."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A data set: the last part of its address, and a fingerprint of its objects' names, sizes, and etags or times.
+
+    The fingerprint omits the times of inodes, which change when an inbox is copied or restored.
+    """
+
+    name: str
+    uri: str
+    fingerprint: str
+
+
+def arrivals(uri: str) -> list[Arrival]:
+    """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name.
+
+    Raises
+    ------
+    InputError
+        If there is nothing at this address.
+    """
+    uri = storage.normalize(uri)
+    if uri.startswith(storage.NAMED):
+        return [Arrival(uri, uri, storage.digest(uri))]
+    fs, path = storage.filesystem(uri)
+    storage.require(uri)
+    suffixes = tuple(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes)
+    if uri.endswith(suffixes) or not fs.isdir(path):
+        return [_arrival(uri)]
+    with storage.explained(uri):
+        names = sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
+    if any(name in names for name in GROUP_FILES) or has_log(uri, names):
+        return [_arrival(uri)]
+    within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]
+    if not within and holds_parquet(uri, names):
+        return [_arrival(uri)]
+    return [_arrival(storage.join(uri, name)) for name in within]
+
+
+def _arrival(uri: str) -> Arrival:
+    name = uri.rsplit("/", 1)[-1]
+    # The fingerprint omits the folder, so that an inbox may be moved.
+    objects = [(path.rsplit(name, 1)[-1], size, stamp) for path, size, stamp in storage.list_objects(uri)]
+    return Arrival(name, uri, storage.digest(objects))
+
+
+def data_sets_of(run: RunDirectory, reduce: dict[str, Any], rows: int) -> list[dict[str, Any]]:
+    """Return the data sets in a run's statistics, in order: name, address, fingerprint and rows of each.
+
+    The fingerprint is None for the data set that a run was fitted to, if that has changed since.
+    """
+    if reduce.get("taken"):
+        return list(reduce["taken"])
+    section = run.config.dataset
+    entry: dict[str, Any] = {
+        "name": section.uri.rsplit("/", 1)[-1], "uri": section.uri, "fingerprint": None, "rows": rows
+    }  # fmt: skip
+    try:
+        dataset = open_dataset(
+            section.uri,
+            features=section.features,
+            label=section.label,
+            drop=section.drop,
+            missing_chunks=section.missing_chunks,
+        )
+        if run.header()["fingerprint"] in identities(dataset):
+            (arrival,) = arrivals(section.uri)
+            entry |= asdict(arrival)
+    except (MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
+        pass
+    return [entry]
+
+
+def new_arrivals(candidates: Sequence[Arrival], data_sets: Sequence[dict[str, Any]]) -> list[Arrival]:
+    """Return the candidates that are not among a run's data sets.
+
+    Raises
+    ------
+    InputError
+        If rows might count twice: a candidate shares its name with another data set of the run, or lies within one.
+    """
+    by_name = {entry["name"]: entry for entry in data_sets}
+    new = []
+    for arrival in candidates:
+        for entry in data_sets:  # a folder of Parquet files is one data set for a run, and an inbox of many here
+            outer, inner = sorted([arrival.uri, entry["uri"]], key=len)
+            if inner.startswith(f"{outer}/"):
+                raise InputError(
+                    f"{inner} lies within {outer}, and one of them is in already: rows would count twice. Put new data "
+                    "sets into a folder of their own."
+                )
+        namesake = by_name.get(arrival.name)
+        if namesake is None:
+            new.append(arrival)
+        elif namesake["fingerprint"] != arrival.fingerprint:
+            raise InputError(
+                f"{arrival.uri} is not what was taken up under this name ({namesake['rows']} rows of "
+                f"{namesake['uri']}): it has changed, or is another. Rows that are in cannot be taken out; give new "
+                "rows another name."
+            )
+    return new

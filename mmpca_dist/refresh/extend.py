@@ -1,0 +1,131 @@
+"""Tell which runs and methods can be refreshed exactly; merge new moments; records of a refreshed run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
+from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays
+from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
+from mmpca_dist.refresh.arrivals import Arrival
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.coordinates import tall_statistics
+from mmpca_dist.statistics.moments import merge_classes
+from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.summary import take_moments
+
+
+def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> dict[str, Any]:
+    """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
+    rows, precision = job.rows("reduce"), job.config.precision
+    job.callback.on_pass("reduce", arrival.name)
+    weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
+    with measured(job) as peak:
+        new, _ = take_moments(rows, precision=precision, weights=weights)
+    stored = statistics_of(before).raw
+    assert stored is not None  # noqa: S101  (``refreshable_config`` refuses other runs)
+    with single_blas_thread():
+        moments = merge_classes(stored, new, arrival.uri)
+    save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
+    return {
+        "taken": data_sets,
+        "passes": ["moments"],
+        "bytes": rows.dataset.n_bytes,
+        "memory": peak(),
+        "outputs": ["statistics.zarr/zarr.json"],
+    }
+
+
+def is_pooled(run: RunDirectory) -> bool:
+    """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
+    weights = load_arrays(*_statistics_objects(run), ["weights"])["weights"]
+    return not np.array_equal(weights, np.eye(weights.shape[1]))
+
+
+def _statistics_objects(run: RunDirectory) -> tuple[str, Objects | None]:
+    """Return the path of a run's statistics, and the record of their objects."""
+    return run.path(STATISTICS), objects_in(finished(run, "reduce"), STATISTICS)
+
+
+def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
+    """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label.
+
+    Raises
+    ------
+    InputError
+        If the run keeps no class moments, or none of its methods follows from them.
+    """
+    config = run.config
+    if "basis" in open_arrays(*_statistics_objects(run)):
+        raise InputError(
+            f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "
+            "all rows."
+        )
+    pooled = is_pooled(run)
+    reasons_by_label = ((method.label, _reason(method.needs, pooled)) for method in config.methods)
+    left_out = {label: reason for label, reason in reasons_by_label if reason is not None}
+    methods = [method for method in config.methods if method.label not in left_out]
+    if not methods:
+        reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
+        raise InputError(f"No method of the run in {run.uri} can be refreshed. {reasons}. Run it anew over all rows.")
+    changes = {"methods": methods, "project": config.project.model_copy(update={"methods": []}), "output": output}
+    return config.model_copy(update=changes), left_out
+
+
+def _reason(needs: Needs, pooled: bool) -> str | None:
+    """Return why new rows cannot extend a method exactly; None where they can."""
+    if needs.medians:
+        return "the median of two sets of rows does not follow from their medians"
+    if needs.searches:
+        return "new rows may be nearer than those that were found"
+    if pooled and needs.scatters - {ClassWeighting.EQUAL}:
+        return "the scatters of the run's many classes are pooled for the class counts of just its own rows"
+    return None
+
+
+def digest_of(data_sets: list[dict[str, Any]]) -> str:
+    """Return a digest that identifies the rows and labels of all these data sets."""
+    names = ("name", "fingerprint", "rows", "features", "label")
+    return storage.digest([[entry.get(name) for name in names] for entry in data_sets])
+
+
+def choice_record(before: RunDirectory, methods: list[str]) -> dict[str, Any]:
+    """Return the record of the chosen numbers of components, which new rows do not change.
+
+    A new choice would take folds of all rows, and a refresh does not read old rows.
+    """
+    record = finished(before, "choose")
+    choices = {method: record["methods"][method] for method in methods}
+    return {
+        **{name: record[name] for name in ("rule", "classifier", "folds", "how")},
+        "methods": choices,
+        "found": [choice["words"] for choice in choices.values()],
+    }
+
+
+def count_record(count: dict[str, Any], census: Census, data_sets: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
+    old_classes = classes_of(count)
+    classes = np.union1d(old_classes, census.classes)
+    counts = np.zeros(len(classes), np.int64)
+    counts[np.searchsorted(classes, old_classes)] = count["counts"]
+    counts[np.searchsorted(classes, census.classes)] += census.counts
+    n_more = len(data_sets) - 1
+    return {
+        **{name: value for name, value in count.items() if name not in ("key", "seconds")},
+        "n_rows": int(counts.sum()),
+        "classes": classes.tolist(),
+        "class_type": classes.dtype.str,
+        "counts": counts.tolist(),
+        "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
+    }

@@ -1,0 +1,201 @@
+"""Names, styles and sentences that pages and pictures of an evaluation share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
+from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
+from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.methods import registry
+from mmpca_dist.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
+
+ALL_COLUMNS = "all columns"
+MOST_DRAWN = 2
+"""Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
+
+
+def title_of(method: str) -> str:
+    """Return a method's name in reports; that of the original columns is empty."""
+    return registry.title_of(method) if method else ALL_COLUMNS
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn."""
+
+    colour: str
+    marker: str
+    dashed: bool
+
+
+def styles(evaluation: Evaluation) -> dict[str, Style]:
+    """Return how every method is drawn: the reference in black, the others by their place."""
+    others = [method for method in evaluation.methods if method != evaluation.reference]
+    colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
+    made = {
+        method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
+        for i, method in enumerate(others)
+    }
+    return {evaluation.reference: Style(INK, "o", False), **made}
+
+
+def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
+    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier.
+
+    Where the reference has no cell, that of the lowest mean of all methods; with no cells at all, the largest.
+    """
+    cells = [cell for cell in evaluation.cells.values() if cell.classifier == classifier]
+    sizes = sorted({cell.n_components for cell in cells}) or sorted(evaluation.n_components)
+    if len(sizes) <= MOST_DRAWN:
+        return sizes
+    own = [cell for cell in cells if cell.method == evaluation.reference] or cells
+    return [min(own, key=lambda cell: cell.summary.mean).n_components] if own else sizes[-1:]
+
+
+def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:
+    """Return a sentence on the methods, other than the reference, that a picture leaves out; empty if it has all."""
+    missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
+    return f" Left out, having given no components there: {', '.join(missing)}." if missing else ""
+
+
+def digits(evaluation: Evaluation) -> int:
+    """Return how many decimals of a percentage tell cells apart: one, or more where standard errors are small."""
+    errors = sorted(cell.summary.standard_error for cell in evaluation.cells.values() if cell.summary.deviation > 0)
+    if not errors:
+        return 1
+    return min(max(1, math.ceil(-math.log10(2 * errors[len(errors) // 2]))), 4)
+
+
+def probability(value: float) -> str:
+    """Return a p-value: two digits, or a power of ten."""
+    if value >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def components(cell: Cell) -> str:
+    """Return "8 components", or how many there were where fewer were given than asked for."""
+    words = f"{cell.used} component" + ("" if cell.used == 1 else "s")
+    return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
+
+
+def named(evaluation: Evaluation, cell: Cell) -> str:
+    """Return "M-PCA2 with 8 components under naive Bayes"."""
+    return f"{title_of(cell.method)} with {components(cell)} under {label(evaluation, cell.classifier)}"
+
+
+def label(evaluation: Evaluation, classifier: str) -> str:
+    """Return what a classifier is called in words."""
+    return evaluation.classifiers.get(classifier, classifier)
+
+
+def words(evaluation: Evaluation) -> list[str]:
+    """Return the verdict: sentences that tell which cell is best, by how much, and whether that is significant."""
+    outcome = verdict(evaluation)
+    if outcome is None:
+        return ["No errors were counted."]
+    places = digits(evaluation)
+    best = outcome.best.summary
+    spread = (
+        f"standard deviation {best.deviation:.{places}f}, corrected standard error "
+        f"{best.corrected_standard_error:.{places + 1}f}, {best.count} splits"
+        if best.count > 1
+        else "one split, so that no deviation is known"
+    )
+    said = [
+        f"The lowest mean error, {best.mean:.{places}f}%, is that of {named(evaluation, outcome.best)} ({spread})."
+        + (f" Cells with the same mean: {len(outcome.tied)} more." if outcome.tied else "")
+    ]
+    if outcome.rival is not None:
+        said.append(_against(evaluation, outcome, outcome.rival, places))
+        said += _tested(evaluation, outcome, outcome.rival)
+    if outcome.smallest.used < outcome.best.used:
+        said.append(
+            f"By the one-standard-error rule fewer components do: {named(evaluation, outcome.smallest)} has a mean of "
+            f"{outcome.smallest.summary.mean:.{places}f}%, at most one corrected standard error above the lowest."
+        )
+    said.append(_baseline(evaluation, best.mean, places))
+    if best.count > 1 and len(evaluation.distinct) > 1:
+        said.append(
+            f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking: it tends to be too low. "
+            "Corrected standard errors and tests allow for splits that share rows (Nadeau & Bengio 2003)."
+        )
+    return said
+
+
+def _baseline(evaluation: Evaluation, lowest: float, places: int) -> str:
+    """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
+    guessing, cells = evaluation.guessing, evaluation.distinct
+    said = f"Baseline (always the largest class): {guessing:.{places}f}% error"
+    if lowest >= guessing:
+        return (
+            f"{said}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
+            "without bias) take no account of how frequent classes are: try others."
+        )
+    above = sum(cell.summary.mean >= guessing for cell in cells)
+    return f"{said}; {above} of {len(cells)} means are no lower." if above else f"{said}."
+
+
+def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, places: int) -> str:
+    best = outcome.best
+    difference = rival.summary.mean - best.summary.mean
+    if best.method == evaluation.reference:
+        reference = title_of(evaluation.reference)
+        opening = f"No method has a lower mean than the reference, {reference}; the nearest is"
+    else:
+        opening = "The reference at its best is"
+    comparison = "the same"
+    if not math.isclose(difference, 0, abs_tol=1e-9):
+        comparison = f"{_small(difference, places)} percentage points more"
+        error = outcome.t_test.standard_error if outcome.t_test is not None else math.nan
+        comparison += (
+            f", {_small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
+        )
+    return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {comparison}."
+
+
+def _small(value: float, places: int) -> str:
+    """Return a positive number, never as zero."""
+    finest = 10.0**-places
+    return f"{value:.{places}f}" if round(value, places) >= finest else f"less than {finest:.{places}f}"
+
+
+def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
+    """Return what tests say of the best cell and its rival: of new rows first, then of these splits."""
+    title, splits = (
+        title_of(outcome.best.method),
+        len(evaluation.table.paired(outcome.best.key, rival.key)[0]),
+    )
+    if outcome.test is None or outcome.t_test is None:
+        return []
+    if splits == 1:
+        return [
+            f"One split has no standard error: {title} has {'fewer' if outcome.test.wins else 'no fewer'} errors in it."
+        ]
+    return [f"{_corrected(outcome.t_test)} {_of_these_splits(title, outcome.test, splits)}"]
+
+
+def _corrected(test: CorrectedTest) -> str:
+    if test.p_value is None or test.adjusted is None:
+        return (
+            "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
+        )
+    significant = "significant" if test.is_significant else "not significant"
+    return (
+        f"The difference is {significant} at the 5% level: p = {probability(test.p_value)} by the corrected resampled "
+        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {_tests(test.tests)}."
+    )
+
+
+def _tests(count: int) -> str:
+    return "1 test" if count == 1 else f"{count} tests"
+
+
+def _of_these_splits(title: str, test: SignTest, splits: int) -> str:
+    return (
+        f"Of these {splits} splits, {title} errs less in {test.wins}, more in {test.untied - test.wins} and as often "
+        f"in {splits - test.untied} (sign test of these splits: p = {probability(test.p_value)})."
+    )

@@ -1,0 +1,150 @@
+"""Pictures of distances to the nearest row of another class, before and after projection."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from mmpca_dist.report import drawing
+from mmpca_dist.report.contents import Margins, MethodResult, ReportContents
+from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+
+BEFORE, AFTER = "#c9ced4", FEW_COLOURS[1]
+FEW_PAIRS = 2000
+"""With fewer pairs, bars are four times as wide; with up to ten times as many, twice."""
+TALLEST = 1.7
+"""Outlines are cut at so many times the height of the highest bar."""
+TAIL, STRETCH = 99.5, 1.25
+"""Percent of the distances that a panel shows at least, and the room it has beyond them."""
+
+
+def margins(contents: ReportContents) -> list[Figure]:
+    """Return the distances before and after projection by each method, and the shares that are kept."""
+    margins = contents.margins
+    if margins is None or not contents.solved or not len(margins.before):
+        return []
+    figures = [_distances(contents.solved, margins)]
+    if (margins.before > 0).any():
+        figures.append(_kept(contents.solved, margins))
+    return figures
+
+
+def _distances(methods: list[MethodResult], margins: Margins) -> Figure:
+    edges, before = _coarser(margins)
+    width = edges[1] - edges[0]
+    right = min(edges[-1], STRETCH * _quantile(margins, TAIL) + width)
+    top = TALLEST * before.max()
+    made, panels = drawing.panel_grid(len(methods), 2.1)
+    cut = False
+    for i, (panel, method) in enumerate(zip(panels, methods, strict=True)):
+        lengths = margins.after[method.name]
+        after = np.histogram(np.minimum(lengths, edges[-1]), edges)[0] / len(lengths)
+        cut |= after.max() > top
+        panel.stairs(before, edges, fill=True, color=BEFORE, label="before projection: all pairs")
+        panel.stairs(after, edges, color=AFTER, linewidth=1.4, label="after projection")
+        for values, colour in ((margins.before, FAINT), (lengths, AFTER)):
+            panel.axvline(float(np.median(values)), color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+        panel.set_xlim(-0.01 * right, right)
+        panel.set_ylim(0, min(top, 1.06 * max(before.max(), after.max())) if len(methods) == 1 else None)
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        panel.ticklabel_format(axis="x", scilimits=(-3, 4))
+        drawing.percent_axis(panel)
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        last_row = i >= len(methods) - _columns(panel)
+        drawing.dress(panel, _title(method), "distance within a pair" if last_row else "", _share_label(panel))
+    highest = min(top, 1.06 * max(panel.get_ylim()[1] for panel in panels))
+    for panel in panels:
+        panel.set_ylim(0, highest)
+    made.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False,
+        fontsize=drawing.LABEL_SIZE,
+    )  # fmt: skip
+    return Figure(
+        "margins", "The margin before and after projection", _caption(methods, margins, cut), drawing.png(made)
+    )
+
+
+def _caption(methods: list[MethodResult], margins: Margins, cut: bool) -> str:
+    total, sampled = int(margins.counts.sum()), len(margins.before)
+    pairs = f"all {total:,} pairs" if sampled == total else f"{sampled:,} of the {total:,} pairs, evenly spaced"
+    caption = (
+        "Rows are paired with their nearest rows of another class. Grey: how far apart the rows of a pair are"
+        + (", in columns divided by their standard deviations" if margins.standardized else "")
+        + f" ({total:,} pairs). Outline: how much of that distance is left when both rows are projected by a method "
+        f"({pairs}). Dashed lines are the medians; in brackets, the number of components. A method whose outline stays "
+        "near the grey keeps the margin between the classes open; one whose outline moves to the left lets it close. "
+        "The pairs are those that are nearest before projection: other rows may be nearer afterwards."
+    )
+    skewed = [method.title for method in methods if not method.orthonormal]
+    if skewed:
+        caption += (
+            f" The components of {', '.join(skewed)} have units of their own; here, lengths are those within the "
+            "space that they span, so that they compare with the others."
+        )
+    if cut:
+        caption += " Outlines that are far higher than the grey are cut off at the top."
+    coincide = int((margins.before == 0).sum())
+    if coincide:
+        caption += f" {coincide:,} of the {sampled:,} pairs coincide: equal rows of different classes."
+    return caption
+
+
+def _kept(methods: list[MethodResult], margins: Margins) -> Figure:
+    order = sorted(methods, key=lambda method: -float(np.median(margins.kept(method.name))))
+    made = drawing.sheet(0.8 * PAGE_WIDTH, 0.34 * len(order) + 0.75)
+    panel = made.subplots()
+    for place, method in enumerate(order):
+        low, first, middle, third, high = np.percentile(margins.kept(method.name), [5, 25, 50, 75, 95])
+        panel.plot([low, high], [place, place], color=AFTER, linewidth=1.3, solid_capstyle="butt")
+        panel.plot([first, third], [place, place], color=AFTER, linewidth=7, alpha=0.45, solid_capstyle="butt")
+        panel.plot([middle], [place], marker="o", color=AFTER, markersize=5.5)
+        panel.annotate(
+            f"{100 * middle:.0f}%", (1.03, place), va="center", ha="left", fontsize=drawing.TICK_SIZE, color=INK,
+            annotation_clip=False,
+        )  # fmt: skip
+    panel.set_yticks(range(len(order)), [_title(method) for method in order])
+    panel.set_ylim(len(order) - 0.4, -0.6)
+    panel.set_xlim(0, 1.01)
+    panel.xaxis.set_major_formatter(FuncFormatter(drawing.percent))
+    panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
+    drawing.dress(panel, "", "share of the distance between the two rows of a pair that is left after projection")
+    caption = (
+        "For each pair, its distance after projection divided by that before. Dot and number: the median; bar: the "
+        "middle half of the pairs; line: all but the 5% that keep least and the 5% that keep most. The left end is "
+        "what counts for a classifier: pairs there run into each other. In brackets the number of components: more "
+        "of them keep more, so compare methods that have as many. M-PCA2 is built to keep the most of "
+        "these distances, in the sum of their squares; the others know nothing of the pairs. Little that is kept need "
+        "not mean that classes mix: a method may keep even less of the spread within them."
+    )
+    return Figure("margins-kept", "How much of the margin each method keeps", caption, drawing.png(made))
+
+
+def _title(method: MethodResult) -> str:
+    return f"{plain(method.title)} ({len(method.components)})"
+
+
+def _columns(panel: Axes) -> int:
+    spec = panel.get_subplotspec()
+    return 1 if spec is None else int(spec.get_gridspec().ncols)
+
+
+def _share_label(panel: Axes) -> str:
+    spec = panel.get_subplotspec()
+    return "share of pairs" if spec is None or spec.is_first_col() else ""
+
+
+def _quantile(margins: Margins, percent: float) -> float:
+    """Return the right edge of the bar up to which so many of all distances lie."""
+    together = np.cumsum(margins.counts) / margins.counts.sum()
+    return float(margins.edges[1 + int(np.searchsorted(together, percent / 100))])
+
+
+def _coarser(margins: Margins) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return edges and shares of wider bars where pairs are few."""
+    total = int(margins.counts.sum())
+    by = 4 if total < FEW_PAIRS else 2 if total < 10 * FEW_PAIRS else 1
+    if len(margins.counts) % by:
+        by = 1
+    return margins.edges[::by], margins.counts.reshape(-1, by).sum(axis=1) / total

@@ -1,0 +1,207 @@
+"""Pictures of signed distances to a hyperplane, before and after projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from mmpca_dist.evaluation.margins import QUANTILES
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import Key
+from mmpca_dist.report import drawing
+from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.report.evaluation_words import MOST_DRAWN, drawn_sizes, label, left_out, title_of
+
+BEFORE, AFTER = "#c9ced4", FEW_COLOURS[:MOST_DRAWN]
+BARS = 48
+TALLEST = 2.2
+"""Outlines are cut at so many times the height of the highest bar of the original columns."""
+
+
+@dataclass(frozen=True)
+class SignedMargins:
+    """Margins of one method, number of components and classifier, over the splits.
+
+    Attributes
+    ----------
+    n_components : int
+    minimum : float
+        Mean over the splits of the smallest distance.
+    median : float
+        Mean over the splits of the median distance.
+    wasserstein : float
+        Mean over the splits of the Wasserstein-1 distance from the distances in the original columns.
+    records : list of dict
+        One for each split.
+    """
+
+    n_components: int
+    minimum: float
+    median: float
+    wasserstein: float
+    records: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, records: list[dict[str, Any]]) -> SignedMargins:
+        """Return the means over the splits."""
+        return cls(
+            records[0]["n_components"],
+            minimum=float(np.mean([record["minimum"] for record in records])),
+            median=float(np.mean([record["quantiles"][QUANTILES.index(50)] for record in records])),
+            wasserstein=float(np.mean([record["wasserstein"] for record in records])),
+            records=records,
+        )
+
+    def reach(self) -> tuple[float, float]:
+        """Return the distances between which 98% of the rows are, in the splits where that is widest."""
+        quantiles = np.array([record["quantiles"] for record in self.records])
+        return float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
+
+    def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the share of all rows in each bar; within the bars of a record, rows count as spread evenly."""
+        below, total = np.zeros(len(edges)), 0
+        for record in self.records:
+            counts = np.asarray(record["histogram"])
+            low, high = record["edges"]
+            # Equal distances make a bar without width.
+            own = np.linspace(low, high if high > low else np.nextafter(low, np.inf), len(counts) + 1)
+            below += np.interp(edges, own, np.concatenate([[0], np.cumsum(counts)]))
+            total += int(counts.sum())
+        return np.diff(below) / max(total, 1)
+
+
+def signed_margins(evaluation: Evaluation) -> dict[Key, SignedMargins]:
+    """Return the margins by method (``""`` for the original columns), number of components and classifier."""
+    grouped: dict[Key, list[dict[str, Any]]] = {}
+    for record in evaluation.margins:
+        grouped.setdefault((record["method"], record["n_components"], record["classifier"]), []).append(record)
+    return {key: SignedMargins.of(records) for key, records in grouped.items()}
+
+
+def margin_figures(evaluation: Evaluation) -> list[Figure]:
+    """Return a picture for each classifier with margins, a panel for each method."""
+    margins_of = signed_margins(evaluation)
+    classifiers = list(dict.fromkeys(key[2] for key in margins_of))
+    return [
+        figure
+        for number, classifier in enumerate(classifiers)
+        for figure in _of_classifier(evaluation, margins_of, classifier, number)
+    ]
+
+
+def _of_classifier(
+    evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int
+) -> list[Figure]:
+    sizes = drawn_sizes(evaluation, classifier)
+    before = next((margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier), None)
+    after = {
+        method: [margins_of[method, size, classifier] for size in sizes if (method, size, classifier) in margins_of]
+        for method in evaluation.methods
+    }
+    after = {method: several for method, several in after.items() if several}
+    if not after:
+        return []
+    comparable = [one for method, several in after.items() for one in several if method not in evaluation.own_units]
+    edges = _edges(comparable, before)
+    grey = before.shares(edges) if before else np.zeros(BARS)
+    top = _top(grey, [margins.shares(edges) for margins in comparable])
+    made, panels = drawing.panel_grid(len(after), 2.2)
+    for i, (panel, (method, several)) in enumerate(zip(panels, after.items(), strict=True)):
+        if method in evaluation.own_units:
+            _outlines(panel, several, _edges(several, None), sizes)
+            panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
+            panel.text(
+                0.98, 0.97, "own units", transform=panel.transAxes, ha="right", va="top", color=FAINT,
+                fontsize=drawing.TICK_SIZE,
+            )  # fmt: skip
+        else:
+            if before:
+                panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
+            _outlines(panel, several, edges, sizes)
+            panel.set_ylim(0, top)
+        _finish(panel, title_of(method), i, len(after))
+    handles = {
+        text: handle for panel in panels for handle, text in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    made.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=len(handles), frameon=False,
+        fontsize=drawing.LABEL_SIZE,
+    )  # fmt: skip
+    return [
+        Figure(
+            f"signed-margins-{number + 1}",
+            f"Margins: {label(evaluation, classifier)}",
+            _caption(evaluation, list(after), sizes, before is not None),
+            drawing.png(made),
+        )
+    ]
+
+
+def _outlines(panel: Axes, several: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
+    for margins in several:
+        colour = AFTER[sizes.index(margins.n_components) % len(AFTER)]
+        counted = "component" if margins.n_components == 1 else "components"
+        panel.stairs(
+            margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None,
+            label=f"{margins.n_components} {counted}",
+        )  # fmt: skip
+        panel.axvline(margins.median, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+    panel.set_xlim(edges[0], edges[-1])
+
+
+def _finish(panel: Axes, title: str, index: int, count: int) -> None:
+    panel.axvline(0, color=INK, linewidth=0.8)
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    panel.ticklabel_format(axis="x", scilimits=(-3, 4))
+    drawing.percent_axis(panel)
+    spec = panel.get_subplotspec()
+    columns = spec.get_gridspec().ncols if spec else 1
+    drawing.dress(
+        panel,
+        plain(title),
+        "signed distance" if index >= count - columns else "",
+        "share of rows" if index % columns == 0 else "",
+    )
+
+
+def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[np.float64]:
+    """Return the edges of bars over zero, all of the original columns, and what most methods reach."""
+    reaches = np.array([margins.reach() for margins in drawn] or [(0.0, 0.0)])
+    low, high = np.median(reaches, axis=0)
+    if before:
+        low, high = min(low, before.reach()[0]), max(high, before.reach()[1])
+    low, high = min(0.0, float(low)), max(0.0, float(high))
+    room = 0.08 * (high - low) or 1.0
+    return np.linspace(low - room, high + room, BARS + 1)
+
+
+def _top(grey: NDArray[np.float64], outlines: list[NDArray[np.float64]]) -> float:
+    highest = max(float(outline.max()) for outline in [grey, *outlines]) or 1.0
+    return 1.06 * (min(highest, TALLEST * float(grey.max())) if grey.any() else highest)
+
+
+def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int], has_before: bool) -> str:
+    reference = title_of(evaluation.reference)
+    chosen = len(sizes) < len(evaluation.table.sizes)
+    caption = (
+        f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
+        "left of zero, rows are misclassified. "
+        + (f"Grey: in the original columns{', standardised' * evaluation.standardized}. " if has_before else "")
+        + "Outlines: after projection; dashed lines are the medians."
+        + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
+        + left_out(evaluation, methods)
+    )
+    skewed = [title_of(method) for method in methods if method in evaluation.own_units]
+    if skewed:
+        caption += (
+            f" The components of {', '.join(skewed)} have units of their own: neither their distances nor their "
+            "Wasserstein-1 distances compare with the others."
+        )
+    return caption + " What lies far out, and outlines much higher than the rest, are cut off."

@@ -1,0 +1,94 @@
+"""Templates that escape text from data, and tables that pages share."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+
+OPEN_CLASSES, MOST_CLASSES = 12, 200
+"""Up to so many classes are listed openly; at most so many are listed at all."""
+
+# Not allowed in HTML, even escaped; lone surrogates cannot be encoded at all.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, str]], **values: Any) -> str:
+    """Return a page: a template of this folder, with what ``base.html`` needs beside the values given.
+
+    Parameters
+    ----------
+    template : str
+        ``"page.html"``.
+    dataset : dict
+        ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
+    stages : list of (stage, seconds, note)
+    **values
+        ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows; ``open_classes``
+        where the number of classes is not to decide whether they are listed openly.
+    """
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FunctionLoader(lambda name: files(__package__).joinpath(name).read_text("utf-8")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    return environment.get_template(template).render(
+        title=_short_name(dataset["uri"]),
+        dataset=dataset,
+        classes=_class_rows(dataset),
+        hidden_classes=max(0, len(dataset["classes"]) - MOST_CLASSES),
+        stages=_stage_rows(stages),
+        seconds=seconds_in_words(sum(seconds for _, seconds, _ in stages)),
+        **{"open_classes": len(dataset["classes"]) <= OPEN_CLASSES, **values},
+    )
+
+
+def _printable(value: Any) -> Any:
+    # The type is kept: markup that is already safe stays so.
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
+
+
+def _short_name(uri: object) -> str:
+    return str(uri).rstrip("/").rsplit("/", 1)[-1] or str(uri)
+
+
+def _class_rows(dataset: dict[str, Any]) -> list[dict[str, Any]]:
+    names, counts = dataset["classes"], dataset["counts"]
+    total, most = max(sum(counts), 1), max([*counts, 1])
+    return [
+        {
+            "number": i,
+            "name": name,
+            "count": f"{count:,}",
+            "share": f"{100 * count / total:.1f}%",
+            "width": f"{100 * count / most:.1f}",
+        }
+        for i, (name, count) in enumerate(zip(names, counts, strict=True))
+    ][:MOST_CLASSES]
+
+
+def _stage_rows(stages: list[tuple[str, float, str]]) -> list[dict[str, str]]:
+    longest = max([seconds for _, seconds, _ in stages] + [1e-9])
+    return [
+        {
+            "stage": stage,
+            "seconds": seconds_in_words(seconds),
+            "note": note,
+            "width": f"{100 * seconds / longest:.1f}",
+        }
+        for stage, seconds, note in stages
+    ]
+
+
+def seconds_in_words(seconds: float) -> str:
+    """Return a time as a reader wants it: ``1.25 s``, ``3 min 07 s``."""
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

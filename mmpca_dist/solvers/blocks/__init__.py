@@ -1,0 +1,1 @@
+"""Solvers in passes: one file each."""

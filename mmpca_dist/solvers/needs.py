@@ -1,0 +1,55 @@
+"""What methods need to know of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.statistics.scatters import ClassWeighting
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method, or several together, need of the rows beside the counts and means of the classes.
+
+    Attributes
+    ----------
+    scatters : frozenset of ClassWeighting
+        Weighted sums of class scatters whose leading eigenvectors, at least, are needed.
+    whole : tuple of str
+        The methods that need such a sum as a whole, so that no solver in passes can serve.
+    columns : bool
+        Whether means and variances of single columns are needed.
+    medians : tuple of {"one-vs-rest", "one-vs-one"}
+        Pairings of classes whose medians are needed; see `statistics.summary.median_sets`.
+    searches : tuple of PairSearch
+        Searches for nearest rows of other classes.
+    n_components : int or None
+        The most that any method is to have; None for all there are.
+    """
+
+    scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
+    whole: tuple[str, ...] = ()
+    columns: bool = False
+    medians: tuple[str, ...] = ()
+    searches: tuple[PairSearch, ...] = ()
+    n_components: int | None = None
+
+    @classmethod
+    def of_all(cls, needs: Iterable[Needs], n_components: int | None = None) -> Needs:
+        """Return what several methods need together, for so many components at most."""
+        several = list(needs)
+        return cls(
+            frozenset().union(*(one.scatters for one in several)),
+            tuple(dict.fromkeys(name for one in several for name in one.whole)),
+            any(one.columns for one in several),
+            tuple(sorted({pairing for one in several for pairing in one.medians})),
+            tuple(dict.fromkeys(search for one in several for search in one.searches)),
+            n_components,
+        )
+
+    @property
+    def only_numbers(self) -> bool:
+        """Whether means and variances of classes suffice: no scatter, and no differences of rows."""
+        return not (self.scatters or self.whole or self.searches)

@@ -1,0 +1,252 @@
+"""The statistics every method is solved from, in coordinates small enough to solve in.
+
+Tall data keeps its own columns. Where there are fewer rows than columns, rows (and the medians, which lie outside
+their span) are turned into an orthonormal basis of what they span: every scatter maps that space into itself, so the
+problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is ever made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.errors import InputError
+from mmpca_dist.panels import combinations, products
+from mmpca_dist.statistics.column_moments import ColumnSums, column_sums
+from mmpca_dist.statistics.krylov_statistics import Approximation
+from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.pairings import by_pairing, median_sets
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Class moments and medians in working coordinates, and the way back to the columns.
+
+    A row x has working coordinates ``((x - origin) / scale) @ basis``.
+
+    Attributes
+    ----------
+    moments : ClassMoments
+        In r working coordinates.
+    medians : dict of str to array of shape (C, r)
+        By pairing: medians of the other classes together (one-vs-rest), or of each class, in working coordinates.
+    mean : array of shape (d,)
+        Mean of the rows in their own units.
+    scale : array of shape (d,) or None
+        Standard deviations that the columns are divided by, where the methods work on standardised rows.
+    basis : array of shape (d, r) or None
+        Orthonormal columns; None where the working coordinates are the (scaled) columns.
+    precision : {"single", "double"}
+        Of the products behind the moments.
+    raw : ClassMoments or None
+        Moments of the rows in their own units; None where they were solved in their span.
+    pairs : dict of PairSearch to PairScatter
+        Of nearest rows of different classes, by how these were searched for.
+    approximation : Approximation or None
+        Where the basis holds the leading part of a scatter only.
+    weighted : Statistics or None
+        The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
+    columns : ColumnSums or None
+        Of every column by class, beside a basis, for methods that look at one column at a time.
+    """
+
+    moments: ClassMoments
+    medians: Mapping[str, NDArray[np.float64]]
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64] | None
+    basis: NDArray | None
+    precision: str
+    raw: ClassMoments | None = None
+    pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
+    approximation: Approximation | None = None
+    weighted: Statistics | None = None
+    columns: ColumnSums | None = None
+
+    @property
+    def fixed(self) -> str | None:
+        """Why no more rows can be merged in, in words; None where they can."""
+        if self.approximation is not None:
+            return "its scatters were applied to vectors, pass by pass, and never formed"
+        if self.raw is None:
+            return "there were fewer rows than columns, and what is kept of them lives in the space they span"
+        if self.raw.pooled:
+            return "the scatters of many classes were pooled for the class counts of just these rows"
+        return None
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
+    @property
+    def unit(self) -> float:
+        """Relative rounding error of a product of the pass."""
+        return float(np.finfo(np.float32 if self.precision == "single" else np.float64).eps)
+
+    @property
+    def means_error(self) -> float:
+        """Scale of the rounding error of class means, a length in working units; zero for rows less their mean.
+
+        A mean is kept as a double: it is known to eps |mean|, however little the rows vary.
+        """
+        if self.raw is None and self.approximation is None:
+            return 0.0
+        return EPS * float(np.linalg.norm(self.mean if self.scale is None else self.mean / self.scale))
+
+    @functools.cached_property
+    def epsilon(self) -> float:
+        """Scale of rounding errors of scatters, relative to their trace.
+
+        That of the products; or of the differences of means, which are off by eps |mean| sqrt(trace), where the mean
+        is farther from zero. It is a scale, no bound: errors of several times as much are common.
+        """
+        variance = self._variance()
+        return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
+
+    def _variance(self) -> float:
+        """Return the variance of the rows, all working columns together."""
+        moments, known = self.moments, self.approximation
+        counts, n = moments.counts, moments.n_rows
+        if known is None:
+            within = moments.trace(np.ones(len(counts)))
+        else:
+            within = sum(known.trace / float(weights @ counts / n) for weights in moments.weights)
+        return (within + float(counts @ np.sum(moments.deviations**2, axis=1))) / n
+
+    def column_deviations(self) -> NDArray[np.float64]:
+        """Return class means less the mean of all rows by column, in their own units; zero up to rounding is zero."""
+        means = self._columns().means if self.raw is None else self.raw.means
+        counts = self.moments.counts
+        mean = counts @ means / counts.sum()
+        found = np.where((counts > 0)[:, None], means - mean, 0.0)
+        return np.where(np.abs(found) > ROUNDING * np.abs(mean), found, 0.0)
+
+    def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
+        """Return the weighted sum over classes of the columns' squared deviations from class means, in own units."""
+        if self.raw is None:
+            return np.asarray(class_weights @ self._columns().squares)
+        return np.diagonal(self.raw.scatter(class_weights))
+
+    def _columns(self) -> ColumnSums:
+        if self.columns is None:
+            raise InputError("These statistics hold no means and variances of single columns. Take them anew.")
+        return self.columns
+
+    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
+        if self.basis is None:
+            return np.ascontiguousarray(vectors.T)
+        found = np.empty((vectors.shape[1], len(self.basis)))
+        combinations(self.basis, vectors, out=found.T)
+        return found
+
+    def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the working coordinates of vectors in the columns, shape (d, K): shape (r, K)."""
+        return columns if self.basis is None else products(self.basis, columns)
+
+
+ROUNDING = 10 * EPS
+"""Of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
+
+
+def standard_deviations(variances: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return square roots of variances; 1 for a column that is constant up to rounding."""
+    deviations = np.sqrt(np.maximum(variances, 0))
+    constant = deviations <= ROUNDING * np.abs(mean)
+    return np.where(constant, 1.0, deviations)
+
+
+def column_units(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the means and standard deviations of the columns of rows in memory, dense or CSR."""
+    if issparse(X):
+        mean, variances = mean_variance_axis(X.astype(np.float64), axis=0)
+    else:
+        mean, variances = X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
+    return mean, standard_deviations(variances, mean)
+
+
+def in_units(X: Any, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> Any:
+    """Return rows (n, d), dense or CSR, less the mean and divided by the scale, as methods standardise them.
+
+    CSR rows are only divided: less the mean they would be dense.
+    """
+    if issparse(X):
+        return csr_array(X.multiply(1 / scale))
+    rows = X - mean
+    rows /= scale
+    return rows
+
+
+def tall_statistics(
+    moments: ClassMoments,
+    medians: Mapping[str, NDArray[np.float64]] | None = None,
+    *,
+    precision: str,
+    standardize: bool = False,
+) -> Statistics:
+    """Return statistics whose working coordinates are the columns."""
+    mean, medians = moments.mean, medians or {}
+    if not standardize:
+        return Statistics(moments, medians, mean, None, None, precision, moments)
+    offsets = moments.deviations
+    variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
+    scale = standard_deviations(variances / moments.n_rows, mean)
+    scaled = moments.scaled(1 / scale)
+    scaled_medians = {pairing: rows / scale for pairing, rows in medians.items()}
+    return Statistics(scaled, scaled_medians, mean, scale, None, precision, moments)
+
+
+def wide_statistics(
+    X: NDArray,
+    codes: NDArray[np.intp],
+    classes: NDArray,
+    *,
+    pairings: Sequence[str] = (),
+    standardize: bool = False,
+    columns: bool = False,
+    weights: NDArray[np.float64] | None = None,
+) -> Statistics:
+    """Return statistics of few rows of many columns, in double precision.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), finite
+    codes : int array of shape (n,)
+        Position of each row's class.
+    pairings : sequence of {"one-vs-rest", "one-vs-one"}
+        Of classes whose medians are needed.
+    columns : bool
+        Whether means and sums of squares of every column are wanted.
+    weights : array of shape (k, C), optional
+        Keep k weighted sums of the class scatters in place of every one.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    mean = X.mean(axis=0)
+    rows = X - mean
+    scale = None
+    if standardize:
+        scale = standard_deviations(np.einsum("ij,ij->j", rows, rows) / len(X), mean)
+        rows /= scale
+    sets, extra = median_sets(len(classes), *pairings), np.empty((0, X.shape[1]))
+    if sets is not None:
+        extra = np.stack([np.median(rows[member[codes]], axis=0) for member in sets])
+    with single_blas_thread():
+        basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
+        coordinates = np.ascontiguousarray(triangle.T)
+        moments = ClassMoments.empty(classes, basis.shape[1], weights)
+        adder = ChunkAdder(moments, np.dtype(np.float64), "double")
+        adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
+    medians = by_pairing(coordinates[len(X) :] if pairings else None, pairings)
+    sums = column_sums(X, codes, len(classes)) if columns else None
+    return Statistics(moments, medians, mean, scale, basis, "double", columns=sums)

@@ -1,0 +1,76 @@
+"""What passes that apply a scatter to vectors know: its part in a basis, and bounds on the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.content_digest import digest_of_arrays
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.stores.storage import digest
+
+FORMER_SEED = 2011
+"""Of the probes of statistics that were stored without a seed."""
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """What a solver in passes knows of a weighted class scatter G beyond its part in the basis Q.
+
+    Attributes
+    ----------
+    solver : str
+    passes : int
+        Over the rows that it took.
+    trace : float
+        Of G.
+    outside : array of shape (s, r) or None
+        G Q - Q (Q^T G Q) = N outside, with orthonormal columns N; None where it is not known.
+    probed : array of shape (d, p)
+        G applied to ``probes(d, seed, p)``, which the basis knows nothing of.
+    error : float or None
+        Where ``outside`` is not known: bound on the norm of G less its approximation, from the probes.
+    history : list of dict
+        ``values`` and ``residuals`` of the leading components after every pass.
+    seed : int
+        Of the probes.
+    """
+
+    solver: str
+    passes: int
+    trace: float
+    outside: NDArray[np.float64] | None
+    probed: NDArray[np.float64]
+    error: float | None = None
+    history: list[dict[str, list[float]]] = field(default_factory=list)
+    seed: int = FORMER_SEED
+
+
+PROBES, PROBE_BASE = 20, 2.0
+"""Gaussian vectors that bound what lies outside a basis. Halko, Martinsson & Tropp 2011, lemma 4.1: the norm of B is at
+most a sqrt(2 / pi) times the longest of B w_1 ... B w_r, except with probability a^-r; here a = 2 and r = 20: 10^-6."""
+
+
+def probes(n_features: int, seed: int, count: int = PROBES) -> NDArray[np.float64]:
+    """Return standard Gaussian vectors, shape (d, p), the same for the same seed."""
+    return np.random.default_rng(seed).standard_normal((n_features, count))
+
+
+def probe_seed(dataset: Dataset, counts: NDArray[np.int64], sample: NDArray) -> int:
+    """Return the seed of the probes for a data set, from its fingerprint, the class counts and the sampled rows.
+
+    The lemma holds for probes that do not depend on the data. Were they always the same, rows could be made whose
+    scatter hides from them; to hide from these, rows would have to hide from what follows from the rows themselves.
+    """
+    try:
+        identity = dataset.fingerprint()
+    except TypeError:  # rows that come with tasks
+        identity = ""
+    found = digest("probes", identity, counts.tolist(), digest_of_arrays(sample))
+    return int(found[:SEED_DIGITS], 16)
+
+
+SEED_DIGITS = 12
+"""Hexadecimal ones: a seed that is stored as a double stays what it is."""

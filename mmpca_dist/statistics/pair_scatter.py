@@ -1,0 +1,126 @@
+"""The scatter of pairs of rows, with a sample of their differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.statistics.krylov_statistics import Approximation
+
+
+@dataclass(frozen=True)
+class PairScatter:
+    """Differences x_i - x_nn(i) between rows and their nearest rows of other classes.
+
+    Attributes
+    ----------
+    scatter : array of shape (r, r)
+        Weighted sum of the differences' outer products, in working coordinates.
+    weight : float
+        Sum of the weights: the number of difference rows.
+    sample : array of shape (s, d)
+        Differences of queries spread evenly over all, each with those to all other classes where there are several;
+        in (standardised) columns.
+    queries : int
+        Rows that a nearest row was sought for.
+    fraction : float
+        Their share of all rows.
+    edges, counts : arrays of shape (b + 1,) and (b,)
+        Histogram of all distances.
+    certificate : dict
+        What is proved and measured of the search.
+    missed : pair of arrays of shape (k, d), or None
+        Where neighbours are approximate: differences to what was found and to what is nearest, for the queries of
+        the recall's sample that missed it.
+    basis : array of shape (d, r) or None
+        Of ``scatter``, where it is not that of the other statistics, with what is known of the rest.
+    approximation : Approximation or None
+    """
+
+    scatter: NDArray[np.float64]
+    weight: float
+    sample: NDArray[np.float64]
+    queries: int
+    fraction: float
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    certificate: dict[str, Any] = field(default_factory=dict)
+    missed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    basis: NDArray | None = None
+    approximation: Approximation | None = None
+
+    def mean_outer_product(self) -> NDArray[np.float64]:
+        """Return S of M-PCA2, shape (r, r).
+
+        Source: Luo & Durrant 2017, section 3, M-PCA2.
+        """
+        return self.scatter / self.weight
+
+    def sampling_error(
+        self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int
+    ) -> dict[str, Any]:
+        """Return what searching for a sample of the rows leaves uncertain, estimated from the sampled differences.
+
+        Parameters
+        ----------
+        vectors : array of shape (k, d)
+            Leading eigenvectors, in the columns that the differences are in: those wanted and some more.
+        eigenvalues : array of shape (k,)
+        wanted : int
+            How many span the subspace.
+
+        Returns
+        -------
+        dict
+            ``eigenvalues``: standard errors, (wanted,); ``angle``: root mean square, in degrees, of the largest angle
+            to the subspace of all rows, to first order; what lies beyond the k-th eigenvalue counts as if it were
+            equal to it. 90 where there is no gap, zero where all rows were searched for.
+        """
+        share = max(0.0, 1.0 - self.fraction) / self.queries
+        if share == 0:
+            return {"eigenvalues": [0.0] * wanted, "angle": 0.0}
+        pairs, missed = self._by_query(self.sample @ vectors.T), self._by_query(self._missed_by(vectors))
+        others = np.append(eigenvalues[wanted:], eigenvalues[-1] if len(eigenvalues) > wanted else 0.0)
+        errors, turned = [], 0.0
+        for i in range(wanted):
+            products = np.mean(pairs[:, :, i, None] * pairs, axis=1)
+            beyond = np.mean(pairs[:, :, i, None] * missed, axis=1)
+            errors.append(float(np.std(products[:, i], ddof=1) * np.sqrt(share)) if len(products) > 1 else np.nan)
+            moments = np.append(np.mean(products[:, wanted:] ** 2, axis=0), np.mean(np.sum(beyond**2, axis=1)))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                turned += np.where(moments > 0, share * moments / (eigenvalues[i] - others) ** 2, 0.0).sum()
+        return {"eigenvalues": errors, "angle": float(np.degrees(np.arcsin(min(np.sqrt(turned), 1.0))))}
+
+    def _missed_by(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.sample - self.sample @ vectors.T @ vectors
+
+    def _by_query(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Put together what belongs to the same query, whose differences to several classes go with one another."""
+        return rows.reshape(-1, max(1, round(self.weight / self.queries)), rows.shape[1])
+
+    def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int) -> float:
+        """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
+
+        It is rather too large: the few queries that missed stand for all, and their scatter adds to it.
+
+        Parameters
+        ----------
+        vectors, eigenvalues, wanted
+            As for ``sampling_error``.
+        """
+        if self.missed is None:
+            return 0.0
+        found, nearest = self.missed
+        leading = vectors[:wanted].T
+        change = (found.T @ (found @ leading) - nearest.T @ (nearest @ leading)) / self.certificate["recall"]["sampled"]
+        inside = vectors @ change
+        beyond = change - vectors.T @ inside
+        last = eigenvalues[-1] if len(eigenvalues) > wanted else 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turned = np.nan_to_num(inside[wanted:] / (eigenvalues[:wanted] - eigenvalues[wanted:, None]))
+            rest = np.nan_to_num(beyond / (eigenvalues[:wanted] - last))
+        sine = float(np.linalg.norm(np.concatenate([turned, rest]), 2))
+        return float(np.degrees(np.arcsin(min(sine, 1.0))))

@@ -1,0 +1,99 @@
+"""Draw a reproducible sample of rows from a few reading units, with rows of every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.moments import class_groups
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import read_unit
+
+SAMPLE_ROWS = 65_536
+SAMPLE_BYTES = 64 << 20
+SAMPLE_UNITS = 8
+"""Medians are bracketed from up to this many rows, out of at most 8 units and an eighth of all: brackets then hold
+2 to 3% of the values."""
+
+SAMPLE_CLASS_ROWS = 64
+"""What a rare class sends to the sample, if it has as many rows."""
+
+
+def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
+    """Return about ``count`` rows, as many of each class as it has of all, and their classes.
+
+    Parameters
+    ----------
+    class_rows : int
+        Least number of rows of every class, if it has as many.
+    """
+    dataset, census = rows.dataset, rows.census
+    wanted = np.minimum(census.counts, np.maximum(count * census.counts // census.n_rows, class_rows))
+    units = _sample_units(census)
+    edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
+    task = _DrawSample(dataset, census.classes, _quotas(census, units, wanted))
+    rows.begins("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
+    return replace(rows, progress=None).run(task, edges, _join_samples, "sample")
+
+
+def sample_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` medians are bracketed from, if there are as many."""
+    return min(SAMPLE_ROWS, max(SAMPLE_BYTES // row_bytes, 256))
+
+
+def evenly_chosen(n_units: int) -> set[int]:
+    """Return the numbers of the reading units that the sample comes from, those for rare classes aside."""
+    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
+    return {int((i + 0.5) * n_units / count) for i in range(count)}
+
+
+def _sample_units(census: Census) -> list[int]:
+    """Choose units evenly, and further ones so that every class is seen."""
+    chosen = evenly_chosen(len(census.units))
+    seen = set(np.concatenate([census.units[u][2] for u in chosen]).tolist())
+    for label in census.classes.tolist():
+        if label not in seen:
+            rows = [int(unit[3][unit[2] == label].sum()) for unit in census.units]
+            best = int(np.argmax(rows))
+            chosen.add(best)
+            seen.update(census.units[best][2].tolist())
+    return sorted(chosen)
+
+
+def _quotas(census: Census, units: list[int], wanted: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Share out, by first row of the units, how many rows of each class they send to the sample."""
+    held = np.zeros((len(units), len(census.classes)), np.int64)
+    for i, u in enumerate(units):
+        _, _, classes, counts = census.units[u]
+        held[i, np.searchsorted(census.classes, classes)] = counts
+    share = -(-wanted * held // np.maximum(held.sum(axis=0), 1))
+    return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
+
+
+@dataclass(frozen=True)
+class _DrawSample:
+    dataset: Dataset
+    classes: NDArray
+    quotas: dict[int, NDArray[np.int64]]
+
+    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        codes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
+        quota = self.quotas[span.start]
+        picks = [
+            rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)]
+            for label, rows in class_groups(codes)
+        ]
+        chosen = np.sort(np.concatenate(picks))
+        return X[chosen].toarray() if self.dataset.sparse else X[chosen], codes[chosen]
+
+
+def _join_samples(
+    left: tuple[NDArray, NDArray[np.intp]], right: tuple[NDArray, NDArray[np.intp]]
+) -> tuple[NDArray, NDArray[np.intp]]:
+    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

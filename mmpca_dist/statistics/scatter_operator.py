@@ -1,0 +1,321 @@
+"""Class scatters as operators: one pass over the rows applies weighted sums of them to blocks of vectors.
+
+``sum_c w_c G_c V = sum_c w_c [X_c^T (X_c V) - n_c d_c (d_c^T V)]`` with rows X_c less a provisional centre of their
+class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse
+rows stay sparse: a column that all rows of a class store is centred in place, and of the others the centre is taken
+from the products, in double precision. A column that one of n rows does not store has a spread of its mean over
+sqrt(n) at least, so that no more than sqrt(n) roundings are lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.panels import over_panels, products
+from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.tree_reduction import read_sparse_units, read_units
+
+PANEL_BYTES = 32 << 20
+"""Rows that are centred at once: enough for fast products, few enough to stay near the processor."""
+
+
+SPARSE_TASKS, SPARSE_TASK_BYTES = 32, 16 << 20
+"""Sparse rows make few tasks, for each leaves sums as large as the dense vectors: of 16 MiB of stored rows or more, at
+most 32, at least two."""
+
+
+def centre_type(rows: np.dtype, work: np.dtype) -> np.dtype:
+    """Return the type of provisional centres: wide enough for a value of the rows."""
+    return np.dtype(np.result_type(rows, work))
+
+
+def panel_bytes(n_features: int, work: np.dtype, centres: np.dtype) -> int:
+    """Return the bytes of a row that is centred, and of its centre where that is of another type."""
+    return n_features * (work.itemsize + (centres.itemsize if centres != work else 0))
+
+
+def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
+    """Return how many rows are centred at once."""
+    return int(np.clip(PANEL_BYTES // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
+
+
+SPARSE_COLUMNS = 32
+"""Vectors that sparse rows are multiplied with at once: what comes of it is as long as they are, and not sparse."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Vectors, shape (d, b), and the class weights w, shape (C,), of the scatter that is applied to them."""
+
+    weights: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+
+@storable
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows less the provisional centre of their class.
+
+    Attributes
+    ----------
+    images : tuple of arrays of shape (d, b)
+        X^T W X V for every block.
+    totals : array of shape (C, d) or None
+    squares : array of shape (C, d) or None
+    """
+
+    images: tuple[NDArray[np.float64], ...]
+    totals: NDArray[np.float64] | None
+    squares: NDArray[np.float64] | None
+
+    def __add__(self, other: Sums) -> Sums:
+        def add(a: Any, b: Any) -> Any:
+            return None if a is None else a + b
+
+        images = tuple(map(operator.add, self.images, other.images))
+        return Sums(images, add(self.totals, other.totals), add(self.squares, other.squares))
+
+
+@dataclass(frozen=True)
+class _ApplySpan:
+    """The task: apply scatters to blocks over the rows of a span, and sum rows and squares where asked for."""
+
+    dataset: Dataset
+    classes: NDArray
+    centres: NDArray
+    work: np.dtype
+    sums: np.dtype
+    powers: NDArray | None
+    blocks: tuple[Block, ...]
+    with_moments: bool
+
+    def __call__(self, span: Span) -> Sums:
+        d, n_classes = self.dataset.n_features, len(self.classes)
+        images = tuple(np.zeros(block.vectors.shape, self.sums) for block in self.blocks)
+        totals = np.zeros((n_classes, d)) if self.with_moments else None
+        squares = np.zeros((n_classes, d)) if self.with_moments else None
+        sums = Sums(images, totals, squares)
+        add: Callable[..., None] = _add_sparse
+        if not self.dataset.sparse:
+            vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
+            add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
+        read: Callable[[Dataset, Span], Iterator[tuple[int, Any]]] = read_units
+        if self.dataset.sparse:
+            read = read_sparse_units
+        for start, X in read(self.dataset, span):
+            codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
+            add(self, sums, X, codes, Locate(self.dataset, start))
+        if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
+            raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
+        return sums
+
+
+def _add_dense(
+    task: _ApplySpan, sums: Sums, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], vectors: NDArray
+) -> None:
+    work, centres = task.work, task.centres
+    X = X.view(np.uint8) if X.dtype == bool else X
+    size = min(panel_rows(X.shape[1], work, centres.dtype), len(X))
+    panel = np.empty((size, X.shape[1]), work)
+    near = panel if centres.dtype == work else np.empty(panel.shape, centres.dtype)
+    partial = [np.zeros(block.vectors.shape, work) for block in task.blocks]
+    product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
+    for start in range(0, len(X), size):
+        rows = X[start : start + size]
+        own, part = codes[start : start + size], panel[: len(rows)]
+        centre = np.take(centres, own, axis=0, out=near[: len(rows)], mode="clip")
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.subtract(rows, centre, out=part, casting="same_kind")
+            if task.powers is not None:
+                part *= task.powers
+            along = part @ vectors
+            if task.with_moments:
+                _add_moments(sums, part, own)
+            finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
+        if not finite:
+            raise InputError(explain_not_finite(X, np.arange(start, start + len(rows)), work, locate))
+        column = 0
+        for image, block in zip(partial, task.blocks, strict=True):
+            width = image.shape[1]
+            with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
+                weighted = along[:, column : column + width] * block.weights[own, None].astype(work)
+                image += np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
+            column += width
+    for total, image in zip(sums.images, partial, strict=True):
+        total += image
+
+
+def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
+    assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+    members = _members(codes, len(sums.totals), part.dtype)
+    sums.totals[...] += members @ part
+    sums.squares[...] += members @ np.square(part)
+
+
+def _members(codes: NDArray, n_classes: int, dtype: np.dtype) -> Any:
+    """Return which rows are of which class, shape (C, n): its product with rows sums them by class, in their order."""
+    ones = (np.ones(len(codes), dtype), codes, np.arange(len(codes) + 1))
+    return scipy.sparse.csc_array(ones, shape=(n_classes, len(codes)))
+
+
+def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callable[[int, int, float], str]) -> None:
+    n, members = len(codes), _members(codes, len(task.classes), np.dtype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
+        X, rest = _centre_sparse(task, sums, X, codes)
+        both = scipy.sparse.vstack([X, -rest], format="csr")  # one product of each kind for rows and centres
+        for image, block in zip(sums.images, task.blocks, strict=True):
+            weights = block.weights[codes, None]
+            for start in range(0, image.shape[1], SPARSE_COLUMNS):
+                some = slice(start, start + SPARSE_COLUMNS)
+                vectors = np.ascontiguousarray(block.vectors[:, some], np.float64)
+                along = both @ vectors
+                along[:n] += along[n:][codes]
+                along[:n] *= weights
+                along[n:] = members @ along[:n]
+                image[:, some] += (both.T @ along).astype(image.dtype, copy=False)
+
+
+def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tuple[Any, Any]:
+    """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
+
+    Sums of the rows less their centres, and of squares, are taken where they are asked for.
+    """
+    shape = task.centres.shape
+    n_cells = shape[0] * shape[1]
+    cells = np.repeat(codes, np.diff(X.indptr))  # of a class and a column
+    cells *= shape[1]
+    cells += X.indices
+    absent = np.bincount(codes, minlength=shape[0])[:, None] - np.bincount(cells, minlength=n_cells).reshape(shape)
+    values, rest = X.data.astype(np.float64), np.where(absent, task.centres, 0.0)
+    near = np.empty_like(values)
+    if sums.totals is not None and sums.squares is not None:
+        np.subtract(values, np.take(task.centres, cells, out=near, mode="clip"), out=near)
+        sums.totals[...] += np.bincount(cells, near, n_cells).reshape(shape)
+        sums.totals[...] -= absent * rest
+        np.square(near, out=near)
+        sums.squares[...] += np.bincount(cells, near, n_cells).reshape(shape)
+        sums.squares[...] += absent * np.square(rest)
+    values -= np.take(np.where(absent, 0.0, task.centres), cells, out=near, mode="clip")
+    rows = scipy.sparse.csr_array((values, X.indices, X.indptr), shape=X.shape)
+    return rows, scipy.sparse.csr_array(rest)
+
+
+def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
+    """Join the spans of sparse rows, whose units are small lest they be large as dense ones, to few of long units."""
+    edges = np.asarray([*(start for span in spans for start, _ in span.units), spans[-1].stop])
+    rows = max(1, LIMITS.unit_bytes * dataset.n_rows // max(dataset.n_bytes, 1))
+    count = int(np.clip(dataset.n_bytes // SPARSE_TASK_BYTES, 2, SPARSE_TASKS))
+    ends = np.unique(np.searchsorted(edges, np.linspace(edges[0], edges[-1], count + 1)))
+    found: list[Span] = []
+    for first, last in itertools.pairwise(ends.tolist()):
+        own = edges[first : last + 1]
+        kept = [int(own[0])]
+        for edge, following in itertools.pairwise([*own[1:].tolist(), None]):
+            if following is None or following - kept[-1] > rows:
+                kept.append(edge)
+        found.append(Span(len(found), tuple(kept)))
+    return found
+
+
+@dataclass
+class ScatterOperator:
+    """Applies weighted sums of class scatters of a data set's (standardised) rows, one pass at a time.
+
+    Attributes
+    ----------
+    centres : array of shape (C, d)
+        Provisional, in the type of the rows or a wider one, so that a constant column less its centre is zero.
+    work : dtype
+        Of the products.
+    sums : dtype
+        Of the sums of products: double, or single for sparse rows, beside which sums are large.
+    offsets : array of shape (C, d) or None
+        Class means less ``centres``, from the first pass on.
+    squares : array of shape (C, d) or None
+        Diagonals of the class scatters, from the first pass on.
+    scale : array of shape (d,) or None
+        Standard deviations that columns are divided by.
+    powers : array of shape (d,) or None
+        Powers of two that columns are multiplied by, lest their squares overflow or vanish; it cannot be seen outside.
+    passes : int
+        Over the rows, so far.
+    """
+
+    rows: Rows
+    centres: NDArray
+    work: np.dtype
+    scale: NDArray[np.float64] | None = None
+    powers: NDArray | None = None
+    offsets: NDArray[np.float64] | None = None
+    squares: NDArray[np.float64] | None = None
+    sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
+    passes: int = 0
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """Class means of the rows in their own units, shape (C, d)."""
+        assert self.offsets is not None  # noqa: S101  (a pass comes first)
+        return self.centres + self.offsets
+
+    def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
+        """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
+
+        Raises
+        ------
+        InputError
+            For rows that are not finite.
+        """
+        dataset, counts = self.rows.dataset, self.rows.census.counts
+        self.rows.begins("apply" if blocks else "moments", dataset.n_bytes)
+        first = self.offsets is None
+        powers = 1.0 if self.powers is None else self.powers.astype(np.float64)
+        plain = self.powers is None and self.scale is None
+        units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
+        given = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
+        task = _ApplySpan(
+            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, given, first
+        )
+        spans = sparse_spans(dataset, self.rows.spans) if dataset.sparse else self.rows.spans
+        sums = self.rows.run(task, spans, operator.add, "apply")
+        self.passes += 1
+        if first:
+            assert sums.totals is not None and sums.squares is not None  # noqa: S101  (asked for)
+            offsets = sums.totals / np.maximum(counts, 1)[:, None]
+            self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) / powers**2
+            self.offsets = offsets / powers
+        assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
+        offsets, found = self.offsets * powers, []
+        for image, block in zip(sums.images, given, strict=True):
+            shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
+
+            def correct(rows: slice, image: NDArray = image, shares: NDArray = shares) -> None:
+                image[rows] -= (offsets[:, rows].T @ shares).astype(image.dtype)
+                if not plain:
+                    image[rows] /= units[rows].astype(image.dtype)
+
+            for _ in over_panels(len(image), correct):  # in place: images are as long as the vectors
+                pass
+            found.append(image)
+        return found
+
+    def trace(self, weights: NDArray[np.float64]) -> float:
+        """Return the trace of ``sum_c w_c G_c``."""
+        assert self.squares is not None  # noqa: S101  (a pass comes first)
+        squares = self.squares if self.scale is None else self.squares / self.scale**2
+        return float(np.sum(weights @ squares))

@@ -1,0 +1,103 @@
+"""Scatters as weighted sums of class scatters and of outer products of offsets.
+
+S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / divisor, with G_c the centred scatter of class c. A method is a choice of
+the weights w and b and of the offsets D, which are differences of class means or medians. Two choices of w serve all
+methods that are solved in passes: equal weights, and for every class the number of rows of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.moments import ClassMoments
+
+
+@dataclass(frozen=True)
+class WeightedScatter:
+    """S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / n_rows.
+
+    Attributes
+    ----------
+    class_weights : array of shape (C,)
+        w_c.
+    offsets : array of shape (m, d)
+        D_o.
+    offset_weights : array of shape (m,)
+        b_o.
+    n_rows : float
+        Difference rows that S is the mean outer product of.
+    max_rank : int
+        What the structure allows at most, whatever the rows.
+    """
+
+    class_weights: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    offset_weights: NDArray[np.float64]
+    n_rows: float
+    max_rank: int
+
+    def dense(self, moments: ClassMoments) -> NDArray[np.float64]:
+        """Return S as a matrix, shape (d, d)."""
+        weighted = self.offsets * np.sqrt(self.offset_weights)[:, None]
+        return (moments.scatter(self.class_weights) + weighted.T @ weighted) / self.n_rows
+
+
+class ClassWeighting(Enum):
+    """How much the scatter of each class counts."""
+
+    EQUAL = "equal"
+    """All alike: PCA, and what is made from the scatter within the classes."""
+    OTHERS = "others"
+    """By the share of rows of the other classes: M-PCA0."""
+
+    def weights(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weight of each class, shape (C,)."""
+        if self is ClassWeighting.EQUAL:
+            return np.ones(len(counts))
+        return (counts.sum() - counts) / counts.sum()
+
+    def scatter(self, moments: ClassMoments) -> WeightedScatter:
+        """Return the scatter of this weighting whose components tell a solver in passes when to end."""
+        return total_scatter(moments) if self is ClassWeighting.EQUAL else all_pairs_scatter(moments)
+
+
+def total_scatter(moments: ClassMoments) -> WeightedScatter:
+    """Return the covariance of all rows: that of rows minus the mean of all."""
+    counts, n = _counts(moments), float(moments.n_rows)
+    return WeightedScatter(np.ones(len(counts)), moments.deviations, counts, n, full_rank(moments))
+
+
+def all_pairs_scatter(moments: ClassMoments) -> WeightedScatter:
+    """Return the mean outer product of the differences of all pairs of rows of different classes."""
+    counts, n = _counts(moments), float(moments.n_rows)
+    pairs = (n**2 - np.sum(counts**2)) / 2
+    return WeightedScatter(n - counts, moments.deviations, n * counts, pairs, full_rank(moments))
+
+
+def full_rank(moments: ClassMoments) -> int:
+    """Return the largest rank that centred rows can have."""
+    return min(moments.n_features, moments.n_rows - 1)
+
+
+def _counts(moments: ClassMoments) -> NDArray[np.float64]:
+    at_least_two(moments.counts)
+    return moments.counts.astype(np.float64)
+
+
+def at_least_two(counts: NDArray) -> NDArray[np.intp]:
+    """Return the positions of the classes with rows.
+
+    Raises
+    ------
+    InputError
+        For fewer than two.
+    """
+    present = np.flatnonzero(counts)
+    if len(present) < 2:
+        raise InputError(f"There is only {len(present)} class with rows: there must be at least two.")
+    return present

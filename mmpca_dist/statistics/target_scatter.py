@@ -1,0 +1,225 @@
+"""Rows with continuous targets: the scatter between columns and targets, from one pass, merged exactly.
+
+Products are double precision throughout: d x q of them a row cost no more than reading the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.datasets.readers.csr import SparseArray
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.datasets.relabelled import Relabelled
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.coordinates import standard_deviations
+from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.summary import Locate
+from mmpca_dist.statistics.tree_reduction import Scheduler, read_units, reduce_spans
+
+LARGEST_SCATTER = 1 << 30
+"""Bytes of X^T H X that are the most."""
+
+
+@storable
+@dataclass(frozen=True)
+class CrossMoments:
+    """What a pass leaves of n rows x with targets y, in d columns and q targets.
+
+    Attributes
+    ----------
+    n_rows : int
+    mean : array of shape (d,)
+    target_mean : array of shape (q,)
+    scatter : array of shape (d, q)
+        X^T H Y: the sum of (x - mean) (y - target_mean)^T.
+    squares : array of shape (d,)
+        Sums of (x - mean)^2.
+    target_squares : array of shape (q,)
+        Sums of (y - target_mean)^2.
+    rows : array of shape (d, d) or None
+        X^T H X: the sum of (x - mean) (x - mean)^T, where it was asked for.
+    """
+
+    n_rows: int
+    mean: NDArray[np.float64]
+    target_mean: NDArray[np.float64]
+    scatter: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    target_squares: NDArray[np.float64]
+    rows: NDArray[np.float64] | None = None
+
+    @property
+    def scale(self) -> NDArray[np.float64]:
+        """Standard deviations of the columns, 1 for constant ones, shape (d,)."""
+        return standard_deviations(self.squares / self.n_rows, self.mean)
+
+    def merge(self, other: CrossMoments) -> CrossMoments:
+        """Return the moments of both sets of rows together; exact.
+
+        Raises
+        ------
+        InputError
+            Where they differ in columns or targets.
+        """
+        if self.scatter.shape != other.scatter.shape:
+            raise InputError(
+                f"Moments of {self.scatter.shape[0]} columns and {self.scatter.shape[1]} targets do not merge with "
+                f"those of {other.scatter.shape[0]} columns and {other.scatter.shape[1]} targets."
+            )
+        n_rows = self.n_rows + other.n_rows
+        share = other.n_rows / n_rows
+        between = self.n_rows * share
+        apart, target_apart = other.mean - self.mean, other.target_mean - self.target_mean
+        return CrossMoments(
+            n_rows,
+            self.mean + share * apart,
+            self.target_mean + share * target_apart,
+            self.scatter + other.scatter + between * np.outer(apart, target_apart),
+            self.squares + other.squares + between * apart**2,
+            self.target_squares + other.target_squares + between * target_apart**2,
+            None
+            if self.rows is None or other.rows is None
+            else self.rows + other.rows + between * np.outer(apart, apart),
+        )
+
+
+class _WithTargets:
+    """Targets, shape (n, q), beside rows that are in memory."""
+
+    def __init__(self, X: Any, y: NDArray, uri: str = "the array in memory") -> None:
+        self._targets = as_targets(y, uri)
+        super().__init__(X, np.zeros(len(self._targets), np.int8), uri)  # type: ignore[call-arg]
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the targets of rows ``start`` to ``stop``."""
+        return self._targets[start:stop]
+
+
+class TargetRows(_WithTargets, ArrayDataset):
+    """Dense rows and targets."""
+
+
+class SparseTargetRows(_WithTargets, SparseArray):
+    """CSR rows and targets."""
+
+
+class GivenLabels(Relabelled):
+    """The rows of a data set with labels (n,), or targets (n, q), that are in memory."""
+
+    def __init__(self, rows: Dataset, y: Any) -> None:
+        super().__init__(rows)
+        self._y = label_array(y, "y")
+        if len(self._y) != rows.n_rows:
+            raise InputError(f"{rows.uri} has {rows.n_rows} rows and y {len(self._y)} labels; there must be one a row.")
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return normalize_labels(self._y[start:stop], "y")
+
+    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return the targets of rows ``start`` to ``stop``."""
+        return as_targets(self._y[start:stop], "y")
+
+
+def as_targets(y: Any, where: str) -> NDArray[np.float64]:
+    """Return targets as doubles of shape (n, q).
+
+    Raises
+    ------
+    InputError
+        For targets that are not numbers, or not one row of them a row.
+    """
+    y = np.asarray(y)
+    if y.dtype.kind not in "fiub":
+        raise InputError(f"Targets in {where} have type {y.dtype}; continuous targets must be numbers.")
+    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
+        raise InputError(f"Targets in {where} have shape {y.shape}; they must have shape (n,) or (n, q).")
+    return np.asarray(y.reshape(len(y), -1), dtype=np.float64)
+
+
+def cross_moments(dataset: Dataset, scheduler: Scheduler, *, with_rows: bool = False) -> CrossMoments:
+    """Return the moments of a data set that has ``read_targets``, from one pass; the bits are those of its chunks.
+
+    ``with_rows`` asks for the d x d scatter of the rows too.
+
+    Raises
+    ------
+    InputError
+        For rows or targets that are not finite, or a scatter beyond 1 GiB.
+    """
+    size = 8 * dataset.n_features**2
+    if with_rows and size > LARGEST_SCATTER:
+        raise InputError(
+            f"Continuous targets of {dataset.n_features:,} columns take a scatter of {format_bytes(size)} here, and "
+            f"{format_bytes(LARGEST_SCATTER)} is the most. Choose fewer columns."
+        )
+    spans = make_spans(dataset)
+    return reduce_spans(_ReadCross(dataset, with_rows), spans, CrossMoments.merge, scheduler=scheduler, name="cross")
+
+
+@dataclass(frozen=True)
+class _ReadCross:
+    dataset: Any
+    with_rows: bool = False
+
+    def __call__(self, span: Span) -> CrossMoments:
+        found: CrossMoments | None = None
+        for start, X in read_units(self.dataset, span):
+            Y = self.dataset.read_targets(start, start + len(X))
+            unit = _unit_moments(X, Y, Locate(self.dataset, start), self.with_rows)
+            found = unit if found is None else found.merge(unit)
+        assert found is not None  # noqa: S101  (a span has units)
+        return found
+
+
+def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate, with_rows: bool) -> CrossMoments:
+    """Return the moments of one unit, about its exact means, from products about a provisional centre."""
+    (n, d), q = X.shape, Y.shape[1]
+    centre, target_centre = provisional_centre(X), provisional_centre(Y)
+    total, target_total = np.zeros(d), np.zeros(q)
+    scatter, squares, target_squares = np.zeros((d, q)), np.zeros(d), np.zeros(q)
+    panel, own = np.empty((min(n, BLOCK_ROWS), d)), np.zeros((d, d)) if with_rows else None
+    with np.errstate(invalid="ignore", over="ignore"):
+        for start in range(0, n, BLOCK_ROWS):
+            rows = X[start : start + BLOCK_ROWS]
+            x = np.subtract(rows, centre, out=panel[: len(rows)])
+            y = Y[start : start + BLOCK_ROWS] - target_centre
+            total += x.sum(axis=0)
+            target_total += y.sum(axis=0)
+            scatter += x.T @ y
+            if own is not None:
+                own += x.T @ x
+            squares += np.einsum("ij,ij->j", x, x)
+            target_squares += np.einsum("ij,ij->j", y, y)
+        _refuse_bad_targets(Y, target_squares, locate.start)
+        if not (np.isfinite(squares).all() and np.isfinite(scatter).all()):
+            raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, locate))
+    return CrossMoments(
+        n,
+        centre + total / n,
+        target_centre + target_total / n,
+        scatter - np.outer(total, target_total / n),
+        np.maximum(squares - total**2 / n, 0),
+        np.maximum(target_squares - target_total**2 / n, 0),
+        None if own is None else own - np.outer(total, total / n),
+    )
+
+
+def _refuse_bad_targets(Y: NDArray[np.float64], squares: NDArray[np.float64], start: int) -> None:
+    if np.isfinite(squares).all():
+        return
+    bad = np.argwhere(~np.isfinite(Y))
+    if not len(bad):
+        raise InputError("The targets hold values whose squares are too large even for double precision; scale them.")
+    row, column = bad[0]
+    raise InputError(
+        f"Found {Y[row, column]} in row {start + row} of the targets, column {column}. Targets must be finite: fill "
+        "or drop such rows."
+    )

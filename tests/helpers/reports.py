@@ -1,0 +1,167 @@
+"""Contents of reports, and checks of pages and pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmpca_dist.report.contents import Margins, MethodResult, Reconstructions, ReportContents
+from mmpca_dist.report.drawing import Figure
+
+VOID = {"meta", "img", "br"}
+
+
+NASTY = "<script>alert('x')</script>"
+
+
+def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> MethodResult:
+    rng = np.random.default_rng(sum(name.encode()))
+    components = np.linalg.qr(rng.standard_normal((d, min(k, d))))[0].T
+    eigenvalues = np.geomspace(1, 0.1, len(components))
+    result = MethodResult(
+        name=name,
+        title=name.upper(),
+        components=components,
+        eigenvalues=eigenvalues,
+        residuals=np.full(len(components), 1e-12),
+        relative_errors=1e-7 * 2 * eigenvalues.sum() / eigenvalues,
+        total=float(2 * eigenvalues.sum()),
+        limit="the number of features",
+        sizes=[len(components)],
+        requested=[k],
+        orthonormal=True,
+        ordered=True,
+    )
+    return dataclasses.replace(result, **changes)
+
+
+def report_contents(
+    methods: list[MethodResult] | None = None,
+    classes: list[str] | None = None,
+    feature_names: list[str] | None = None,
+    image_shape: list[int] | None = None,
+    rows: int = 90,
+    **changes: Any,
+) -> ReportContents:
+    methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
+    classes = ["ant", "bee", "cat"] if classes is None else classes
+    codes = np.arange(rows) % len(classes)
+    rng = np.random.default_rng(1)
+    d = methods[0].components.shape[1]
+    X = rng.standard_normal((rows, d)) + codes[:, None]
+    contents = ReportContents(
+        dataset={
+            "uri": "s3://bucket/table.zarr",
+            "n_rows": rows,
+            "n_features": d,
+            "dtype": "float32",
+            "classes": classes,
+            "counts": np.bincount(codes, minlength=len(classes)).tolist(),
+            "feature_names": feature_names,
+            "image_shape": image_shape,
+        },
+        methods=methods,
+        projected={m.name: X @ m.components.T for m in methods},
+        codes=codes,
+        sample_note=f"all {rows} rows",
+        plan=[("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")],
+        stages=[("moments", 1.25, ""), ("solve", 75.0, "reused")],
+        config_yaml="methods: [pca]\nn_components: [3]\n",
+        versions={"numpy": "2.1"},
+        notes=["Column 3 is constant."],
+    )
+    return dataclasses.replace(contents, **changes)
+
+
+def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) -> Margins:
+    rng = np.random.default_rng(2)
+    before = rng.uniform(1, 3, pairs)
+    counts, edges = np.histogram(np.repeat(before, 3), np.linspace(0, 3, 121))
+    after = {m.name: before * rng.uniform(0.3, 1, pairs) for m in methods}
+    return dataclasses.replace(Margins(edges, counts, before, after), **changes)
+
+
+def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> ReportContents:
+    contents = report_contents(methods)
+    return dataclasses.replace(
+        contents,
+        margins=margins_of(contents.methods, **changes),
+        search=[("rows searched for", "1,200", "rows"), ("recall", "98.7% (98.1% to 99.2%)", NASTY)],
+    )
+
+
+def with_rebuilt(
+    used: dict[str, list[int]], sizes: list[int], labels: list[str], shape: list[int], noise: bool = False
+) -> ReportContents:
+    """Return contents whose methods have rebuilt random rows from so many components."""
+    d, rng = int(np.prod(shape)), np.random.default_rng(3)
+    rows = rng.uniform(0, 16, (len(labels), d))
+    rebuilt = {name: {size: rows + rng.standard_normal(rows.shape) for size in found} for name, found in used.items()}
+    made = Reconstructions(rows, rows / 2 if noise else None, labels, sizes, rebuilt)
+    return report_contents([method_result(name, d=d) for name in used], image_shape=shape, reconstructions=made)
+
+
+class Page(HTMLParser):
+    """Parses strictly: every element closed in order, and what it refers to on record."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            {"id": self.ids, "href": self.links, "src": self.sources}.get(name, []).append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+def check_page(html: str) -> Page:
+    page = Page(html)
+    assert len(set(page.ids)) == len(page.ids)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert page.sources
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert page.tags.isdisjoint({"script", "link", "iframe", "object"})
+    style = re.search("<style>(.*)</style>", html, re.S)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+    return page
+
+
+def check_picture(figure: Figure) -> None:
+    with Image.open(io.BytesIO(figure.png)) as image:
+        assert image.format == "PNG"
+        assert (image.width // 2, image.height // 2) == figure.size
+        pixels = np.asarray(image.convert("RGB"))
+        colours = image.convert("RGB").getcolors(2**24)
+    assert (pixels[0, 0] == 255).all()
+    # Something in more than one colour was drawn, and it does not run into the edges.
+    assert colours is not None
+    assert len(colours) > 8
+    assert (pixels[:, :2] == 255).all()
+    assert (pixels[-2:] == 255).all()
+    assert figure.title
+    assert figure.caption.endswith(".")

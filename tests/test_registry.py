@@ -1,0 +1,151 @@
+"""Methods, solvers, classifiers and formats that other packages bring along."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+from helpers.samples import labelled
+
+from mmpca_dist import registry, run
+from mmpca_dist.configuration.schema import parse_config
+from mmpca_dist.datasets.readers.formats import FORMATS
+from mmpca_dist.errors import ConfigError
+from mmpca_dist.evaluation_runs.results import error_rows
+from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.specification import Method
+from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.registry import Registry
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+
+PLUGIN = """
+from mmpca_dist.methods.margin_pca import MarginPCA
+from mmpca_dist.methods.specification import Method, MethodOptions
+from mmpca_dist.settings import setting
+
+class Reversed(MarginPCA):
+    def __init__(self, n_components=None, *, times=1.0, standardize=False, center=False, precision="single",
+                 solver="auto"):
+        super().__init__(n_components, "pca", standardize=standardize, center=center, precision=precision)
+        self.times = times
+
+class Options(MethodOptions):
+    times: float = setting(1.0, gt=0, example=2.0, description="What eigenvalues are multiplied by")
+
+METHOD = Method("reversed", "Reversed PCA", "elsewhere", "what PCA keeps", "d", Reversed, options=Options)
+ANOTHER_PCA = Method("pca", "Not PCA", "elsewhere", "nothing", "d", Reversed)
+"""
+PARTS = """
+from dataclasses import replace
+import numpy as np
+from mmpca_dist.datasets.readers.formats import Format
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.predictors.liblinear import SVM
+from mmpca_dist.solvers.blocks.krylov import KRYLOV
+
+SOLVER = replace(KRYLOV, name="again")
+CLASSIFIER = replace(SVM, name="machine")
+
+def rows(request):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    return ArrayDataset(rng.standard_normal((90, 40)) + y[:, None], y, request.uri)
+
+FORMAT = Format("made", "rows made here", rows, suffixes=(".made",))
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Return what makes the registries see entry points: groups, with names and where they lead."""
+    (tmp_path / "some_plugin.py").write_text(PLUGIN)
+    (tmp_path / "some_parts.py").write_text(PARTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def forget():
+        for one in (METHODS, BLOCK_SOLVERS, CLASSIFIERS, FORMATS):
+            one.__dict__.pop("_things", None)
+
+    def install(**groups):
+        found = [
+            EntryPoint(name, value, f"mmpca_dist.{group}")
+            for group, points in groups.items()
+            for name, value in points.items()
+        ]
+        monkeypatch.setattr(registry, "entry_points", lambda group: [one for one in found if one.group == group])
+        forget()
+
+    yield install
+    monkeypatch.undo()
+    forget()
+    for name in ("some_plugin", "some_parts"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_method_of_another_package_runs_like_any(installed, tmp_path):
+    installed(methods={"reversed": "some_plugin:METHOD"})
+    assert list(METHODS)[-1] == "reversed"
+    output = str(tmp_path / "out")
+    X, y = labelled(60, 4, 2, seed=1)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    run({
+        "dataset": {"uri": str(tmp_path / "rows.npz")}, "methods": ["pca", {"name": "reversed", "times": 2}],
+        "n_components": 2, "output": output,
+    })  # fmt: skip
+    model = load_model(output, "reversed")
+    assert model.times == 2
+    np.testing.assert_array_equal(model.components_, load_model(output, "pca").components_)
+
+
+@pytest.mark.usefixtures("no_report")
+def test_solvers_classifiers_and_formats_of_other_packages_work_like_any(installed, tmp_path):
+    installed(
+        solvers={"again": "some_parts:SOLVER"},
+        classifiers={"machine": "some_parts:CLASSIFIER"},
+        formats={"made": "some_parts:FORMAT"},
+    )
+    (tmp_path / "rows.made").write_text("")
+    found = {}
+    for name, solver, classifier in (("theirs", "again", "machine"), ("ours", "krylov", "svm")):
+        output = str(tmp_path / name)
+        config = {
+            "dataset": {"uri": str(tmp_path / "rows.made")}, "methods": ["pca", "m-pca0"], "n_components": 2,
+            "output": output, "solver": {"kind": solver},
+            "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]},
+        }  # fmt: skip
+        run(config)
+        assert load_model(output, "pca").certificate_["solver"] == solver
+        evaluate({**config, "output": f"{output}-evaluated"})
+        found[name] = [
+            *(load_model(output, method).components_ for method in ("pca", "m-pca0")),
+            [list(row.values())[-1] for row in error_rows(f"{output}-evaluated/evaluation")],
+        ]
+    for theirs, ours in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(theirs, ours)
+
+
+def test_what_does_not_load_and_what_has_a_taken_name_is_left_aside(installed, caplog):
+    with caplog.at_level(logging.WARNING, registry.__name__):
+        installed(methods={"broken": "some_plugin:MISSING", "other": "some_plugin:ANOTHER_PCA"})
+        assert METHODS["pca"].title == "PCA"
+    assert "The entry point broken of mmpca_dist.methods does not load." in caplog.text
+    assert "pca of some_plugin:ANOTHER_PCA is ignored: there is another pca." in caplog.text
+
+
+def test_names_in_a_configuration_import_nothing(monkeypatch):
+    with pytest.raises(ConfigError, match="unknown method 'some_plugin:METHOD'"):
+        parse_config(
+            {"dataset": {"uri": "bundled:iris"}, "methods": "some_plugin:METHOD", "n_components": 1, "output": "x"},
+            "the test",
+        )
+    assert "some_plugin" not in sys.modules
+
+
+def test_the_built_in_ones_are_those_of_the_modules():
+    assert len(Registry(Method, "mmpca_dist.methods")) >= 13

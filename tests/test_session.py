@@ -1,0 +1,108 @@
+"""The work of a command in a flow and without Prefect: the same stages, and the same results."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.events import Callback
+from mmpca_pipelines.prepared import prepared_job
+
+
+class Heard(Callback):
+    def __init__(self):
+        self.stages = []
+
+    def on_stage_end(self, stage, manifest, reused):
+        self.stages.append(stage)
+
+
+@pytest.fixture
+def config_file(tmp_path):
+    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca2"], "n_components": [2]}
+    path = tmp_path / "iris.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture
+def connected(monkeypatch, prefect_server):
+    """Count how often a command waits for the server of the tests."""
+    waited = []
+    server = SimpleNamespace(check=lambda: None, connect=lambda: waited.append(1))
+    monkeypatch.setattr("mmpca_pipelines.server.prefect_server", lambda *_: nullcontext(server))
+    return waited
+
+
+def written(folder):
+    """Return the model and the projected rows of a run, by their names."""
+    files = [*folder.glob("models/**/*"), *folder.glob("projected/**/*")]
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+    assert found
+    return found
+
+
+def test_a_command_does_the_same_with_prefect_and_without(config_file, mmpca, connected, tmp_path, monkeypatch):
+    code, printed, errors = mmpca("run", config_file, "--output", tmp_path / "flow")
+    assert code == 0, errors
+    assert connected == [1]
+    code, plain, errors = mmpca("run", config_file, "--no-prefect", "--output", tmp_path / "plain")
+    assert code == 0, errors
+    monkeypatch.setenv("MMPCA_PREFECT", "off")
+    assert mmpca("run", config_file, "--output", tmp_path / "off")[0] == 0
+    assert connected == [1]
+    stages = [[line.split()[1] for line in text.splitlines() if "✓" in line] for text in (printed, plain)]
+    assert stages[0] == stages[1] and "project" in stages[0]
+    assert written(tmp_path / "flow") == written(tmp_path / "plain") == written(tmp_path / "off")
+
+
+def test_every_command_works_without_prefect(config_file, mmpca, no_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMPCA_PREFECT", "off")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text(
+        "a,b,c,d,label\n" + "".join(f"{i},{i * i % 7},1,{i % 3},{i % 2}\n" for i in range(30))
+    )
+    for arguments in (
+        ["ingest", "rows.csv", "rows.zarr"],
+        ["run", config_file, "--output", "run", "--set", "dataset.uri=rows.zarr", "--set", "methods=pca"],
+        ["evaluate", config_file, "--output", "run", "--set", "dataset.uri=rows.zarr", "--set", "evaluation.folds=2"],
+        ["transform", "run", "rows.zarr", "new"],
+        ["refresh", "run", "rows.zarr", "live"],
+    ):
+        code, printed, errors = mmpca(*arguments)
+        assert code == 0, (arguments, printed, errors)
+    code, _, errors = mmpca("refresh", "run", "rows.zarr", "run")
+    assert code == 2 and "Traceback" not in errors
+
+
+def test_a_flow_goes_on_with_the_prepared_job(prefect_server, tmp_path):
+    """Its stages are not run again, and listeners of the flow hear of them all the same."""
+    from mmpca_dist.configuration.schema import parse_config
+    from mmpca_dist.runs.stages import stages_of
+    from mmpca_pipelines.fit import fit_flow
+    from mmpca_pipelines.watching import watching
+
+    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [2]}
+    config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
+    terminal = Heard()
+    stages = stages_of(config)
+    with watching(terminal), prepared_job(config, "run", terminal, stages[:2]):
+        assert terminal.stages == [stage.name for stage in stages[:2]]
+        assert fit_flow(config, return_state=True).is_completed()
+    assert terminal.stages == [stage.name for stage in stages]
+    assert (tmp_path / "out" / "report" / "index.html").exists()
+
+
+def test_a_refusal_of_the_prepared_stages_starts_no_flow(prefect_server, tmp_path):
+    from mmpca_dist.configuration.schema import parse_config
+    from mmpca_dist.runs.stages import stages_of
+
+    content = {"dataset": {"uri": "bundled:iris"}, "methods": ["pca"], "n_components": [5]}
+    config = parse_config({**content, "output": str(tmp_path / "out")}, "the test")
+    refused = pytest.raises(InputError, match="is more than the 4 features")
+    with refused, prepared_job(config, "run", Heard(), stages_of(config)[:2]):
+        pytest.fail("the flow is started")
