@@ -367,3 +367,28 @@ ROWS = {
 
 DIRECTIONS = {}
 """Twins of further methods without options, by name: components as columns from (X, y, most components)."""
+
+
+def maximum_margin_criterion(X, y):
+    """S_b - S_w of Li, Jiang & Zhang 2006, section II: every class by its share of the rows."""
+    n, d = X.shape
+    mean, criterion = sum(X) / n, np.zeros((d, d))
+    for label in sorted(set(y)):
+        rows = [x for x, own in zip(X, y, strict=True) if own == label]
+        centre = sum(rows) / len(rows)
+        criterion += len(rows) / n * np.outer(centre - mean, centre - mean)
+        criterion -= sum(np.outer(x - centre, x - centre) for x in rows) / n
+    return criterion
+
+
+def maximum_margin_directions(X, y, size):
+    """Eigenvectors of the positive eigenvalues of S_b - S_w, or of the largest one that is not zero."""
+    values, vectors = eigenpairs(maximum_margin_criterion(X, y))
+    room = 1e-10 * np.abs(values).sum()
+    count = np.sum(values > room)
+    if not count:
+        return vectors[:, [np.argmax(values < -room)]]
+    return vectors[:, : min(size, count)]
+
+
+DIRECTIONS["mmc"] = maximum_margin_directions

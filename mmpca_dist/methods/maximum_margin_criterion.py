@@ -1,0 +1,128 @@
+"""The maximum margin criterion as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.class_regression import refuse_passes
+from mmpca_dist.methods.solution import Solution, solution_of
+from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method
+from mmpca_dist.solvers.dense import Eigenpairs
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.scatters import at_least_two
+
+
+class MaximumMarginCriterion(MomentReducer):
+    """Directions in which class means differ by more than the rows of a class: leading eigenvectors of S_b - S_w.
+
+    S_b is the scatter of the class means and S_w the mean scatter within the classes, both divided by the number of
+    rows. The sum of the eigenvalues of the components is the criterion. It is largest with all components whose
+    eigenvalue is positive, so that these are returned; if there is none, the one nearest to zero is.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the number of classes less one: S_b has no higher rank, and S_w lowers every eigenvalue.
+    standardize, center, precision
+        As in ``MarginPCA``.
+    solver : {"auto", "dense", "dual"}
+        As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        Orthonormal.
+    eigenvalues_ : array of shape (K,)
+        Of S_b - S_w, decreasing. ``total_`` is the sum of all positive ones, the largest value of the criterion.
+    negative_ : array of shape (2,)
+        How many eigenvalues of S_b - S_w are negative, and their sum.
+    mean_, classes_, residuals_, moments_, n_features_in_, imprecise_
+        As in ``MarginPCA``.
+
+    References
+    ----------
+    Li, Jiang & Zhang 2006, "Efficient and robust feature extraction by maximum margin criterion", IEEE Transactions on
+    Neural Networks 17, section II.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import MaximumMarginCriterion
+    >>> X, y = load_iris(return_X_y=True)
+    >>> MaximumMarginCriterion().fit(X, y).eigenvalues_.round(2)
+    array([3.64])
+    """
+
+    _by_classes = True
+    _stored = ("negative_",)
+
+    def _needs(self) -> Needs:
+        return Needs(whole=("mmc",))
+
+    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+        refuse_passes(statistics, "mmc")
+        pairs, count, below = criterion_eigenpairs(statistics)
+        self.negative_ = np.asarray([count, below])
+        positive = int(np.sum(pairs.values > 0))
+        limit = f"the number of directions in which the criterion is positive, {positive}"
+        if not positive:
+            limit = "a single direction, as the criterion is positive in none"
+        return solution_of(
+            statistics, pairs.leading(len(pairs.values) if n_components is None else n_components), limit
+        )
+
+    def _remarks(self) -> list[str]:
+        count, below = self.negative_
+        if self.eigenvalues_[0] < 0:
+            return [
+                "classes scatter more than their means differ, in every direction: the criterion is negative, and the "
+                "component is the least bad one."
+            ]
+        return [
+            f"S_b - S_w is negative in {count:.0f} directions, with a sum of {below:.3g} beside {self.total_:.3g} of "
+            "the positive ones."
+        ]
+
+
+def criterion_eigenpairs(statistics: Statistics) -> tuple[Eigenpairs, int, float]:
+    """Return the positive eigenpairs of S_b - S_w, or the largest one; and the number and the sum of negative ones.
+
+    Eigenvalues below the rounding floor, a scale of errors in the trace of S_b + S_w, count as zero.
+    """
+    moments = statistics.moments
+    at_least_two(moments.counts)
+    shares = moments.counts / moments.n_rows
+    between = moments.deviations * np.sqrt(shares)[:, None]
+    within = moments.scatter(np.ones(len(shares))) / moments.n_rows
+    size = float(np.sum(between**2) + np.trace(within))
+    with single_blas_thread():
+        criterion = between.T @ between - within
+        values, vectors = scipy.linalg.eigh(criterion, check_finite=False)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        floor = max(statistics.epsilon, 10 * len(values) * EPS) * size
+        negative = values[values < -floor]
+        kept = max(int(np.sum(values > floor)), int(len(negative) > 0))
+        if kept == 1 and values[0] <= floor:  # none is positive: the first one that is not zero
+            first = int(np.argmax(values < -floor))
+            values, vectors = values[first:], vectors[:, first:]
+        values, vectors = values[:kept], np.ascontiguousarray(vectors[:, :kept])
+        residuals = np.linalg.norm(criterion @ vectors - vectors * values, axis=0)
+    errors = statistics.epsilon * size / np.abs(values)
+    total = float(values[values > 0].sum())
+    return Eigenpairs(vectors, values, residuals, errors, total), len(negative), float(negative.sum())
+
+
+METHOD = Method(
+    "mmc",
+    "Maximum margin criterion",
+    "classes",
+    "differences between class means, less the scatter within the classes",
+    BETWEEN_CLASSES,
+    MaximumMarginCriterion,
+    values="eigenvalues of the scatter between classes less that within them",
+    shares="the positive part of the scatter between classes less that within them",
+)
