@@ -8,6 +8,7 @@ from .methods.fisher_score import FisherScore as FisherScore
 from .methods.lasso import LassoSelection as LassoSelection
 from .methods.lol import LOL as LOL
 from .methods.margin_pca import MarginPCA as MarginPCA
+from .methods.maximum_margin_criterion import MaximumMarginCriterion as MaximumMarginCriterion
 from .methods.pls import PLS as PLS
 from .methods.random_projection import RandomProjection as RandomProjection
 from .methods.ridge import RidgeDirections as RidgeDirections
