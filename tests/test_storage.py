@@ -111,7 +111,7 @@ def test_a_bucket_that_is_not_there_cannot_be_written():
 
 
 def test_object_stores_without_credentials(monkeypatch):
-    pytest.importorskip("s3fs")
+    pytest.importorskip("obstore")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
