@@ -91,6 +91,9 @@ def test_places_that_only_look_alike_are_different(tmp_path):
     assert not lies_within(tmp_path / "ab", tmp_path / "a") and not lies_within(tmp_path / "a.b", tmp_path / "a")
     assert not lies_within("memory://x/ab", "memory://x/a") and lies_within("memory://x/a/b", "memory://x/a")
     assert canonical("memory://x//a/") == canonical("MEMORY://x/a")
+    assert canonical("gs://x/a/") == canonical("GCS://x/a") != canonical("s3://x/a")
+    assert canonical("abfss://x@me.dfs.core.windows.net/a") == canonical("az://x@me.blob.core.windows.net/a")
+    assert canonical("az://x@me.dfs.core/a") != canonical("az://x@you.dfs.core/a")
     assert not lies_within(tmp_path, tmp_path / "a") and lies_within(tmp_path / "a", tmp_path)
 
 

@@ -149,7 +149,8 @@ class BucketFileSystem:
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self.protocol, self.account_name = bucket.protocol, bucket.account
+        self.protocol = next(names for names in (S3, GCS, AZURE) if bucket.protocol in names)
+        self.account_name = bucket.account
 
     @property
     def is_plain(self) -> bool:
@@ -162,7 +163,7 @@ class BucketFileSystem:
         return retries.patiently(self._what(verb, path), lambda: operation(self.bucket.client, key))
 
     def _what(self, verb: str, path: str) -> str:
-        return f"{verb} {self.protocol}://{path}"
+        return f"{verb} {self.bucket.protocol}://{path}"
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return the bytes of an object, or of a range of it."""
