@@ -14,6 +14,7 @@ from mmpca_dist.jobs.finished_runs import classes_of, finished, open_run, statis
 from mmpca_dist.jobs.object_records import AGAIN, objects_in
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_arrays
 from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
+from mmpca_dist.statistics.coordinates import ColumnStatistics
 from mmpca_dist.statistics.moments import ClassMoments
 
 LEADING = 3
@@ -129,7 +130,7 @@ def load_moments(output: str) -> ClassMoments:
     """
     run = open_run(output)
     statistics = statistics_of(run)
-    if statistics.raw is None or statistics.fixed is not None:
+    if not isinstance(statistics, ColumnStatistics) or statistics.fixed is not None:
         raise InputError(
             f"The run in {run.uri} keeps no class moments that more rows could extend: {statistics.fixed}. "
             "Take class_moments of its data set."

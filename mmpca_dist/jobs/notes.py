@@ -77,7 +77,7 @@ def heaviest(config: RunConfig, statistics: Statistics) -> list[tuple[int, float
     """Return the few columns that hold nearly all of the scatter, where methods go by it."""
     if not _goes_by_scatter(config):
         return []
-    if statistics.raw is not None or statistics.columns is not None:
+    if statistics.knows_columns:
         counts = statistics.moments.counts
         return heavy_columns(
             statistics.column_squares(np.ones(len(counts))) + counts @ statistics.column_deviations() ** 2

@@ -16,7 +16,13 @@ from mmpca_dist.datasets.stores.checksums import extended
 from mmpca_dist.datasets.stores.damage import read_chunks, reading_own
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
 from mmpca_dist.statistics.column_moments import ColumnSums
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.coordinates import (
+    ColumnStatistics,
+    SpanStatistics,
+    Statistics,
+    SubspaceStatistics,
+    tall_statistics,
+)
 from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, Approximation
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
@@ -24,6 +30,9 @@ from mmpca_dist.statistics.pairings import by_pairing
 
 STORED_SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
 """Solvers that are stored by number, one of them of earlier versions; the others are stored by name."""
+
+WEIGHTED = "weighted_"
+"""Before the names of arrays in the basis for M-PCA0."""
 
 
 def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
@@ -67,13 +76,14 @@ def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] |
 def save_statistics(uri: str, statistics: Statistics) -> None:
     """Store statistics; those of tall data must not be standardised, so that later rows can be merged in."""
     arrays = _arrays_of(statistics)
-    if statistics.weighted is not None:
-        arrays |= {f"weighted_{name}": array for name, array in _arrays_of(statistics.weighted).items()}
+    if isinstance(statistics, SubspaceStatistics) and statistics.weighted is not None:
+        arrays |= {f"{WEIGHTED}{name}": array for name, array in _arrays_of(statistics.weighted).items()}
     save_arrays(uri, arrays)
 
 
 def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
     moments = statistics.moments
+    columns = None if isinstance(statistics, ColumnStatistics) else statistics.columns
     return {
         "counts": moments.counts.astype(np.float64),
         "means": moments.means,
@@ -83,7 +93,7 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "mean": statistics.mean,
         "scale": statistics.scale,
         "basis": statistics.basis,
-        **({} if statistics.columns is None else {f"column_{k}": v for k, v in vars(statistics.columns).items()}),
+        **({} if columns is None else {f"column_{name}": array for name, array in vars(columns).items()}),
         **_known(statistics.approximation),
     }
 
@@ -167,23 +177,24 @@ def _moments(found: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMo
 
 
 def _in_basis(
-    found: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
-) -> Statistics:
+    arrays: dict[str, NDArray[np.float64]], classes: NDArray, precision: str, pairings: Sequence[str]
+) -> SpanStatistics | SubspaceStatistics:
     """Return statistics of fewer rows than columns, which are in double precision, or from passes."""
-    known = _approximation(found)
-    prefix = "weighted_"
-    more = {name.removeprefix(prefix): array for name, array in found.items() if name.startswith(prefix)}
-    return Statistics(
-        _moments(found, classes),
-        by_pairing(found.get("medians"), pairings),
-        found["mean"],
-        found.get("scale"),
-        found["basis"],
-        "double" if known is None else precision,
-        approximation=known,
-        weighted=_in_basis(more, classes, precision, pairings) if more else None,
-        columns=ColumnSums(found["column_means"], found["column_squares"]) if "column_means" in found else None,
-    )
+    shared: dict[str, Any] = {
+        "moments": _moments(arrays, classes),
+        "medians": by_pairing(arrays.get("medians"), pairings),
+        "mean": arrays["mean"],
+        "scale": arrays.get("scale"),
+        "basis": arrays["basis"],
+        "columns": ColumnSums(arrays["column_means"], arrays["column_squares"]) if "column_means" in arrays else None,
+    }
+    approximation = _approximation(arrays)
+    if approximation is None:
+        return SpanStatistics(**shared, precision="double")
+    of_weighted = {name.removeprefix(WEIGHTED): array for name, array in arrays.items() if name.startswith(WEIGHTED)}
+    weighted = _in_basis(of_weighted, classes, precision, pairings) if of_weighted else None
+    assert not isinstance(weighted, SpanStatistics)  # noqa: S101  (both are from the same passes)
+    return SubspaceStatistics(**shared, precision=precision, approximation=approximation, weighted=weighted)
 
 
 def save_pairs(uri: str, pairs: PairScatter) -> None:

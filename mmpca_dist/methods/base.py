@@ -23,7 +23,7 @@ from mmpca_dist.methods.statistics_for import statistics_for
 from mmpca_dist.methods.transform import LazyTransform, ProjectsInMemory
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
@@ -218,7 +218,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
         self.classes_ = statistics.moments.classes
         self._adopt(solution, statistics.mean, statistics.scale)
-        self._kept = self._unmergeable or statistics.fixed or statistics.raw
+        self._kept = self._unmergeable or statistics.fixed
+        if self._kept is None and isinstance(statistics, ColumnStatistics):
+            self._kept = statistics.raw
         return self
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:

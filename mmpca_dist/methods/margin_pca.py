@@ -38,7 +38,8 @@ from mmpca_dist.settings import setting
 from mmpca_dist.solvers.dense import leading_eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.ritz import certify, ritz_pairs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
+from mmpca_dist.statistics.krylov_statistics import Approximation
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.scatters import (
@@ -277,7 +278,7 @@ def solve_margin(
 
     Source: Luo & Durrant 2017, section 3.
     """
-    if variant == "m-pca0" and statistics.weighted is not None:
+    if variant == "m-pca0" and isinstance(statistics, SubspaceStatistics) and statistics.weighted is not None:
         statistics = statistics.weighted
     scatter = margin_scatter(variant, statistics.moments, statistics.medians.get(pairing), pairing)
     wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
@@ -301,10 +302,10 @@ def solve_pairs(statistics: Statistics, search: PairSearch, n_components: int | 
     wanted = most if n_components is None else min(n_components, most)
     # More than wanted: the gaps behind the last tell how certain the subspace is.
     proved = {}
-    if pairs.basis is None:
+    if pairs.approximation is None:
         leading = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.unit)
     else:
-        statistics, scatter = _of_pairs(statistics, pairs)
+        statistics, scatter = _of_pairs(statistics, pairs, pairs.approximation)
         leading = ritz_pairs(statistics, scatter, wanted + FOLLOWING)
         proved = {"solver": certify(statistics, scatter, leading.leading(wanted))}
     limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
@@ -314,7 +315,9 @@ def solve_pairs(statistics: Statistics, search: PairSearch, n_components: int | 
     return replace(solution, certificate={**pairs.certificate, **errors, **proved})
 
 
-def _of_pairs(statistics: Statistics, pairs: PairScatter) -> tuple[Statistics, WeightedScatter]:
+def _of_pairs(
+    statistics: Statistics, pairs: PairScatter, approximation: Approximation
+) -> tuple[SubspaceStatistics, WeightedScatter]:
     """Return statistics in the basis of the pairs, and their scatter as one of a single class without offsets."""
     assert pairs.basis is not None  # noqa: S101  (only such pairs come here)
     r, classes = pairs.basis.shape[1], statistics.moments
@@ -324,8 +327,16 @@ def _of_pairs(statistics: Statistics, pairs: PairScatter) -> tuple[Statistics, W
     )
     scatter = WeightedScatter(np.ones(n_classes), np.empty((0, r)), np.empty(0), pairs.weight, r)
     nowhere = np.zeros(statistics.n_features)  # differences of rows have the mean of none
-    own = replace(statistics, moments=moments, mean=nowhere, basis=pairs.basis, approximation=pairs.approximation)
-    return own, scatter
+    of_pairs = SubspaceStatistics(
+        moments=moments,
+        medians={},
+        mean=nowhere,
+        scale=statistics.scale,
+        precision=statistics.precision,
+        basis=pairs.basis,
+        approximation=approximation,
+    )
+    return of_pairs, scatter
 
 
 Pairing = Literal["one-vs-rest", "one-vs-one"]

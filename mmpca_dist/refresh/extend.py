@@ -19,7 +19,7 @@ from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.coordinates import tall_statistics
+from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
 from mmpca_dist.statistics.moments import merge_classes
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
@@ -32,10 +32,10 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
     weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
     with measured(job) as peak:
         new, _ = take_moments(rows, precision=precision, weights=weights)
-    stored = statistics_of(before).raw
-    assert stored is not None  # noqa: S101  (``refreshable_config`` refuses other runs)
+    stored = statistics_of(before)
+    assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
     with single_blas_thread():
-        moments = merge_classes(stored, new, arrival.uri)
+        moments = merge_classes(stored.raw, new, arrival.uri)
     save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
     return {
         "taken": data_sets,

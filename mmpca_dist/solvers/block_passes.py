@@ -18,7 +18,7 @@ from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
 from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.column_moments import ColumnSums
-from mmpca_dist.statistics.coordinates import Statistics, standard_deviations
+from mmpca_dist.statistics.coordinates import SubspaceStatistics, standard_deviations
 from mmpca_dist.statistics.krylov_statistics import Approximation, probe_seed, probes
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
 from mmpca_dist.statistics.pairings import by_pairing, median_sets
@@ -36,7 +36,7 @@ LEAST_SAMPLE = 128
 
 def statistics_in_passes(
     rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool = False
-) -> Statistics:
+) -> SubspaceStatistics:
     """Return what methods need, in bases that hold the leading part of their scatters.
 
     Parameters
@@ -171,7 +171,7 @@ class _Passes:
         self._precision, self._solver, self._wanted = precision, solver, n_components
         self._start, self._seed = start, seed
 
-    def run(self) -> Statistics:
+    def run(self) -> SubspaceStatistics:
         if not self._groups:
             if self._operator.offsets is None:
                 self._operator.apply([])
@@ -216,12 +216,12 @@ class _Passes:
         statistics = self._of(group)
         group.follow(ritz_pairs(statistics, group.scatter(statistics.moments), self._wanted))
 
-    def _of(self, group: _Group) -> Statistics:
+    def _of(self, group: _Group) -> SubspaceStatistics:
         """Return the statistics in a group's basis."""
         projected, known = group.found(self._operator.passes, self._operator.trace(group.weights))
         return self._in_basis(projected.basis, projected.inside[None], group.weights[None], known)
 
-    def _between_only(self) -> Statistics:
+    def _between_only(self) -> SubspaceStatistics:
         """Return statistics for methods that need class means alone."""
         others = self._others()
         basis = orthonormal(unit_columns(others), others[:, :0])
@@ -233,13 +233,19 @@ class _Passes:
 
     def _in_basis(
         self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
-    ) -> Statistics:
+    ) -> SubspaceStatistics:
         census, means, scale = self._operator.rows.census, self._operator.means, self._operator.scale
         mean = census.counts @ means / census.counts.sum()
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
             return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
 
-        moments = ClassMoments(census.classes, census.counts, along(means), scatters, weights)
-        medians = {pairing: along(rows) for pairing, rows in self._medians.items()}
-        return Statistics(moments, medians, mean, scale, basis, self._precision, approximation=approximation)
+        return SubspaceStatistics(
+            moments=ClassMoments(census.classes, census.counts, along(means), scatters, weights),
+            medians={pairing: along(rows) for pairing, rows in self._medians.items()},
+            mean=mean,
+            scale=scale,
+            precision=self._precision,
+            basis=basis,
+            approximation=approximation,
+        )

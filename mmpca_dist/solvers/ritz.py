@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
 from mmpca_dist.statistics.krylov_statistics import PROBE_BASE, Approximation, probes
 from mmpca_dist.statistics.scatters import WeightedScatter
 
@@ -20,11 +20,10 @@ def ritz_pairs(statistics: Statistics, scatter: WeightedScatter, n_components: i
 
     Residuals are those of the whole scatter; NaN where they are not known (``nystroem``).
     """
-    moments, known = statistics.moments, statistics.approximation
-    S = scatter.dense(moments)
-    if known is None:
+    S = scatter.dense(statistics.moments)
+    if not isinstance(statistics, SubspaceStatistics):
         return leading_eigenpairs(S, n_components, statistics.epsilon)
-    share = _share(statistics, scatter)
+    known, share = statistics.approximation, _share(statistics, scatter)
     total = share * known.trace + _between(scatter)
     return approximate_eigenpairs(S, known, share, total, n_components, statistics.epsilon)
 
@@ -81,7 +80,7 @@ def within_classes(statistics: Statistics) -> Within:
     return Within(inside, share * known.trace, outside, share * (known.error or 0.0))
 
 
-def _share(statistics: Statistics, scatter: WeightedScatter) -> float:
+def _share(statistics: SubspaceStatistics, scatter: WeightedScatter) -> float:
     """Return the factor of the weighted class scatter that was approximated in the margin scatter."""
     return float(scatter.class_weights[0] / statistics.moments.weights[0, 0] / scatter.n_rows)
 
@@ -130,14 +129,15 @@ def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs)
 
     Source: Halko, Martinsson & Tropp 2011, lemma 4.1; Davis & Kahan 1970.
     """
-    known = statistics.approximation
-    if known is None or statistics.basis is None:
+    if not isinstance(statistics, SubspaceStatistics):
         return None
+    known = statistics.approximation
     share, wanted = _share(statistics, scatter), len(pairs.values)
     found: dict[str, Any] = {
         "solver": known.solver, "passes": known.passes, "history": known.history, "count": wanted,
     }  # fmt: skip
-    if known.outside is None:
+    outside = known.outside
+    if outside is None:
         return {**found, "error": None if known.error is None else share * known.error}
     # Rounding of the passes, and of sums and differences of means in double precision.
     floor = (statistics.epsilon + 8 * float(np.finfo(np.float64).eps)) * pairs.total
@@ -145,14 +145,19 @@ def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs)
         nothing = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
         return {**found, **nothing, "failure": 0.0, "residual": 0.0, "relative": []}
     with single_blas_thread():
-        return {**found, **_proved(statistics, scatter, pairs, floor)}
+        return {**found, **_proved(statistics, outside, scatter, pairs, floor)}
 
 
-def _proved(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs, floor: float) -> dict[str, Any]:
-    known, share, wanted = statistics.approximation, _share(statistics, scatter), len(pairs.values)
-    assert known is not None and known.outside is not None  # noqa: S101  (only such statistics come here)
+def _proved(
+    statistics: SubspaceStatistics,
+    outside: NDArray[np.float64],
+    scatter: WeightedScatter,
+    pairs: Eigenpairs,
+    floor: float,
+) -> dict[str, Any]:
+    share, wanted = _share(statistics, scatter), len(pairs.values)
     values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
-    moved = share * (known.outside @ turn)
+    moved = share * (outside @ turn)
     tried = _to_try(wanted, len(values))
     traces = [max(float(pairs.total - values[:m].sum()), 0.0) for m in tried]
     bounds = _probe_bounds(statistics, scatter, turn, moved, tried)
@@ -172,13 +177,13 @@ def _proved(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs,
             if gap > turned:
                 angles.append(float(np.degrees(np.arcsin(turned / gap))))
     best["angle"] = min(angles, default=None)
-    failure = len(tried) * PROBE_BASE ** -known.probed.shape[1]
+    failure = len(tried) * PROBE_BASE ** -statistics.approximation.probed.shape[1]
     residuals = {"residual": float(pairs.residuals.max()), "relative": (pairs.residuals / pairs.values).tolist()}
     return {**best, "failure": failure, **residuals}
 
 
 def _probe_bounds(
-    statistics: Statistics, scatter: WeightedScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
+    statistics: SubspaceStatistics, scatter: WeightedScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
     tried: list[int],
 ) -> list[float]:  # fmt: skip
     """Return bounds on the norm of S outside the first m Ritz vectors, which are ``turn`` (r, r), for every m tried.
@@ -186,7 +191,6 @@ def _probe_bounds(
     ``moved`` (s, r) is what S moves them out of the basis.
     """
     known, share = statistics.approximation, _share(statistics, scatter)
-    assert known is not None  # noqa: S101  (only such statistics come here)
     probing = probes(statistics.n_features, known.seed, known.probed.shape[1])
     inside = turn.T @ statistics.coordinates(probing)  # of the probes along the Ritz vectors
     applied = _applied(statistics, scatter, share, probing)
@@ -208,10 +212,9 @@ def _to_try(wanted: int, most: int) -> list[int]:
 
 
 def _applied(
-    statistics: Statistics, scatter: WeightedScatter, share: float, probing: NDArray[np.float64]
+    statistics: SubspaceStatistics, scatter: WeightedScatter, share: float, probing: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return S applied to the probes, shape (d, p)."""
-    assert statistics.approximation is not None  # noqa: S101  (only such statistics come here)
     offsets = statistics.loadings(scatter.offsets.T)
     weighted = scatter.offset_weights[:, None] * (offsets @ probing) / scatter.n_rows
     return share * statistics.approximation.probed + offsets.T @ weighted

@@ -8,9 +8,10 @@ problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is e
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -30,8 +31,8 @@ from mmpca_dist.statistics.pairings import by_pairing, median_sets
 EPS = float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True)
-class Statistics:
+@dataclass(frozen=True, kw_only=True)
+class _WorkingStatistics(ABC):
     """Class moments and medians in working coordinates, and the way back to the columns.
 
     A row x has working coordinates ``((x - origin) / scale) @ basis``.
@@ -46,44 +47,38 @@ class Statistics:
         Mean of the rows in their own units.
     scale : array of shape (d,) or None
         Standard deviations that the columns are divided by, where the methods work on standardised rows.
-    basis : array of shape (d, r) or None
-        Orthonormal columns; None where the working coordinates are the (scaled) columns.
     precision : {"single", "double"}
         Of the products behind the moments.
-    raw : ClassMoments or None
-        Moments of the rows in their own units; None where they were solved in their span.
     pairs : dict of PairSearch to PairScatter
         Of nearest rows of different classes, by how these were searched for.
-    approximation : Approximation or None
-        Where the basis holds the leading part of a scatter only.
-    weighted : Statistics or None
-        The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
-    columns : ColumnSums or None
-        Of every column by class, beside a basis, for methods that look at one column at a time.
     """
 
     moments: ClassMoments
     medians: Mapping[str, NDArray[np.float64]]
     mean: NDArray[np.float64]
     scale: NDArray[np.float64] | None
-    basis: NDArray | None
     precision: str
-    raw: ClassMoments | None = None
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
-    approximation: Approximation | None = None
-    weighted: Statistics | None = None
-    columns: ColumnSums | None = None
 
-    @property
-    def fixed(self) -> str | None:
-        """Why no more rows can be merged in, in words; None where they can."""
-        if self.approximation is not None:
-            return "its scatters were applied to vectors, pass by pass, and never formed"
-        if self.raw is None:
-            return "there were fewer rows than columns, and what is kept of them lives in the space they span"
-        if self.raw.pooled:
-            return "the scatters of many classes were pooled for the class counts of just these rows"
-        return None
+    @abstractmethod
+    def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
+        """Return the weighted sum over classes of the columns' squared deviations from class means, in own units."""
+
+    @abstractmethod
+    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
+
+    @abstractmethod
+    def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the working coordinates of vectors in the columns, shape (d, K): shape (r, K)."""
+
+    @abstractmethod
+    def _column_means(self) -> NDArray[np.float64]:
+        """Return the class means by column in their own units, shape (C, d)."""
+
+    def _within_trace(self) -> float:
+        """Return the trace of the scatter within the classes."""
+        return self.moments.trace(np.ones(len(self.moments.counts)))
 
     @property
     def n_features(self) -> int:
@@ -100,8 +95,6 @@ class Statistics:
 
         A mean is kept as a double: it is known to eps |mean|, however little the rows vary.
         """
-        if self.raw is None and self.approximation is None:
-            return 0.0
         return EPS * float(np.linalg.norm(self.mean if self.scale is None else self.mean / self.scale))
 
     @functools.cached_property
@@ -111,51 +104,129 @@ class Statistics:
         That of the products; or of the differences of means, which are off by eps |mean| sqrt(trace), where the mean
         is farther from zero. It is a scale, no bound: errors of several times as much are common.
         """
-        variance = self._variance()
+        counts, deviations = self.moments.counts, self.moments.deviations
+        between = float(counts @ np.sum(deviations**2, axis=1))
+        variance = (self._within_trace() + between) / self.moments.n_rows
         return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
-
-    def _variance(self) -> float:
-        """Return the variance of the rows, all working columns together."""
-        moments, known = self.moments, self.approximation
-        counts, n = moments.counts, moments.n_rows
-        if known is None:
-            within = moments.trace(np.ones(len(counts)))
-        else:
-            within = sum(known.trace / float(weights @ counts / n) for weights in moments.weights)
-        return (within + float(counts @ np.sum(moments.deviations**2, axis=1))) / n
 
     def column_deviations(self) -> NDArray[np.float64]:
         """Return class means less the mean of all rows by column, in their own units; zero up to rounding is zero."""
-        means = self._columns().means if self.raw is None else self.raw.means
-        counts = self.moments.counts
+        means, counts = self._column_means(), self.moments.counts
         mean = counts @ means / counts.sum()
-        found = np.where((counts > 0)[:, None], means - mean, 0.0)
-        return np.where(np.abs(found) > ROUNDING * np.abs(mean), found, 0.0)
+        deviations = np.where((counts > 0)[:, None], means - mean, 0.0)
+        return np.where(np.abs(deviations) > ROUNDING * np.abs(mean), deviations, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnStatistics(_WorkingStatistics):
+    """Statistics whose working coordinates are the (scaled) columns: of no fewer rows than columns.
+
+    Attributes
+    ----------
+    raw : ClassMoments
+        Moments of the rows in their own units.
+    """
+
+    raw: ClassMoments
+    basis: ClassVar[None] = None
+    approximation: ClassVar[None] = None
+    knows_columns: ClassVar[bool] = True
+
+    @property
+    def fixed(self) -> str | None:
+        """Why no more rows can be merged in, in words; None where they can."""
+        pooled = "the scatters of many classes were pooled for the class counts of just these rows"
+        return pooled if self.raw.pooled else None
 
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
-        """Return the weighted sum over classes of the columns' squared deviations from class means, in own units."""
-        if self.raw is None:
-            return np.asarray(class_weights @ self._columns().squares)
         return np.diagonal(self.raw.scatter(class_weights))
 
-    def _columns(self) -> ColumnSums:
+    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.ascontiguousarray(vectors.T)
+
+    def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        return columns
+
+    def _column_means(self) -> NDArray[np.float64]:
+        return self.raw.means
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BasisStatistics(_WorkingStatistics):
+    """Statistics whose working coordinates are those in a basis.
+
+    Attributes
+    ----------
+    basis : array of shape (d, r)
+        Orthonormal columns.
+    columns : ColumnSums or None
+        Of every column by class, for methods that look at one column at a time.
+    """
+
+    basis: NDArray
+    columns: ColumnSums | None = None
+
+    @property
+    def knows_columns(self) -> bool:
+        """Whether mean and variance of every column are known by class."""
+        return self.columns is not None
+
+    def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
+        return np.asarray(class_weights @ self._known_columns().squares)
+
+    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = np.empty((vectors.shape[1], len(self.basis)))
+        combinations(self.basis, vectors, out=rows.T)
+        return rows
+
+    def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        return products(self.basis, columns)
+
+    def _column_means(self) -> NDArray[np.float64]:
+        return self._known_columns().means
+
+    def _known_columns(self) -> ColumnSums:
         if self.columns is None:
             raise InputError("These statistics hold no means and variances of single columns. Take them anew.")
         return self.columns
 
-    def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
-        if self.basis is None:
-            return np.ascontiguousarray(vectors.T)
-        found = np.empty((vectors.shape[1], len(self.basis)))
-        combinations(self.basis, vectors, out=found.T)
-        return found
 
-    def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the working coordinates of vectors in the columns, shape (d, K): shape (r, K)."""
-        return columns if self.basis is None else products(self.basis, columns)
+@dataclass(frozen=True, kw_only=True)
+class SpanStatistics(_BasisStatistics):
+    """Statistics of fewer rows than columns, whose basis spans all rows and medians: nothing is lost."""
+
+    approximation: ClassVar[None] = None
+    fixed: ClassVar[str] = "there were fewer rows than columns, and what is kept of them lives in the space they span"
+
+    @property
+    def means_error(self) -> float:
+        """Zero: the coordinates are of rows less their mean."""
+        return 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class SubspaceStatistics(_BasisStatistics):
+    """Statistics from passes that apply scatters to vectors: the basis holds the leading part of a scatter only.
+
+    Attributes
+    ----------
+    approximation : Approximation
+        What is known of the scatter beyond the basis.
+    weighted : SubspaceStatistics or None
+        The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
+    """
+
+    approximation: Approximation
+    weighted: SubspaceStatistics | None = None
+    fixed: ClassVar[str] = "its scatters were applied to vectors, pass by pass, and never formed"
+
+    def _within_trace(self) -> float:
+        moments, trace = self.moments, self.approximation.trace
+        return sum(trace / float(weights @ moments.counts / moments.n_rows) for weights in moments.weights)
+
+
+Statistics = ColumnStatistics | SpanStatistics | SubspaceStatistics
+"""What every method is solved from."""
 ROUNDING = 10 * EPS
 """Of a column's mean: deviations from it, and spreads, that are no larger are zero up to rounding."""
 
@@ -194,17 +265,24 @@ def tall_statistics(
     *,
     precision: str,
     standardize: bool = False,
-) -> Statistics:
+) -> ColumnStatistics:
     """Return statistics whose working coordinates are the columns."""
     mean, medians = moments.mean, medians or {}
     if not standardize:
-        return Statistics(moments, medians, mean, None, None, precision, moments)
+        return ColumnStatistics(
+            moments=moments, medians=medians, mean=mean, scale=None, precision=precision, raw=moments
+        )
     offsets = moments.deviations
     variances = np.diagonal(moments.scatter(np.ones(len(moments.counts)))) + moments.counts @ offsets**2
     scale = standard_deviations(variances / moments.n_rows, mean)
-    scaled = moments.scaled(1 / scale)
-    scaled_medians = {pairing: rows / scale for pairing, rows in medians.items()}
-    return Statistics(scaled, scaled_medians, mean, scale, None, precision, moments)
+    return ColumnStatistics(
+        moments=moments.scaled(1 / scale),
+        medians={pairing: rows / scale for pairing, rows in medians.items()},
+        mean=mean,
+        scale=scale,
+        precision=precision,
+        raw=moments,
+    )
 
 
 def wide_statistics(
@@ -216,7 +294,7 @@ def wide_statistics(
     standardize: bool = False,
     columns: bool = False,
     weights: NDArray[np.float64] | None = None,
-) -> Statistics:
+) -> SpanStatistics:
     """Return statistics of few rows of many columns, in double precision.
 
     Parameters
@@ -247,6 +325,12 @@ def wide_statistics(
         moments = ClassMoments.empty(classes, basis.shape[1], weights)
         adder = ChunkAdder(moments, np.dtype(np.float64), "double")
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
-    medians = by_pairing(coordinates[len(X) :] if pairings else None, pairings)
-    sums = column_sums(X, codes, len(classes)) if columns else None
-    return Statistics(moments, medians, mean, scale, basis, "double", columns=sums)
+    return SpanStatistics(
+        moments=moments,
+        medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),
+        mean=mean,
+        scale=scale,
+        precision="double",
+        basis=basis,
+        columns=column_sums(X, codes, len(classes)) if columns else None,
+    )
