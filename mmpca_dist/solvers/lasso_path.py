@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path, lars_path_gram
 
+EPS = float(np.finfo(np.float64).eps)
 FIRST_STEPS = 32
 """A path is followed so many steps, then four times as many, until it has as many columns as asked for."""
 
@@ -105,13 +106,15 @@ def lasso_path(problem: Regression, epsilon: float) -> Iterator[Change]:
 
 def _changes(penalties: NDArray[np.float64], coefficients: NDArray[np.float64]) -> list[Change]:
     """Return what enters and leaves between the penalties of a path."""
-    used, found = coefficients != 0, []
+    used, changes = coefficients != 0, []
+    # A coefficient that leaves is the sum of two numbers that cancel, up to their rounding.
+    used[:, 1:] &= np.abs(coefficients[:, 1:]) > 4 * EPS * np.abs(coefficients[:, :-1])
     for k in range(len(penalties) - 1):
         left = np.flatnonzero(used[:, k] & ~used[:, k + 1])
         entered = np.flatnonzero(used[:, k + 1] & ~used[:, k])
-        found += [Change(float(penalties[k]), int(column), True) for column in entered]
-        found += [Change(float(penalties[k + 1]), int(column), False) for column in left]
-    return found
+        changes += [Change(float(penalties[k]), int(column), True) for column in entered]
+        changes += [Change(float(penalties[k + 1]), int(column), False) for column in left]
+    return changes
 
 
 def _first_dependent(problem: Regression, changes: list[Change], floor: float) -> int | None:
