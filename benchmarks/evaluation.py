@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class Stages(Callback):
     def on_stage_start(self, stage: str) -> None:
         self.found[stage] = -time.process_time()
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         self.found[stage] += time.process_time()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from prefect.logging import get_run_logger
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.records import CompareRecord, ReportRecord
 
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
@@ -75,26 +77,26 @@ class ArtifactCallback(Callback):
     def on_expected(self, stage: str, seconds: float) -> None:
         get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
-        note = "already done, reused" if reused else f"done in {manifest.get('seconds', 0):.2f} s"
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
+        note = "already done, reused" if reused else f"done in {record.get('seconds', 0):.2f} s"
         get_run_logger().info("Stage %s: %s", stage, note)
-        for line in manifest.get("found", []):
+        for line in record.get("found", []):
             get_run_logger().info("%s", line)
-        self._stages.append(_stage_row(stage, manifest, reused))
+        self._stages.append(_stage_row(stage, record, reused))
         create_table_artifact(self._stages, key="stages", description="The stages so far, and what they took")
 
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
 
 
-def _stage_row(stage: str, manifest: dict[str, Any], reused: bool) -> dict[str, str]:
+def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
-    found = {} if stage == "plan" else manifest  # whose numbers are of what is to come
+    found = {} if stage == "plan" else record  # whose numbers are of what is to come
     measured = {name: format_bytes(found[name]) for name in ("bytes", "memory", "written") if name in found}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
-        "seconds": f"{manifest.get('seconds', 0):.2f}",
+        "seconds": f"{record.get('seconds', 0):.2f}",
         "passes over the rows": ", ".join(found.get("passes", [])),
         "bytes": measured.get("bytes", ""),
         "peak memory a worker": measured.get("memory", ""),
@@ -104,7 +106,7 @@ def _stage_row(stage: str, manifest: dict[str, Any], reused: bool) -> dict[str, 
 
 
 def publish_report(
-    report: dict[str, Any],
+    report: ReportRecord,
     plan: list[tuple[str, str, str]],
     spectra: list[dict[str, Any]],
     meaning: str,
@@ -133,7 +135,7 @@ def publish_report(
     _publish_page(report["html"])
 
 
-def publish_evaluation(found: dict[str, Any]) -> None:
+def publish_evaluation(found: CompareRecord) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
     for key, (description, rows) in found["tables"].items():
         create_table_artifact(rows, key=key, description=_plain(description))
@@ -156,7 +158,7 @@ def _bullets(notes: list[str]) -> str:
     return "\n".join(f"- {_plain(note)}" for note in notes) or "Nothing to note."
 
 
-def _publish_figures(report: dict[str, Any]) -> None:
+def _publish_figures(report: ReportRecord) -> None:
     for figure in report["figures"]:
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -89,11 +90,11 @@ class ConsoleCallback(Callback):
     def _plain(self, line: str) -> None:
         self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         self.close()
-        note = "already done" if reused else f"{manifest.get('seconds', 0.0):.2f} s"
+        note = "already done" if reused else f"{record.get('seconds', 0.0):.2f} s"
         self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
-        for line in manifest.get("found", []):
+        for line in record.get("found", []):
             self.console.print(f"    {line}", highlight=False, markup=False)
 
     def on_note(self, message: str) -> None:

@@ -10,6 +10,7 @@ from mmpca_dist.errors import MmpcaError
 from mmpca_dist.evaluation_runs.score_stage import forgetting
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.directory import folder_of
+from mmpca_dist.jobs.records import COMPARE
 from mmpca_dist.jobs.tracebacks import traceback_kept
 
 from .artifacts import publish_evaluation
@@ -37,7 +38,7 @@ def evaluate_flow(config: RunConfig) -> State:
         ):
             for stage in EVALUATION_STAGES:
                 execute(job, stage)
-            found = job.results["compare"]
+            found = job.results.of(COMPARE)
             publish_evaluation(found)
             return Completed(message=f"{found['verdict']} Report: {found['html']}")
     except MmpcaError as error:

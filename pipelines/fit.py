@@ -11,6 +11,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.jobs.search_summary import search_rows
 from mmpca_dist.jobs.tracebacks import traceback_kept
@@ -44,14 +45,15 @@ def fit_flow(config: RunConfig) -> State:
         with traceback_kept(config.output), job_of_flow(config, listeners()) as job:
             for stage in stages_of(config):
                 execute(job, stage)
+            report = job.results.of(REPORT)
             publish_report(
-                job.results["report"],
+                report,
                 plan_and_measured(job.results),
                 components(job.run.uri),
                 legend(job.run.uri),
                 search_rows(job.config, job.results),
             )
-            return Completed(message=f"Report: {job.results['report']['html']}")
+            return Completed(message=f"Report: {report['html']}")
     except MmpcaError as error:
         return refused(error)
 

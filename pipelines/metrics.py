@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import Counter, Gauge
@@ -27,11 +28,11 @@ class MetricsCallback(Callback):
         SPANS.labels(stage).set(done)
         TOTAL.labels(stage).set(total)
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         if not reused:
-            SECONDS.labels(stage).inc(manifest.get("seconds", 0))
-            BYTES.labels(stage).inc(manifest.get("bytes", 0))
-            MEMORY.labels(stage).set(manifest.get("memory", 0))
+            SECONDS.labels(stage).inc(record.get("seconds", 0))
+            BYTES.labels(stage).inc(record.get("bytes", 0))
+            MEMORY.labels(stage).set(record.get("memory", 0))
 
     def on_note(self, message: str) -> None:
         NOTES.inc()

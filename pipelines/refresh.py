@@ -10,6 +10,7 @@ from prefect.states import Completed, State
 
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.finished_runs import finished, open_run
+from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.tracebacks import traceback_kept
 from mmpca_dist.refresh.refresh import RefreshConfig, in_words, refresh
 from mmpca_dist.runs.summary import components, legend
@@ -44,4 +45,4 @@ def _publish(manifest: dict[str, Any]) -> None:
     if rows:
         create_table_artifact(rows, key="taken-up", description="Data sets that were taken up, in order")
     folder = manifest["folder"]
-    publish_report(finished(open_run(folder), "report"), [], components(folder), legend(folder), [])
+    publish_report(finished(open_run(folder), REPORT), [], components(folder), legend(folder), [])

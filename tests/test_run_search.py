@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.records import Results
 from mmpca_dist.jobs.search_summary import search_lines, search_rows
 from mmpca_dist.report.page import _method_rows
 from mmpca_dist.report.run_contents import report_contents
@@ -104,7 +105,8 @@ def test_the_proved_share_is_printed_and_full_only_where_it_is(proved, shown, tm
         "proved_exact": proved, "recall": None, "queries": 9, "refined_per_query": 1, "compared_per_query": 1,
         "coordinates": [3, 0], "cells": 1, "bytes_read": 1, "scratch_bytes": 1,
     }  # fmt: skip
-    results = {"search": {"certificate": certificate, "in_memory": True}, "count": {"n_rows": 9, "n_features": 3}}
+    search = {"certificate": certificate, "in_memory": True}
+    results = Results(search=search, count={"n_rows": 9, "n_features": 3})
     config = make_config(tmp_path / "out", methods=["m-pca2"])
     assert search_lines(config, results)[0].startswith(f"search: 9 rows, {shown} of them proved exact; ")
     rows = {what: found for what, found, _ in search_rows(config, results)}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmpca_dist import load_model, run
+from mmpca_dist.jobs.records import Results
 from mmpca_dist.jobs.solver_summary import solver_notes, solver_rows
 
 EIGENPAIRS = {
@@ -19,7 +20,7 @@ CRITERION = {
 
 def of(certificate, method="pca"):
     model = {"n_components": 4, "leading": [1.0], "certificate": certificate}
-    return {"solve": {"models": {method: model}}}
+    return Results(solve={"models": {method: model}})
 
 
 def row(certificate, method="pca"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,8 +12,10 @@ from mmpca_dist.evaluation.splits import fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, moments_suffice
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
 from mmpca_dist.jobs.solver_summary import counted
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.scoring_plan import EvaluationRequest
@@ -23,12 +24,12 @@ from mmpca_dist.statistics.gather import use_pooled
 NUMBERS = "give n_components as numbers"
 
 
-def _choose(job: Job) -> dict[str, Any]:
+def _choose(job: Job) -> ChoiceRecord:
     judged, spec = _judged_job(job), job.config.evaluation.judge
     with forgetting(job), measured(job) as peak:
         found = score_stage.score_splits(judged, "choose")
-    records = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
-    cells = ErrorTable.of(records, judged.dataset.n_rows).cells()
+    splits = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
+    cells = ErrorTable.of(splits, judged.dataset.n_rows).cells()
     how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
     methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.labels}
     return {
@@ -53,7 +54,7 @@ def _judged_job(job: Job) -> Job:
     return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
 
 
-def _choice(cells: list[Cell], how: str) -> dict[str, Any]:
+def _choice(cells: list[Cell], how: str) -> MethodChoice:
     """Return what was tried of a method, errors in percent of the rows held out, and the number that is taken."""
     taken = one_standard_error(cells)
     return {
@@ -106,4 +107,4 @@ def choice_request(job: Job) -> EvaluationRequest | None:
     return evaluation_request(_judged_job(job).config, counts, range(folds), merged=merged and not (small and large))
 
 
-CHOOSE = Stage("choose", "Choose how many components", _choose)
+CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,19 +19,21 @@ from mmpca_dist.jobs.directory import RunDirectory, versions
 from mmpca_dist.jobs.finished_runs import finished
 from mmpca_dist.jobs.job import Job, asked
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
+from mmpca_dist.jobs.records import COMPARE, COUNT, TUNE, CompareRecord
 
 
-def write_comparison(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
+def write_comparison(job: Job, records: list[dict[str, Any]]) -> CompareRecord:
     """Write the tables and the report, and return where they are."""
     from mmpca_dist.report.evaluation_files import evaluation_tables, write_evaluation_report
 
     found = evaluation_of(job, records)
-    return {**write_evaluation_report(job.run.uri, found), "tables": evaluation_tables(found)}
+    report = write_evaluation_report(job.run.uri, found)
+    return cast(CompareRecord, {**report, "tables": evaluation_tables(found)})
 
 
 def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
     """Return what an evaluation has found, from the records of its splits."""
-    config, count, results = job.config, job.results["count"], job.results
+    config, count, results = job.config, job.results.of(COUNT), job.results
     wanted, classes = config.evaluation, [str(label) for label in count["classes"]]
     told = [note for record in records for note in record.get("notes", [])]
     return Evaluation(
@@ -46,7 +48,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         methods=config.labels,
         own_units=frozenset(one.label for one in config.methods if not one.method.orthonormal),
         n_components=config.sizes,
-        classifiers=_titles(config, results["tune"]["penalties"]),
+        classifiers=_titles(config, results.of(TUNE)["penalties"]),
         reference=config.reference,
         table=ErrorTable.of(records, count["n_rows"]),
         margin_rows=_margin_rows(records),
@@ -113,7 +115,7 @@ def _size(cell: dict[str, Any]) -> str:
 
 
 def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
-    compared, path = finished(run, "compare"), "tables/cells.parquet"
+    compared, path = finished(run, COMPARE), "tables/cells.parquet"
     # Not read_table: Arrow's data set reader may drop the Python bytes from a thread of its own while the interpreter
     # ends, which aborts the process after all is done.
     source = pa.BufferReader(read_recorded(run.uri, compared, path))
@@ -123,14 +125,14 @@ def _stored_cells(run: RunDirectory) -> list[dict[str, Any]]:
 
 def headline_of(output: str) -> str:
     """Return the verdict of a finished evaluation, in words."""
-    return str(finished(RunDirectory(storage.normalize(output)), "compare")["verdict"])
+    return str(finished(RunDirectory(storage.normalize(output)), COMPARE)["verdict"])
 
 
 def notes_of(output: str) -> list[str]:
     """Return what a reader of a finished evaluation must know, as its report has it."""
-    return list(finished(RunDirectory(storage.normalize(output)), "compare").get("notes", []))
+    return list(finished(RunDirectory(storage.normalize(output)), COMPARE).get("notes", []))
 
 
 def report_of(output: str) -> str:
     """Return where the report of a finished evaluation is."""
-    return str(finished(RunDirectory(storage.normalize(output)), "compare")["html"])
+    return str(finished(RunDirectory(storage.normalize(output)), COMPARE)["html"])

@@ -28,6 +28,7 @@ from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.planned_passes import PassCounter
+from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.scoring_plan import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes
@@ -107,7 +108,7 @@ def small_rows(job: Job, who: str) -> LabelledRows:
     return read_all(job.dataset, job.tasks())
 
 
-def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> dict[str, Any]:
+def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> ScoreRecord:
     """Fit and judge on every split that is not done yet.
 
     Returns

@@ -9,6 +9,7 @@ from typing import Any
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.count_stage import COUNT
 from mmpca_dist.jobs.directory import folder_of
@@ -16,7 +17,8 @@ from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
-from mmpca_dist.jobs.plan_requests import request_of
+from mmpca_dist.jobs.plan_requests import planned, request_of
+from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
@@ -47,14 +49,11 @@ def preview_evaluation(config: RunConfig) -> Plan:
     return plan_of_evaluation(Job.of(config, dataset, run, "", scheduler, Callback(), purpose="evaluation"))
 
 
-def _plan(job: Job) -> dict[str, Any]:
-    plan = plan_of_evaluation(job)
-    job.callback.on_plan(plan)
-    plan.refuse_if_too_large()
-    return {**plan.to_json(), "rows": plan.rows()}
+def _plan(job: Job) -> PlanRecord:
+    return planned(job, plan_of_evaluation(job))
 
 
-def _tune(job: Job) -> dict[str, Any]:
+def _tune(job: Job) -> TuneRecord:
     """Choose constants by cross-validation on all rows, the same for all methods and splits.
 
     Rows are in the original columns, standardised where reductions are.
@@ -75,31 +74,31 @@ def _tune(job: Job) -> dict[str, Any]:
     return {"penalties": chosen}
 
 
-def _score(job: Job) -> dict[str, Any]:
-    return score_stage.score_splits(job, "score", job.results["tune"]["penalties"])
+def _score(job: Job) -> ScoreRecord:
+    return score_stage.score_splits(job, records.SCORE, job.results.of(records.TUNE)["penalties"])
 
 
-def _report(job: Job) -> dict[str, Any]:
+def _report(job: Job) -> CompareRecord:
     from mmpca_dist.evaluation_runs.results import write_comparison
 
-    records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
-    found = write_comparison(job, records)
+    splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
+    found = write_comparison(job, splits)
     for note in found["notes"]:
         job.callback.on_note(note)
     return found
 
 
-PLAN = Stage("plan", "Plan", _plan)
-TUNE = Stage("tune", "Choose penalties of classifiers", _tune)
-SCORE = Stage("score", "Fit and judge on every split", _score)
-COMPARE = Stage("compare", "Write tables and the report", _report)
+PLAN = Stage(records.PLAN, "Plan", _plan)
+TUNE = Stage(records.TUNE, "Choose penalties of classifiers", _tune)
+SCORE = Stage(records.SCORE, "Fit and judge on every split", _score)
+COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
 
 
 def evaluate(
     config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
-) -> dict[str, dict[str, Any]]:
+) -> Results:
     """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
 
     Parameters

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.records import CountRecord
 from mmpca_dist.statistics.census import take_census
 
 
-def _count(job: Job) -> dict[str, Any]:
+def _count(job: Job) -> CountRecord:
     census = job.census = take_census(job.dataset, job.spans, job.tasks("count"))
     dataset = job.dataset
     shape = job.config.dataset.image_shape or dataset.image_shape
@@ -30,4 +30,4 @@ def _count(job: Job) -> dict[str, Any]:
     }
 
 
-COUNT = Stage("count", "Count classes", _count)
+COUNT = Stage(records.COUNT, "Count classes", _count)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from mmpca_dist.configuration.schema import SECTIONS, Purpose, RunConfig, stored_config
 from mmpca_dist.datasets.stores import conditional_writes, storage
@@ -17,6 +17,7 @@ from mmpca_dist.datasets.stores.lease import is_lease
 from mmpca_dist.datasets.stores.partial_files import is_partial
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
+from mmpca_dist.jobs.records import CHOOSE, REDUCE, R, StageName
 
 FORMAT = 1
 EVALUATION = "evaluation"
@@ -204,7 +205,7 @@ class RunDirectory:
     @property
     def has_results(self) -> bool:
         """Whether there is what the same run goes on from: a choice, statistics, splits, or parts of a stage."""
-        done = any(self.record(stage) is not None for stage in ("choose", "reduce"))
+        done = self.record(CHOOSE) is not None or self.record(REDUCE) is not None
         return done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
 
     def header(self) -> dict[str, Any]:
@@ -237,7 +238,7 @@ class RunDirectory:
         """The configuration that the run was made with."""
         return stored_config(self.header()["config"], self.path("run.json"))
 
-    def record(self, stage: str) -> dict[str, Any] | None:
+    def record(self, stage: StageName[R]) -> R | None:
         """Return what a finished stage left, or None.
 
         Raises
@@ -252,7 +253,7 @@ class RunDirectory:
             record = storage.read_json(place, AGAIN)
             _refuse_outside(record)
             self._locate_report(record)
-            return record
+            return cast(R, record)
 
     def _locate_report(self, record: dict[str, Any]) -> None:
         """Have the page and the pictures of a record in this folder, which may have moved or come from a stranger."""
@@ -265,9 +266,9 @@ class RunDirectory:
         """Return the address of the record of a stage."""
         return self.path("records", f"{stage}.json")
 
-    def finish(self, stage: str, key: str, manifest: dict[str, Any]) -> None:
+    def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
-        place, record = self.record_path(stage), to_json({"key": key, **manifest})
+        place, record = self.record_path(stage), to_json({"key": key, **contents})
         if not conditional_writes.create_bytes(place, record):
             storage.write_bytes(place, record)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ class Callback:
     def on_expected(self, stage: str, seconds: float) -> None:
         """Called with the expected remaining seconds of a stage, after its first splits."""
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         """Called as a stage ends; ``reused`` says that its results were already there."""
 
     def on_note(self, message: str) -> None:

@@ -15,22 +15,21 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import DamageError, InputError, some_names
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
+from mmpca_dist.jobs.records import COMPARE, COUNT, PUBLISH, REDUCE, CountRecord, R, StageName
 from mmpca_dist.jobs.stored_arrays import load_statistics
 from mmpca_dist.statistics.coordinates import Statistics
 
 STATISTICS = "statistics.zarr"
-PUBLISHED = "refresh"
-"""The record by which a refreshed run says in which of its folders the newest models are."""
 
 
 def open_run(output: str) -> RunDirectory:
     """Return the folder of a run; of a refreshed run the newest that is complete, which is a run in itself."""
     run = RunDirectory(storage.normalize(output))
-    published = run.record(PUBLISHED)
+    published = run.record(PUBLISH)
     return run if published is None else RunDirectory(run.path(published["folder"]))
 
 
-def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
+def finished(run: RunDirectory, stage: StageName[R]) -> R:
     """Return what a stage left.
 
     Raises
@@ -47,12 +46,12 @@ def finished(run: RunDirectory, stage: str) -> dict[str, Any]:
         return record
     if not run.exists:
         raise InputError(f"There is no run in {run.uri}: it holds no run.json.")
-    if run.purpose == "evaluation" and stage != "compare":
+    if run.purpose == "evaluation" and stage != COMPARE:
         raise InputError(f"{run.uri} holds an evaluation, which keeps no models: fit them with 'mmpca run'.")
     raise InputError(f"The run in {run.uri} is not finished; run it to the end first.")
 
 
-def is_whole(run: RunDirectory, stages: Iterable[str]) -> bool:
+def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
     """Tell whether what some stages left is there, and as it was written."""
     try:
         for stage in stages:
@@ -65,7 +64,7 @@ def is_whole(run: RunDirectory, stages: Iterable[str]) -> bool:
     return True
 
 
-def classes_of(count: dict[str, Any]) -> NDArray:
+def classes_of(count: CountRecord) -> NDArray:
     """Return the classes of a run, from its record of the count."""
     return np.asarray(count["classes"], dtype=count["class_type"])
 
@@ -80,10 +79,10 @@ def statistics_of(run: RunDirectory) -> Statistics:
     DamageError
         Where they are damaged.
     """
-    reduced = finished(run, "reduce")
+    reduced = finished(run, REDUCE)
     return load_statistics(
         run.path(STATISTICS),
-        classes_of(finished(run, "count")),
+        classes_of(finished(run, COUNT)),
         precision=run.config.precision,
         standardize=False,
         pairings=run.config.needs().medians,
@@ -93,7 +92,7 @@ def statistics_of(run: RunDirectory) -> Statistics:
 
 def open_rows_for(
     run: RunDirectory,
-    count: dict[str, Any],
+    count: CountRecord,
     uri: str,
     *,
     features: str | None,

@@ -7,15 +7,12 @@ follow, and a kill at any moment leaves what was recorded.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import OutputError
 from mmpca_dist.jobs.directory import Identity, RunDirectory
-from mmpca_dist.jobs.finished_runs import PUBLISHED
-
-TAKEN = "take"
+from mmpca_dist.jobs.records import PUBLISH, TAKE, GenerationRecord
 
 
 @dataclass(frozen=True)
@@ -40,16 +37,12 @@ class Generations:
     @property
     def taken(self) -> int:
         """The newest generation whose statistics are whole; 0 for none."""
-        return self._number(self.top.record(TAKEN), "generation")
+        return _number(self.top.record(TAKE))
 
     @property
     def published(self) -> int:
         """The newest generation that is solved; 0 for none."""
-        return self._number(self.top.record(PUBLISHED), "generation")
-
-    @staticmethod
-    def _number(record: dict[str, Any] | None, name: str) -> int:
-        return 0 if record is None else record[name]
+        return _number(self.top.record(PUBLISH))
 
     def begin(self, config: RunConfig, origin: str, run: str) -> str:
         """Claim the folder for what is refreshed from ``run``, whose key is ``origin``, and return its own key.
@@ -87,15 +80,15 @@ class Generations:
 
     def take(self, number: int, key: str) -> None:
         """Record that the statistics of a generation are whole; those before it are not needed any more."""
-        self.top.finish(TAKEN, key, {"generation": number})
+        self.top.finish(TAKE, key, {"generation": number})
         if number - 1 > self.published:
             self.folder(number - 1).discard()
 
     def publish(self, number: int, key: str) -> None:
         """Let readers have a generation; the one they had so far is kept for those that are reading it."""
-        record = self.top.record(PUBLISHED)
-        before, oldest = self._number(record, "generation"), self._number(record, "before")
-        self.top.finish(PUBLISHED, key, {"generation": number, "folder": _name(number), "before": before})
+        record = self.top.record(PUBLISH)
+        before, oldest = _number(record), 0 if record is None else record["before"]
+        self.top.finish(PUBLISH, key, {"generation": number, "folder": _name(number), "before": before})
         for other in range(max(oldest, 1), number):
             if other != before:
                 self.folder(other).discard()
@@ -106,6 +99,10 @@ class Generations:
         self.folder(taken + 1).discard()
         if not taken:
             self.top.discard()
+
+
+def _number(record: GenerationRecord | None) -> int:
+    return 0 if record is None else record["generation"]
 
 
 def _name(number: int) -> str:

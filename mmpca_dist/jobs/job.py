@@ -13,8 +13,10 @@ from mmpca_dist.datasets.dataset import Dataset, Span, Table, make_spans
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Lease
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.records import Results, StageName, StageRecord
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
@@ -23,10 +25,10 @@ from mmpca_dist.statistics.tasks import OnPass, Tasks
 from mmpca_dist.statistics.tree_reduction import PeakMemory, Scheduler
 
 
-def sizes_of(config: RunConfig, results: dict[str, dict[str, Any]], method: str) -> list[int]:
+def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
     """Return the numbers of components of a method, ascending: as asked for, or the one that a stage has chosen."""
-    chosen = results.get("choose")
-    return config.sizes if chosen is None else [chosen["methods"][method]["chosen"]]
+    choice = results.find(records.CHOOSE)
+    return config.sizes if choice is None else [choice["methods"][method]["chosen"]]
 
 
 def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class Job:
     lease: Lease | None = None
     census: Census | None = None
     splits: Splits | None = None
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     chooses: bool = False
     watch: Watch | None = None
     """The input as it was before anything of it was read."""
@@ -138,8 +140,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Stage:
-    """A named step; its function returns a small JSON manifest."""
+    """A named step; its function returns the record of what it leaves."""
 
-    name: str
+    name: StageName[Any]
     title: str
-    function: Callable[[Job], dict[str, Any]]
+    function: Callable[[Job], StageRecord]

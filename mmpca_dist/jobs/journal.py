@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,8 @@ class Journal(Callback):
     def on_expected(self, stage: str, seconds: float) -> None:
         self.note("expected", stage=stage, seconds=round(seconds, 1))
 
-    def on_stage_end(self, stage: str, manifest: dict[str, Any], reused: bool) -> None:
-        measured = {
-            name: manifest[name] for name in ("seconds", "bytes", "memory", "passes", "found") if name in manifest
-        }
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
+        measured = {name: record[name] for name in ("seconds", "bytes", "memory", "passes", "found") if name in record}
         self.note("stage-end", stage=stage, reused=reused, **measured)
         self._store()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, finished, open_run, statistics_of
 from mmpca_dist.jobs.object_records import AGAIN, objects_in
+from mmpca_dist.jobs.records import COUNT, SOLVE, ModelRecord
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_arrays
 from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
 from mmpca_dist.statistics.coordinates import ColumnStatistics
@@ -21,7 +21,7 @@ LEADING = 3
 """Eigenvalues that are told of in records."""
 
 
-def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> dict[str, Any]:
+def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelRecord:
     """Store a fitted reducer and return what describes it."""
     save_arrays(
         run.path("model", f"{method}.zarr"),
@@ -62,7 +62,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         Where the model is damaged.
     """
     run = open_run(output)
-    solved = finished(run, "solve")
+    solved = finished(run, SOLVE)
     models = solved["models"]
     if method not in models:
         raise InputError(
@@ -75,7 +75,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         )
     place = f"model/{method}.zarr"
     arrays = load_arrays(run.path(place), objects_in(solved, place))
-    count = finished(run, "count")
+    count = finished(run, COUNT)
     reducer = run.config.reducer(method, n_components or stored)
     with reading_own(run.path(place), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
@@ -86,8 +86,9 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     reducer.classes_ = classes_of(count)
     total = models[method]["total"]
     reducer.total_, reducer.limit_ = np.nan if total is None else total, models[method]["limit"]
-    if models[method]["certificate"] is not None:
-        reducer.certificate_ = models[method]["certificate"]
+    certificate = models[method]["certificate"]
+    if certificate is not None:
+        reducer.certificate_ = certificate
     reducer.n_features_in_ = len(reducer.mean_)
     if count.get("named_columns"):
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)

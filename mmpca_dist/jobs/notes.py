@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.column_scatter import heavy_columns, heavy_note
 from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.jobs.records import COUNT, SOLVE, Results
 from mmpca_dist.jobs.search_summary import search_notes
 from mmpca_dist.jobs.solver_summary import counted, solver_notes
 from mmpca_dist.methods.base import MomentReducer
@@ -21,8 +20,6 @@ MOST_LISTED = 6
 BLOCK_ROWS = 4096
 MOST_OPERATIONS = 1e10
 """Shares of columns are not worth more than about a second."""
-
-Results = dict[str, dict[str, Any]]
 
 
 def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, precision: str) -> list[str]:
@@ -53,7 +50,7 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
 
 def shared_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what must be known of all methods together, from the records of the stages."""
-    count, solved = results["count"], results["solve"]
+    count, solved = results.of(COUNT), results.of(SOLVE)
     heavy = heavy_note(solved.get("heavy_columns", []), count.get("feature_names"), count["n_features"])
     return [
         *([heavy] if heavy else []),

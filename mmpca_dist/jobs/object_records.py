@@ -17,9 +17,7 @@ from mmpca_dist.datasets.stores.checksums import checksum, extended
 from mmpca_dist.datasets.stores.damage import chunks_of, reading_own, refuse_absent_chunks
 from mmpca_dist.datasets.stores.zarr_stores import block_of
 from mmpca_dist.errors import DamageError
-
-Objects = Mapping[str, Any]
-"""Size and checksum of objects, by their paths."""
+from mmpca_dist.jobs.records import Objects
 
 AGAIN = "Give the command that wrote it again, which does that part anew, or restore it from a copy."
 CONTENT_BYTES = 1 << 30
@@ -30,7 +28,7 @@ VALUES = "crc32c"
 """Attribute of an array: the checksum of all its values; those of earlier versions, and projected rows, have none."""
 
 
-def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -> dict[str, Any]:
+def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -> Objects:
     """Return size and checksum of the outputs of a stage, by path below ``uri``.
 
     Parameters
@@ -42,7 +40,7 @@ def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -
     objects : dict, optional
         What is known already.
     """
-    found = {name: list(known) for name, known in (objects or {}).items()}
+    found: dict[str, Any] = {name: list(known) for name, known in (objects or {}).items()}
     for output in outputs:
         if output.endswith(GROUP):
             folder = output.removesuffix(GROUP)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.planning.plan import Resources
+from mmpca_dist.jobs.records import PlanRecord
+from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.pairings import median_sets
+
+
+def planned(job: Job, plan: Plan) -> PlanRecord:
+    """Show the plan of a job, refuse one that is too large, and return its record."""
+    job.callback.on_plan(plan)
+    plan.refuse_if_too_large()
+    return cast(PlanRecord, {**plan.to_json(), "rows": plan.rows()})
 
 
 def request_of(job: Job) -> Request:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, suppress
-from typing import Any
 
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
+from mmpca_dist.jobs.records import PLAN, StageRecord
 from mmpca_dist.neighbors import compile_notice
 from mmpca_dist.statistics.tree_reduction import Cluster
 
 
-def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
+def run_stage(job: Job, stage: Stage) -> StageRecord:
     """Run a stage, or take up its results where its record says that it is done."""
     job.callback.on_stage_start(stage.name)
     record = _whole_record(job, stage)
@@ -22,7 +22,7 @@ def run_stage(job: Job, stage: Stage) -> dict[str, Any]:
     if record is None:
         begin = time.perf_counter()
         try:
-            record = _manifest(job, stage)
+            record = _done(job, stage)
         except MmpcaError:
             with suppress(AccessError):
                 _refuse_changed_input(job)  # which is why
@@ -59,23 +59,23 @@ def _refuse_changed_input(job: Job) -> None:
         raise
 
 
-def _whole_record(job: Job, stage: Stage) -> dict[str, Any] | None:
+def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
     """Return the record of a stage that is done; None where it is to be done, or its results are damaged.
 
     The record of damaged results goes with them: whatever lies at their addresses is replaced. Records of splits stay,
     as each is looked at when the stage is done again.
     """
-    record: dict[str, Any] | None = None
+    record: StageRecord | None = None
     try:
         record = job.run.record(stage.name)
-        if record is None or record["key"] != job.key or stage.name == "plan":
+        if record is None or record["key"] != job.key or stage.name == PLAN:
             return None
         check_outputs(job.run.uri, record)
         return record
     except DamageError as error:
         job.callback.on_note(f"{str(error).removesuffix(AGAIN)}The stage {stage.name!r} is done again.")
         storage.remove(job.run.record_path(stage.name))
-        for output in (record or {}).get("outputs", []):
+        for output in [] if record is None else record.get("outputs", []):
             if output.endswith(GROUP) or not output.endswith(".json"):
                 storage.remove(job.run.path(output.removesuffix(GROUP)))
         return None
@@ -86,7 +86,7 @@ def _telling_of_compiling(job: Job, stage: Stage) -> AbstractContextManager[None
     return compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
 
 
-def _manifest(job: Job, stage: Stage) -> dict[str, Any]:
+def _done(job: Job, stage: Stage) -> StageRecord:
     """Do a stage; where what an earlier attempt has kept of it is damaged, do it from its beginning."""
     scratch = job.run.path("scratch", stage.name)
     try:

@@ -9,13 +9,11 @@ from dask.utils import format_bytes
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.models import LEADING
+from mmpca_dist.jobs.records import COUNT, SOLVE, ModelRecord, Results, SearchRecord
 from mmpca_dist.jobs.searches import RunSearch, searches_of
 
 ARBITRARY = 45
 """Degrees between subspaces beyond which their last directions are called arbitrary."""
-
-Results = dict[str, dict[str, Any]]
-"""What the stages of a run left, by name."""
 
 
 def search_lines(config: RunConfig, results: Results) -> list[str]:
@@ -54,8 +52,8 @@ class _Summary:
         return self.search.method.title
 
     @property
-    def record(self) -> dict[str, Any]:
-        return self.results[self.search.stage]
+    def record(self) -> SearchRecord:
+        return self.results.of(self.search.stage)
 
     @property
     def found(self) -> dict[str, Any]:
@@ -64,12 +62,13 @@ class _Summary:
 
     @property
     def n_rows(self) -> int:
-        return self.results["count"]["n_rows"]
+        return self.results.of(COUNT)["n_rows"]
 
     @property
-    def model(self) -> dict[str, Any] | None:
+    def model(self) -> ModelRecord | None:
         """The record of the method's model, where it is solved."""
-        return self.results.get("solve", {}).get("models", {}).get(self.search.method.label)
+        solved = self.results.find(SOLVE)
+        return None if solved is None else solved["models"].get(self.search.method.label)
 
     @property
     def queries(self) -> str:
@@ -79,15 +78,15 @@ class _Summary:
     @property
     def sampling_error(self) -> dict[str, Any] | None:
         """The standard errors of a search for some rows only."""
-        if self.model is None or self.found["queries"] >= self.n_rows:
-            return None
-        return self.model["certificate"]["sampling_error"]
+        certificate = None if self.model is None else self.model["certificate"]
+        return None if certificate is None or self.found["queries"] >= self.n_rows else certificate["sampling_error"]
 
     @property
     def recall_angle(self) -> float:
         """How many degrees the rows that an approximate search missed may turn the components."""
-        assert self.model is not None  # noqa: S101  (those who ask look at solved runs)
-        return self.model["certificate"]["recall_angle"]
+        certificate = self.model and self.model["certificate"]
+        assert certificate is not None  # noqa: S101  (those who ask look at solved runs)
+        return certificate["recall_angle"]
 
     def line(self) -> str:
         found, error = self.found, self.sampling_error
@@ -141,7 +140,7 @@ class _Summary:
             ),
             (
                 "coordinates",
-                f"{levels}, of {self.results['count']['n_features']:,} columns",
+                f"{levels}, of {self.results.of(COUNT)['n_features']:,} columns",
                 "numbers by which rows are compared first: principal axes, and the length of what they miss",
             ),
             ("bytes read", format_bytes(found["bytes_read"]), "of rows laid out by cell, all tasks together"),
@@ -185,7 +184,7 @@ class _Summary:
     def _relative_errors(self, error: dict[str, Any]) -> str:
         assert self.model is not None  # noqa: S101  (there are errors where there is a model)
         values = self.model["leading"]
-        shares = [e / v for e, v in zip(error["eigenvalues"][:LEADING], values, strict=False) if v > 0]
+        shares = [e / v for e, v in zip(error["eigenvalues"][:LEADING], values, strict=False) if v and v > 0]
         return ", ".join(f"{100 * share:.2g}%" for share in shares) or "unknown"
 
 

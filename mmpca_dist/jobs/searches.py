@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import objects_in
+from mmpca_dist.jobs.records import Results, SearchRecord, StageName
 from mmpca_dist.jobs.stored_arrays import load_pairs
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
-FIRST = "search"
-"""The name of the stage of a run's first search."""
+FIRST = StageName[SearchRecord]("search")
+"""The stage of a run's first search."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class RunSearch:
     alone: bool
 
     @property
-    def stage(self) -> str:
+    def stage(self) -> StageName[SearchRecord]:
         """The name of its stage."""
-        return FIRST if self.number == 1 else f"{FIRST}-{self.number}"
+        return FIRST if self.number == 1 else StageName(f"{FIRST}-{self.number}")
 
     @property
     def pairs(self) -> str:
         """Where, within the run's folder, the scatter of its pairs is."""
         return "pairs.zarr" if self.number == 1 else f"pairs/{self.number}.zarr"
 
-    def load_pairs(self, run: RunDirectory, results: dict[str, dict[str, Any]]) -> PairScatter:
+    def load_pairs(self, run: RunDirectory, results: Results) -> PairScatter:
         """Read the scatter of its pairs."""
-        record = results[self.stage]
+        record = results.of(self.stage)
         return load_pairs(run.path(self.pairs), record["certificate"], objects_in(record, self.pairs))
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from mmpca_dist.jobs.records import SOLVE, Results
 from mmpca_dist.methods.registry import title_of
 from mmpca_dist.solvers.block_solver import makes_one_pass
 
-Results = dict[str, dict[str, Any]]
 Certificate = dict[str, Any]
 MORE = "Raise solver.passes, or lower solver.tolerance where passes end before, for components that are more exact."
 
@@ -21,15 +21,14 @@ def counted(number: int, what: str) -> str:
 
 def proved_of(results: Results) -> dict[str, dict[str, Any]]:
     """Return, by method, what its solver in passes proved; empty where scatters were formed."""
-    models = results.get("solve", {}).get("models", {})
-    found = {}
-    for method, model in models.items():
+    solved, proved = results.find(SOLVE), {}
+    for method, model in {} if solved is None else solved["models"].items():
         certificate = model.get("certificate") or {}
         solver = certificate.get("solver")
-        known = solver if isinstance(solver, dict) else certificate  # beside what is known of a search, or alone
-        if known.get("solver"):
-            found[method] = known
-    return found
+        certificate = solver if isinstance(solver, dict) else certificate  # beside that of a search, or alone
+        if certificate.get("solver"):
+            proved[method] = certificate
+    return proved
 
 
 def solver_rows(results: Results) -> list[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.records import ReduceRecord
 
 GROUP_FILES = ("zarr.json", ".zgroup")
 """A folder with one of these is a Zarr group, whatever its name."""
@@ -63,7 +64,7 @@ def _arrival(uri: str) -> Arrival:
     return Arrival(name, uri, storage.digest(objects))
 
 
-def data_sets_of(run: RunDirectory, reduce: dict[str, Any], rows: int) -> list[dict[str, Any]]:
+def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dict[str, Any]]:
     """Return the data sets in a run's statistics, in order: name, address, fingerprint and rows of each.
 
     The fingerprint is None for the data set that a run was fitted to, if that has changed since.

@@ -15,6 +15,7 @@ from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, stat
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.measuring import measured
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays
+from mmpca_dist.jobs.records import CHOOSE, REDUCE, ChoiceRecord, CountRecord, ReduceRecord
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
@@ -25,7 +26,7 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
 
 
-def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> dict[str, Any]:
+def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
     """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
     rows, precision = job.rows("reduce"), job.config.precision
     job.callback.on_pass("reduce", arrival.name)
@@ -54,7 +55,7 @@ def is_pooled(run: RunDirectory) -> bool:
 
 def _statistics_objects(run: RunDirectory) -> tuple[str, Objects | None]:
     """Return the path of a run's statistics, and the record of their objects."""
-    return run.path(STATISTICS), objects_in(finished(run, "reduce"), STATISTICS)
+    return run.path(STATISTICS), objects_in(finished(run, REDUCE), STATISTICS)
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
@@ -99,21 +100,24 @@ def digest_of(data_sets: list[dict[str, Any]]) -> str:
     return storage.digest([[entry.get(name) for name in names] for entry in data_sets])
 
 
-def choice_record(before: RunDirectory, methods: list[str]) -> dict[str, Any]:
+def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
     """Return the record of the chosen numbers of components, which new rows do not change.
 
     A new choice would take folds of all rows, and a refresh does not read old rows.
     """
-    record = finished(before, "choose")
+    record = finished(before, CHOOSE)
     choices = {method: record["methods"][method] for method in methods}
     return {
-        **{name: record[name] for name in ("rule", "classifier", "folds", "how")},
+        "rule": record["rule"],
+        "classifier": record["classifier"],
+        "folds": record["folds"],
+        "how": record["how"],
         "methods": choices,
         "found": [choice["words"] for choice in choices.values()],
     }
 
 
-def count_record(count: dict[str, Any], census: Census, data_sets: list[dict[str, Any]]) -> dict[str, Any]:
+def count_record(count: CountRecord, census: Census, data_sets: list[dict[str, Any]]) -> CountRecord:
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
     old_classes = classes_of(count)
     classes = np.union1d(old_classes, census.classes)
@@ -121,11 +125,14 @@ def count_record(count: dict[str, Any], census: Census, data_sets: list[dict[str
     counts[np.searchsorted(classes, old_classes)] = count["counts"]
     counts[np.searchsorted(classes, census.classes)] += census.counts
     n_more = len(data_sets) - 1
-    return {
-        **{name: value for name, value in count.items() if name not in ("key", "seconds")},
+    merged: CountRecord = {
+        **count,
         "n_rows": int(counts.sum()),
         "classes": classes.tolist(),
         "class_type": classes.dtype.str,
         "counts": counts.tolist(),
         "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
     }
+    merged.pop("key", None)
+    merged.pop("seconds", None)
+    return merged

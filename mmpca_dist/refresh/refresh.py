@@ -19,6 +19,7 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.addresses import canonical, refuse_inside
 from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -33,6 +34,7 @@ from mmpca_dist.jobs.finished_runs import (
 from mmpca_dist.jobs.generations import Generations
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
 from mmpca_dist.jobs.plan_requests import resources_of
+from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_moments
 from mmpca_dist.refresh.arrivals import Arrival, arrivals, data_sets_of, new_arrivals
@@ -119,7 +121,7 @@ def refresh(config: RefreshConfig, callbacks: list[Callback] | None = None) -> d
         solved = job.solve()
         number = job.output.published
     folder = job.output.folder(number) if number else None
-    report = None if folder is None else folder.record("report")
+    report = None if folder is None else folder.record(records.REPORT)
     return {
         "taken": job.data_sets[len(job.data_sets) - len(new) :],
         "solved": solved,
@@ -148,7 +150,7 @@ def check_refresh(config: RefreshConfig) -> None:
     """Make the checks of ``refresh`` that need no rows, without claiming the output; raise its errors."""
     _refuse_output(config)
     base = open_run(config.run)
-    finished(base, "solve")
+    finished(base, records.SOLVE)
     refreshable_config(base, storage.normalize(config.output))
     arrivals(config.new)
 
@@ -179,11 +181,11 @@ class _RefreshJob:
         self.request, self.callback, self.lease = request, callback, lease
         self.output = Generations(storage.normalize(request.output))
         self.base = open_run(request.run)
-        finished(self.base, "solve")
+        finished(self.base, records.SOLVE)
         self.origin = storage.digest("refresh", self.base.header()["key"])
         self.output.check(self.origin, self.base.uri)
         self.config, self.left_out = refreshable_config(self.base, self.output.uri)
-        self.data_sets = data_sets_of(self.current, finished(self.current, "reduce"), self.count["n_rows"])
+        self.data_sets = data_sets_of(self.current, finished(self.current, records.REDUCE), self.count["n_rows"])
 
     @property
     def current(self) -> RunDirectory:
@@ -192,8 +194,8 @@ class _RefreshJob:
         return self.output.folder(number) if number else self.base
 
     @property
-    def count(self) -> dict[str, Any]:
-        return finished(self.current, "count")
+    def count(self) -> CountRecord:
+        return finished(self.current, records.COUNT)
 
     def add(self, new: list[Arrival]) -> None:
         """Reduce data sets, one after the other, and merge each with the newest statistics."""
@@ -251,13 +253,13 @@ class _RefreshJob:
         classes = classes_of(self.count)
         for rows in tables:
             classes = np.union1d(classes, rows.census.classes)
-        chosen = {"choose": finished(self.current, "choose")} if config.chooses else {}
+        choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
         plan = plan_moments(
             [(rows.dataset, rows.spans, len(rows.census.classes)) for rows in tables],
             resources_of(config, self.output.uri),
             n_classes=len(classes),
             pooled=is_pooled(self.current),
-            models=sum(sizes_of(config, chosen, method)[-1] for method in config.labels) * d * 8,
+            models=sum(sizes_of(config, choice, method)[-1] for method in config.labels) * d * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
@@ -268,12 +270,14 @@ class _RefreshJob:
         names = {"features": self.request.features, "label": self.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
         run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
-        run.finish("count", run_key, count_record(self.count, rows.census, data_sets))
+        run.finish(records.COUNT, run_key, count_record(self.count, rows.census, data_sets))
         if self.config.chooses:
-            run.finish("choose", run_key, choice_record(before, self.config.labels))
+            run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
         job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)
         job.watch, job.watched = watch, [arrival.uri]
-        run_stage(job, Stage("reduce", f"Take up {arrival.name}", partial(merge_rows, before, arrival, data_sets)))
+        run_stage(
+            job, Stage(records.REDUCE, f"Take up {arrival.name}", partial(merge_rows, before, arrival, data_sets))
+        )
         self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
@@ -302,8 +306,10 @@ class _RefreshJob:
         key = run.header()["key"]
         table = _MergedTable(self.count, self.data_sets)
         job = Job(self.config, table, run, key, Threads(1), self.callback, self.lease)
-        stages = ("count", *(["choose"] if self.config.chooses else []), "reduce")
-        job.results = {name: finished(run, name) for name in stages}
+        stages: list[StageName[Any]] = [records.COUNT, records.REDUCE]
+        if self.config.chooses:
+            stages.insert(1, records.CHOOSE)
+        job.results = Results({stage: finished(run, stage) for stage in stages})
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
         self.lease.check()
@@ -321,7 +327,7 @@ def _classes_in_words(names: list[str], most: int = 5) -> str:
 class _MergedTable(Table):
     """All rows of a refreshed run, for its report, without access to them."""
 
-    def __init__(self, count: dict[str, Any], data_sets: list[dict[str, Any]]) -> None:
+    def __init__(self, count: CountRecord, data_sets: list[dict[str, Any]]) -> None:
         self.uri, self.n_rows, self.n_features = count["uri"], count["n_rows"], count["n_features"]
         self.dtype, self._data_sets = np.dtype(count["dtype"]), data_sets
 

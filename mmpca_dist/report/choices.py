@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from matplotlib.axes import Axes
 
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.component_rule import lowest
 from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.jobs.records import ChoiceRecord
 from mmpca_dist.report import drawing
 from mmpca_dist.report.contents import Choice, ReportContents
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
@@ -62,7 +62,7 @@ def _draw(panel: Axes, choice: Choice) -> None:
     drawing.dress(panel, f"{plain(choice.title)}: {chosen.used}", "components", "error in folds (%)")
 
 
-def tried(method: str, record: dict[str, Any]) -> list[Cell]:
+def tried(method: str, record: ChoiceRecord) -> list[Cell]:
     """Return the errors of the numbers that were tried of a method, from the record of the stage."""
     entry, folds, cells = record["methods"][method], record["folds"], []
     overlap = record.get("overlap", 0.0)  # earlier versions went by standard errors without correction

@@ -29,7 +29,7 @@ def write_evaluation_report(folder: str, evaluation: Evaluation) -> dict[str, An
 
     Parameters
     ----------
-    place : str
+    folder : str
         Folder of the evaluation, local or a URL. ``report/`` in it gets ``index.html`` and the pictures, ``tables/``
         gets ``errors`` (a row for each split, method, number of components and classifier), ``cells`` (means over
         splits), and, where there are any, ``margins`` and ``published``, each as Parquet and CSV.

@@ -22,6 +22,18 @@ from mmpca_dist.jobs.job import asked, sizes_of
 from mmpca_dist.jobs.models import load_model
 from mmpca_dist.jobs.notes import method_notes, shared_notes
 from mmpca_dist.jobs.object_records import AGAIN
+from mmpca_dist.jobs.records import (
+    CHOOSE,
+    COUNT,
+    PLAN,
+    PROJECT,
+    REDUCE,
+    SOLVE,
+    ReportRecord,
+    Results,
+    SearchRecord,
+    StageName,
+)
 from mmpca_dist.jobs.search_summary import search_rows
 from mmpca_dist.jobs.searches import RunSearch, is_search, searches_of
 from mmpca_dist.jobs.solver_summary import proved_of, solver_rows
@@ -36,9 +48,7 @@ SAMPLE_ROWS = 2000
 SAMPLE_CHUNKS = 8
 
 
-def write_report(
-    run: RunDirectory, config: RunConfig, dataset: Table, results: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
     """Write ``report/index.html`` and the pictures, and return where they are."""
     contents = report_contents(run, config, dataset, results)
     pictures = figures(contents)
@@ -61,11 +71,9 @@ def write_report(
     }
 
 
-def report_contents(
-    run: RunDirectory, config: RunConfig, dataset: Table, results: dict[str, dict[str, Any]]
-) -> ReportContents:
+def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
     """Gather what the report shows."""
-    count = results["count"]
+    count = results.of(COUNT)
     classes = classes_of(count)
     projected, codes, note = _sample(run, config, classes, dataset.n_rows)
     methods = [_method_result(run, config, section, results) for section in config.methods]
@@ -87,7 +95,7 @@ def report_contents(
         sample_note=note,
         plan=plan_and_measured(results),
         stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
-        config_yaml=yaml.safe_dump(asked(config, "choose" in results), sort_keys=False),
+        config_yaml=yaml.safe_dump(asked(config, CHOOSE in results), sort_keys=False),
         versions=run.header()["versions"],
         notes=_notes(config, run, results),
         margins=_margins(run, config, methods, searches[0], results) if searches else None,
@@ -99,9 +107,9 @@ def report_contents(
     )
 
 
-def _choices(methods: list[str], results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _choices(methods: list[str], results: Results) -> dict[str, Any]:
     """Return what the report shows of the choice of numbers of components; nothing where they were given."""
-    record = results.get("choose")
+    record = results.find(CHOOSE)
     if record is None:
         return {}
     choices = []
@@ -113,11 +121,9 @@ def _choices(methods: list[str], results: dict[str, dict[str, Any]]) -> dict[str
     return {"choices": choices, "folds": record["folds"], "judge": record["classifier"], "rule": record["rule"]}
 
 
-def _reconstructions(
-    run: RunDirectory, config: RunConfig, dataset: Table, results: dict[str, dict[str, Any]]
-) -> Reconstructions | None:
+def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> Reconstructions | None:
     """Return a few rows and what the methods rebuild of them, where rows are images."""
-    count = results["count"]
+    count = results.of(COUNT)
     if not count["image_shape"] or not isinstance(dataset, Dataset):
         return None
     models = ((name, load_model(run.uri, name)) for name in config.labels)
@@ -130,7 +136,7 @@ def _margins(
     config: RunConfig,
     methods: list[MethodResult],
     search: RunSearch,
-    results: dict[str, dict[str, Any]],
+    results: Results,
 ) -> Margins:
     """Return the distances of pairs, and the lengths of their differences that the methods' components see."""
     pairs = search.load_pairs(run, results)
@@ -143,12 +149,10 @@ def _margins(
     return Margins(pairs.edges, pairs.counts, before, after, config.standardize)
 
 
-def _method_result(
-    run: RunDirectory, config: RunConfig, section: MethodSection, results: dict[str, dict[str, Any]]
-) -> MethodResult:
+def _method_result(run: RunDirectory, config: RunConfig, section: MethodSection, results: Results) -> MethodResult:
     name, method = section.label, section.method
     model = load_model(run.uri, name)
-    entry = results["solve"]["models"][name]
+    entry = results.of(SOLVE)["models"][name]
     requested, proved = sizes_of(config, results, name), proved_of(results).get(name, {})
     history = proved.get("history", [])
     return MethodResult(
@@ -170,35 +174,34 @@ def _method_result(
     )
 
 
-def _notes(config: RunConfig, run: RunDirectory, results: dict[str, dict[str, Any]]) -> list[str]:
+def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
     """Return the notes that were logged while methods were solved; models of earlier versions have none."""
-    recorded = results["solve"].get("notes")
+    recorded = results.of(SOLVE).get("notes")
     if recorded is not None:
         return list(recorded)
-    precision, notes = results["solve"].get("precision", config.precision), []
+    precision, notes = results.of(SOLVE).get("precision", config.precision), []
     for section in config.methods:
         name = section.label
         notes += method_notes(section, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)
     return notes + shared_notes(config, results)
 
 
-def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
+def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     """Return rows (what, planned, measured)."""
-    planned = dict(results.get("plan", {}).get("rows", []))
-    choose, reduce, project = (results.get(name, {}) for name in ("choose", "reduce", "project"))
-    searches = [record for name, record in results.items() if is_search(name)]
-    stages = [choose, reduce, *searches, project]
+    plan, choice = results.find(PLAN), results.find(CHOOSE)
+    reduce, project = results.find(REDUCE), results.find(PROJECT)
+    searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
+    stages = [record for record in (choice, reduce, *searches, project) if record is not None]
     passes = [
-        *(f"choose: {name}" for name in choose.get("passes", [])),
-        *reduce.get("passes", []),
-        *(name for search in searches for name in search["passes"]),
-        *(["project"] if project.get("bytes") else []),
+        *(f"choose: {name}" for name in ([] if choice is None else choice.get("passes", []))),
+        *(name for record in (reduce, *searches) if record is not None for name in record["passes"]),
+        *(["project"] if project and project["bytes"] else []),
     ]
     measured = {
         "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
         "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),
-        "peak memory a worker": format_bytes(max(stage.get("memory", 0) for stage in stages)),
-        "output": format_bytes(project.get("written", 0)),
+        "peak memory a worker": format_bytes(max((stage.get("memory", 0) for stage in stages), default=0)),
+        "output": format_bytes(project["written"] if project else 0),
         "expected time": format_time(sum(stage.get("seconds", 0) for stage in stages)),
     }
     if searches:
@@ -206,7 +209,7 @@ def plan_and_measured(results: dict[str, dict[str, Any]]) -> list[tuple[str, str
         measured["pairs to compare"] = f"{sum(one['work']['compared'] for one in certificates):.2g}"
         scratch = max(one["scratch_bytes"] for one in certificates)
         measured["scratch"] = f"{format_bytes(2 * scratch)} while it was sorted"
-    return [(name, value, measured.get(name, "")) for name, value in planned.items()]
+    return [(name, value, measured.get(name, "")) for name, value in ([] if plan is None else plan["rows"])]
 
 
 def _sample(

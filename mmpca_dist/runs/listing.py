@@ -16,8 +16,8 @@ from mmpca_dist.datasets.stores.partial_files import PARTIAL
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.jobs.finished_runs import PUBLISHED
-from mmpca_dist.jobs.generations import TAKEN, Generations
+from mmpca_dist.jobs.generations import Generations
+from mmpca_dist.jobs.records import PUBLISH, TAKE
 from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
@@ -111,7 +111,7 @@ def state_of(run: RunDirectory) -> RunState:
     """Return how far a run is."""
     owner, scratch = holder(run.uri), _scratch_bytes(run)
     try:
-        config, refreshed = run.config, run.record(PUBLISHED) is not None or run.record(TAKEN) is not None
+        config, refreshed = run.config, run.record(PUBLISH) is not None or run.record(TAKE) is not None
     except (MmpcaError, LookupError, TypeError, ValueError) as error:  # damaged, not ours, or not of this version
         problem = str(error) if isinstance(error, AccessError) else NOT_OURS
         return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch, problem)
@@ -119,7 +119,7 @@ def state_of(run: RunDirectory) -> RunState:
         return _refreshed(run, config, owner)
     records = set(storage.names_in(run.path("records")))
     wanted = EVALUATION_STAGES if run.purpose == "evaluation" else stages_of(config)
-    stages = [stage.name for stage in wanted]
+    stages: list[str] = [stage.name for stage in wanted]
     done = [name for name in stages if f"{name}.json" in records]
     missing = next((name for name in stages if name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
@@ -131,7 +131,7 @@ def _refreshed(run: RunDirectory, config: RunConfig, owner: Owner | None) -> Run
     folders = Generations(run.uri)
     missing = "solve" if folders.taken > folders.published else None
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
-    return RunState(run.uri, state, config.dataset.uri, config.labels, [TAKEN], missing, owner, _scratch_bytes(run))
+    return RunState(run.uri, state, config.dataset.uri, config.labels, [TAKE], missing, owner, _scratch_bytes(run))
 
 
 def _scratch_bytes(run: RunDirectory) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.count_stage import COUNT
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -19,8 +20,18 @@ from mmpca_dist.jobs.models import save_model
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
 from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
-from mmpca_dist.jobs.plan_requests import request_of, resources_of
+from mmpca_dist.jobs.plan_requests import planned, request_of, resources_of
 from mmpca_dist.jobs.planned_passes import PassCounter
+from mmpca_dist.jobs.records import (
+    ModelRecord,
+    PlanRecord,
+    ProjectRecord,
+    ReduceRecord,
+    ReportRecord,
+    Results,
+    SearchRecord,
+    SolveRecord,
+)
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.jobs.searches import RunSearch, searches_of
 from mmpca_dist.jobs.stored_arrays import load_statistics, save_pairs, save_statistics
@@ -38,14 +49,11 @@ from mmpca_dist.statistics.gather import is_wide
 from mmpca_dist.statistics.tree_reduction import Threads
 
 
-def _plan(job: Job) -> dict[str, Any]:
-    plan = plan_of(job)
-    job.callback.on_plan(plan)
-    plan.refuse_if_too_large()
-    return {**plan.to_json(), "rows": plan.rows()}
+def _plan(job: Job) -> PlanRecord:
+    return planned(job, plan_of(job))
 
 
-def _reduce(job: Job) -> dict[str, Any]:
+def _reduce(job: Job) -> ReduceRecord:
     config, passes = job.config, PassCounter(job, "reduce")
     rows, solver = job.rows("reduce", passes), _solver(job)
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
@@ -55,8 +63,12 @@ def _reduce(job: Job) -> dict[str, Any]:
             rows, _needs(job), solver, precision=config.precision, standardize=config.standardize and not kept_raw
         )
     save_statistics(job.run.path(STATISTICS), statistics)
-    found = {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak()}
-    return {**found, "outputs": ["statistics.zarr/zarr.json"]}
+    return {
+        "passes": passes.names,
+        "bytes": passes.n_bytes,
+        "memory": peak(),
+        "outputs": [f"{STATISTICS}/zarr.json"],
+    }
 
 
 def _needs(job: Job) -> Needs:
@@ -66,10 +78,10 @@ def _needs(job: Job) -> Needs:
 
 def _solver(job: Job) -> SolverOptions:
     """Return the solver that the plan has chosen."""
-    return replace(job.config.solver.options(), kind=job.results["plan"]["choice"]["kind"])
+    return replace(job.config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
 
 
-def _search(search: RunSearch, job: Job) -> dict[str, Any]:
+def _search(search: RunSearch, job: Job) -> SearchRecord:
     """Find the nearest rows of other classes, and take the scatter of the differences to them."""
     config, stage, passes = job.config, search.stage, PassCounter(job, search.stage)
     in_memory = job.scheduler.in_process and search_in_memory(job.dataset, resources_of(config, config.output))
@@ -94,38 +106,40 @@ def _search(search: RunSearch, job: Job) -> dict[str, Any]:
 def _stored_statistics(job: Job) -> Statistics:
     return load_statistics(
         job.run.path(STATISTICS),
-        classes_of(job.results["count"]),
+        classes_of(job.results.of(records.COUNT)),
         precision=job.config.precision,
         standardize=job.config.standardize,
         pairings=job.config.needs().medians,
-        objects=objects_in(job.results["reduce"], STATISTICS),
+        objects=objects_in(job.results.of(records.REDUCE), STATISTICS),
     )
 
 
-def _solve(job: Job) -> dict[str, Any]:
+def _solve(job: Job) -> SolveRecord:
     config, statistics = job.config, _stored_statistics(job)
     pairs = {one.need: one.load_pairs(job.run, job.results) for one in searches_of(config)}
     statistics = replace(statistics, pairs=pairs)
-    models, notes = {}, []
+    models: dict[str, ModelRecord] = {}
+    notes: list[str] = []
     for number, section in enumerate(config.methods):
         method, most = section.label, job.sizes(section.label)[-1]
         reducer = config.reducer(method, most).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
         notes += method_notes(section, reducer, most, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
-    record: dict[str, Any] = {
+    record: SolveRecord = {
         "models": models,
         "precision": statistics.precision,
         "heavy_columns": heaviest(config, statistics),
         "outputs": [f"model/{method}.zarr/zarr.json" for method in models],
     }
-    notes += shared_notes(config, {**job.results, "solve": record})
+    notes += shared_notes(config, Results({**job.results, records.SOLVE: record}))
     for note in notes:
         job.callback.on_note(note)
-    return {**record, "notes": notes}
+    record["notes"] = notes
+    return record
 
 
-def _project(job: Job) -> dict[str, Any]:
+def _project(job: Job) -> ProjectRecord:
     projectors = make_projectors(job.run, job.config, job.config.projected, job.run.path("projected"))
     if not projectors:
         return {"bytes": 0, "written": 0, "memory": 0}
@@ -143,17 +157,17 @@ def _project(job: Job) -> dict[str, Any]:
     }
 
 
-def _report(job: Job) -> dict[str, Any]:
+def _report(job: Job) -> ReportRecord:
     from mmpca_dist.report.run_contents import write_report
 
     return write_report(job.run, job.config, job.table, job.results)
 
 
-PLAN = Stage("plan", "Plan", _plan)
-REDUCE = Stage("reduce", "Reduce rows to moments", _reduce)
-SOLVE = Stage("solve", "Solve for components", _solve)
-PROJECT = Stage("project", "Project rows", _project)
-REPORT = Stage("report", "Write the report", _report)
+PLAN = Stage(records.PLAN, "Plan", _plan)
+REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce)
+SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
+PROJECT = Stage(records.PROJECT, "Project rows", _project)
+REPORT = Stage(records.REPORT, "Write the report", _report)
 
 
 def stages_of(config: RunConfig) -> list[Stage]:
@@ -181,9 +195,7 @@ def preview(config: RunConfig) -> Plan:
     return plan_of(Job.of(config, dataset, RunDirectory(config.output), "", scheduler, Callback()))
 
 
-def run(
-    config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None
-) -> dict[str, dict[str, Any]]:
+def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[Callback] | None = None) -> Results:
     """Execute a run without Prefect: every stage in turn, in this process or on the cluster it names.
 
     Parameters

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.records import Results, StageName
 from mmpca_dist.jobs.search_summary import search_lines
 from mmpca_dist.jobs.searches import searches_of
 
@@ -16,7 +18,7 @@ from mmpca_dist.jobs.searches import searches_of
 def headline(output: str) -> str:
     """Return one line: rows, features, classes."""
     run = open_run(output)
-    header, count = run.header(), run.record("count")
+    header, count = run.header(), run.record(records.COUNT)
     if count is None:
         raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
     uri = count.get("uri", header["config"]["dataset"]["uri"])
@@ -27,26 +29,26 @@ def searches(output: str) -> list[str]:
     """Return a line on each search for nearest rows of other classes that the run has made."""
     run = open_run(output)
     config = run.config
-    names = ("count", "solve", *(one.stage for one in searches_of(config)))
-    records = {name: record for name in names if (record := run.record(name)) is not None}
-    return search_lines(config, records)
+    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(one.stage for one in searches_of(config))]
+    left = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
+    return search_lines(config, left)
 
 
 def choice(output: str) -> str | None:
     """Return one line on how numbers of components were chosen, if they were."""
-    record = open_run(output).record("choose")
+    record = open_run(output).record(records.CHOOSE)
     return None if record is None else f"components: chosen for each method by the {record['how']}"
 
 
 def report_of(output: str) -> str | None:
     """Return the address of the run's report, if it has one."""
-    record = open_run(output).record("report")
+    record = open_run(output).record(records.REPORT)
     return record["html"] if record else None
 
 
 def notes(output: str) -> list[str]:
     """Return what a reader of the results must know, as the run's report has it."""
-    record = open_run(output).record("report")
+    record = open_run(output).record(records.REPORT)
     return record.get("notes", []) if record else []
 
 

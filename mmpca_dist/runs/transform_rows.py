@@ -24,6 +24,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.plan_requests import resources_of
+from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import plan_projection
@@ -257,7 +258,7 @@ def discard_unfinished(destination: str) -> list[str]:
 
 def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Dataset:
     """Open the rows, and see that they are what the run was fitted to."""
-    count = run.record("count")
+    count = run.record(COUNT)
     if count is None:
         raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
     refuse_private(fitted.compute, [config.dataset, config.label, config.destination])

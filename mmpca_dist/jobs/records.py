@@ -1,0 +1,213 @@
+"""What each stage leaves: a small JSON record, typed by the name of its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
+
+Objects = Mapping[str, Any]
+"""Size and checksum of objects, by their paths."""
+
+
+class StageRecord(TypedDict, total=False):
+    """What all stages leave.
+
+    Attributes
+    ----------
+    key : str
+        Of the run.
+    seconds : float
+        That the stage took.
+    outputs : list of str
+        Its files, Zarr groups (by their ``zarr.json``) and folders, below the folder of the run.
+    objects : dict
+        Size and checksum of each object of the outputs; records of early versions have none.
+    """
+
+    key: str
+    seconds: float
+    outputs: list[str]
+    objects: Objects
+
+
+class CountRecord(StageRecord):
+    """The table and its classes; ``uri`` where a refreshed run has several data sets."""
+
+    n_rows: int
+    n_features: int
+    dtype: str
+    classes: list[Any]
+    class_type: str
+    counts: list[int]
+    feature_names: list[str] | None
+    named_columns: NotRequired[bool]
+    image_shape: list[int] | tuple[int, int] | None
+    uri: NotRequired[str]
+
+
+class PlanRecord(StageRecord):
+    """Every field of the ``Plan``, of which others need these."""
+
+    choice: dict[str, Any]
+    rows: list[tuple[str, str]]
+
+
+class PassesRecord(StageRecord):
+    """What passes over the rows took; ``memory`` is the peak of a worker in bytes."""
+
+    passes: list[str]
+    bytes: int
+    memory: int
+
+
+class MethodChoice(TypedDict):
+    """The numbers of components that were tried for a method, their errors in percent, and the one that is chosen."""
+
+    candidates: list[int]
+    used: list[int]
+    means: list[float]
+    standard_errors: list[float]
+    candidate: int
+    chosen: int
+    words: str
+
+
+class ChoiceRecord(StageRecord):
+    """How numbers of components were chosen; a refreshed run keeps the choice, and made no passes for it."""
+
+    rule: str
+    classifier: str
+    folds: int
+    methods: dict[str, MethodChoice]
+    how: str
+    found: list[str]
+    overlap: NotRequired[float]
+    n_splits: NotRequired[int]
+    passes: NotRequired[list[str]]
+    bytes: NotRequired[int]
+    memory: NotRequired[int]
+
+
+class ReduceRecord(PassesRecord):
+    """The pass over the rows; ``taken`` are the data sets of a refreshed run."""
+
+    taken: NotRequired[list[dict[str, Any]]]
+
+
+class SearchRecord(PassesRecord):
+    """A search for nearest rows of other classes, and what is proved of it."""
+
+    certificate: dict[str, Any]
+    in_memory: bool
+
+
+class ModelRecord(TypedDict):
+    """A fitted method; ``None`` stands for numbers that are not finite."""
+
+    n_components: int
+    leading: list[float | None]
+    total: float | None
+    limit: str
+    imprecise: list[int]
+    certificate: dict[str, Any] | None
+
+
+class SolveRecord(StageRecord):
+    """The fitted methods, and notes on them; early versions kept neither precision nor notes."""
+
+    models: dict[str, ModelRecord]
+    precision: NotRequired[str]
+    heavy_columns: NotRequired[list[tuple[int, float]]]
+    notes: NotRequired[list[str]]
+
+
+class ProjectRecord(StageRecord):
+    """Bytes read and written, and the peak of a worker's memory."""
+
+    bytes: int
+    written: int
+    memory: int
+
+
+class FigureRecord(TypedDict):
+    """A picture of the report, and its address."""
+
+    name: str
+    title: str
+    caption: str
+    png: str
+
+
+class ReportRecord(StageRecord):
+    """The address of the report, its pictures, and its notes."""
+
+    html: str
+    figures: list[FigureRecord]
+    notes: NotRequired[list[str]]
+
+
+class TuneRecord(StageRecord):
+    """Penalties by classifier, the same for all methods and splits."""
+
+    penalties: dict[str, float]
+
+
+class ScoreRecord(StageRecord):
+    """How many splits were scored, and the passes that this took."""
+
+    n_splits: int
+    passes: list[str]
+    bytes: int
+
+
+class CompareRecord(ReportRecord):
+    """The verdict of an evaluation in words, and the addresses of its tables."""
+
+    verdict: str
+    tables: Any
+
+
+class GenerationRecord(StageRecord):
+    """A generation of a refreshed run: the newest with statistics, or the one whose models are read.
+
+    The latter has its ``folder`` and the generation that was read ``before``.
+    """
+
+    generation: int
+    folder: NotRequired[str]
+    before: NotRequired[int]
+
+
+R = TypeVar("R", bound=StageRecord)
+
+
+class StageName(str, Generic[R]):
+    """The name of a stage, which says what its record holds."""
+
+    __slots__ = ()
+
+
+COUNT = StageName[CountRecord]("count")
+PLAN = StageName[PlanRecord]("plan")
+CHOOSE = StageName[ChoiceRecord]("choose")
+REDUCE = StageName[ReduceRecord]("reduce")
+SOLVE = StageName[SolveRecord]("solve")
+PROJECT = StageName[ProjectRecord]("project")
+REPORT = StageName[ReportRecord]("report")
+TUNE = StageName[TuneRecord]("tune")
+SCORE = StageName[ScoreRecord]("score")
+COMPARE = StageName[CompareRecord]("compare")
+TAKE = StageName[GenerationRecord]("take")
+PUBLISH = StageName[GenerationRecord]("refresh")
+
+
+class Results(dict[str, StageRecord]):
+    """What the stages of a run left, by name."""
+
+    def of(self, stage: StageName[R]) -> R:
+        """Return what a stage that is done left."""
+        return cast(R, self[stage])
+
+    def find(self, stage: StageName[R]) -> R | None:
+        """Return what a stage left; None where it is not done."""
+        return cast("R | None", self.get(stage))
