@@ -24,9 +24,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist import MarginPCA, open_dataset
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.jobs.measuring import watched_memory
-from mmpca_dist.panels import combinations, products, take_out
+from mmpca_dist.blas import combinations, products, single_blas_thread, take_out
+from mmpca_dist.jobs.run_stage import watched_memory
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS, BlockSolver, Projected
 from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
 from mmpca_dist.statistics.tree_reduction import Threads

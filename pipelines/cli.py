@@ -21,10 +21,9 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .console import Terminal
+from .console import Terminal, print_comparison, print_summary
 from .options import config_options, image_shape_of, load, prefect_option
 from .session import session
-from .summaries import print_comparison, print_summary
 
 GOES_ON = "The same command goes on from the stages that are done."
 STARTS_AGAIN = "The same command starts again."

@@ -1,9 +1,11 @@
-"""Terminal output: progress bars, tables, one line for a mistake."""
+"""Terminal output: progress, tables, summaries, one line for a mistake."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -11,10 +13,58 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mmpca_dist.durations import time_left
+from mmpca_dist.durations import duration, time_left
 from mmpca_dist.jobs.events import Callback
 
-from .lines import ProgressLines
+SECONDS = 10.0
+"""Between two lines."""
+
+
+class ProgressLines:
+    """Prints every few seconds how far a stage is: the pass, units done, time since the stage began, and time left.
+
+    Parameters
+    ----------
+    print_line : callable
+        Called from another thread.
+    """
+
+    def __init__(self, print_line: Callable[[str], None], stage: str) -> None:
+        self._print, self._stage, self._name = print_line, stage, ""
+        self._done = self._total = 0
+        self._begin = self._pass_begin = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress lines", daemon=True)
+        self._thread.start()
+
+    def begin_pass(self, name: str) -> None:
+        """Count anew from here on."""
+        self._name, self._done, self._total, self._pass_begin = name, 0, 0, time.monotonic()
+
+    def update(self, done: int, total: int) -> None:
+        """Take down how many units of the pass are done."""
+        self._done, self._total = done, total
+
+    def close(self) -> None:
+        """Print no more; a line that waits for a terminal or file is not waited for longer than a second."""
+        self._stop.set()
+        self._thread.join(1)
+
+    def line(self) -> str:
+        """Return the line of this moment."""
+        now, done, total = time.monotonic(), self._done, self._total
+        parts = [f"{self._stage}: {self._name}" if self._name else self._stage]
+        if total:
+            parts.append(f"{done:,} of {total:,} ({100 * done // total}%)")
+        parts.append(duration(now - self._begin))
+        if 0 < done < total:
+            parts.append(time_left((now - self._pass_begin) * (total - done) / done))
+        return ", ".join(parts)
+
+    def _run(self) -> None:
+        while not self._stop.wait(SECONDS):
+            self._print(self.line())
+
 
 if TYPE_CHECKING:
     from mmpca_dist.runs.listing import RunState
@@ -157,3 +207,34 @@ def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
 
 def _cell(value: object) -> str:
     return escape(visible(str(value)))
+
+
+def print_summary(console: Console, output: str, told: Collection[str] = ()) -> None:
+    """Print the summary of a run, with the notes that were not told while it ran."""
+    from mmpca_dist.runs.summary import choice, components, headline, legend, notes, report_of, searches
+
+    console.print(headline(output), highlight=False, markup=False)
+    rows = components(output)
+    console.print(components_table(rows))
+    console.print(legend(output), style="dim", highlight=False, markup=False)
+    for line in (choice(output), *searches(output)):
+        if line is not None:
+            console.print(line, highlight=False, markup=False)
+    _end(console, notes(output), told, report_of(output))
+
+
+def print_comparison(console: Console, output: str, told: Collection[str] = ()) -> None:
+    """Print the summary of an evaluation, with the notes that were not told while it ran."""
+    from mmpca_dist.evaluation_runs.results import error_rows, headline_of, notes_of, report_of
+
+    console.print(headline_of(output), highlight=False, markup=False, soft_wrap=True)
+    console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
+    _end(console, notes_of(output), told, report_of(output))
+
+
+def _end(console: Console, notes: list[str], told: Collection[str], report: str | None) -> None:
+    for note in notes:
+        if note not in told:
+            print_note(console, note, wrapped=True)
+    if report is not None:
+        console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)

@@ -13,15 +13,14 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.run_stage import run_stage
-from mmpca_dist.jobs.search_summary import search_rows
+from mmpca_dist.jobs.searches import search_rows
 from mmpca_dist.jobs.tracebacks import traceback_kept
 from mmpca_dist.report.run_contents import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components, legend
 
-from .artifacts import ArtifactCallback, publish_report
+from .artifacts import ArtifactCallback, MetricsCallback, publish_report
 from .flows import COMMON, as_model, refused
-from .metrics import MetricsCallback
 from .prepared import job_of_flow
 
 

@@ -13,7 +13,7 @@ from mmpca_dist.jobs.tracebacks import traceback_kept
 from .artifacts import ArtifactCallback
 from .flows import COMMON, as_model, refused
 from .ingest_table import IngestConfig, ingest_table, ingested
-from .watching import watchers
+from .session import watchers
 
 
 @flow(name="ingest", description="Turn a labelled table of any format into chunked, checksummed Zarr.", **COMMON)

@@ -18,7 +18,7 @@ from mmpca_dist.runs.summary import components, legend
 from .artifacts import publish_report
 from .fit import listeners
 from .flows import COMMON, as_model, refused
-from .watching import watchers
+from .session import watchers
 
 
 @flow(

@@ -8,16 +8,17 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.jobs.events import Callback
 
 from .console import ConsoleCallback
 from .exits import INTERRUPTED
-from .watching import watching
 
 if TYPE_CHECKING:
     from mmpca_dist.configuration.schema import RunConfig
@@ -215,3 +216,21 @@ def _interruptible(leave: Any) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         timer.cancel()
+
+
+_watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
+
+
+@contextmanager
+def watching(callback: Callback) -> Iterator[None]:
+    """Let a callback of this process, such as a terminal's, hear of the flows that are started within."""
+    token = _watchers.set((callback,))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def watchers() -> tuple[Callback, ...]:
+    """Return who watches the flows that this context starts."""
+    return _watchers.get()

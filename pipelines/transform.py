@@ -12,7 +12,7 @@ from mmpca_dist.runs.transform_rows import TransformConfig, transform, transform
 
 from .artifacts import ArtifactCallback
 from .flows import COMMON, as_model, refused
-from .watching import watchers
+from .session import watchers
 
 
 @flow(

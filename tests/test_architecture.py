@@ -17,7 +17,7 @@ LAYERS = (
     "methods", "predictors", "evaluation", "planning", "configuration", "jobs", "report", "evaluation_runs",
     "runs", "refresh",
 )  # fmt: skip
-SHARED = ("errors", "blas", "panels", "registry", "settings", "setting_names", "durations", "limits")
+SHARED = ("errors", "blas", "registry", "settings", "durations", "limits")
 """Below every layer; they import no layer themselves."""
 SOURCES = sorted(ROOT.rglob("*.py"))
 

@@ -16,7 +16,7 @@ import mmpca_dist.runs.stages  # what a process of any kind imports is no part o
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.evaluation_runs.score_stage import forgetting

@@ -13,9 +13,8 @@ from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import forgetting
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, preview_evaluation
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.measuring import measured
 from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.run_stage import measured, run_stage
 from mmpca_dist.planning import run_plan
 from mmpca_pipelines.cli import cli
 

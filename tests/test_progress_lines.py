@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from mmpca_pipelines import lines
-from mmpca_pipelines.lines import ProgressLines
+from mmpca_pipelines import console
+from mmpca_pipelines.console import ProgressLines
 
 SCRIPT = """
 import sys
 from rich.console import Console
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_pipelines import lines
+from mmpca_pipelines import console
 from mmpca_pipelines.console import ConsoleCallback
 
-lines.SECONDS = 0.01
+console.SECONDS = 0.01
 evaluate({
     "dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [1, 2], "output": sys.argv[1],
     "evaluation": {"splits": "folds", "folds": 5, "count": 4, "classifiers": ["fisher", "svm"]},
@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(lines, "time", clock)
+    monkeypatch.setattr(console, "time", clock)
     return clock
 
 
@@ -57,7 +57,7 @@ def test_what_a_line_says(clock):
 
 
 def test_lines_end_with_their_stage(monkeypatch):
-    monkeypatch.setattr(lines, "SECONDS", 0.001)
+    monkeypatch.setattr(console, "SECONDS", 0.001)
     printed = []
     told = ProgressLines(printed.append, "reduce")
     while not printed:

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.jobs.search_summary import search_lines, search_rows
+from mmpca_dist.jobs.searches import search_lines, search_rows
 from mmpca_dist.report.page import _method_rows
 from mmpca_dist.report.run_contents import report_contents
 from mmpca_dist.runs.summary import components, searches

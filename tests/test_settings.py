@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mmpca_dist import load_config
-from mmpca_dist.configuration.model_fields import settings_of
+from mmpca_dist.configuration.parsing import settings_of
 from mmpca_dist.configuration.reference import commented_yaml, page
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig, parse_config
 from mmpca_dist.errors import ConfigError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mmpca_dist import load_model, run
+from mmpca_dist.jobs.notes import solver_notes, solver_rows
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.jobs.solver_summary import solver_notes, solver_rows
 
 EIGENPAIRS = {
     "solver": "krylov", "passes": 4, "history": [], "count": 4, "leading": 2, "angle": None, "beyond": 0.3,

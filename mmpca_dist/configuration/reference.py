@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from mmpca_dist.configuration.model_fields import Setting, settings_of
-from mmpca_dist.configuration.parsing import as_yaml
+from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
 from mmpca_dist.methods.registry import METHODS
 

@@ -19,8 +19,7 @@ from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.environment import settings_from_environment
 from mmpca_dist.configuration.former_keys import former_settings, notes_on, with_options
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
-from mmpca_dist.configuration.model_fields import sections_of
-from mmpca_dist.configuration.parsing import parse_model, place_of
+from mmpca_dist.configuration.parsing import parse_model, place_of, sections_of
 from mmpca_dist.configuration.sections import (
     SPLITS_OF,
     ComputeConfig,

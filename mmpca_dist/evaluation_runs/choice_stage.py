@@ -14,9 +14,9 @@ from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, moments_suffice
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.measuring import measured
+from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
-from mmpca_dist.jobs.solver_summary import counted
+from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.scoring_plan import EvaluationRequest
 from mmpca_dist.statistics.gather import use_pooled

@@ -27,8 +27,8 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
-from mmpca_dist.jobs.planned_passes import PassCounter
 from mmpca_dist.jobs.records import ScoreRecord
+from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.scoring_plan import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes

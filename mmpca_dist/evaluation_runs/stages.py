@@ -11,13 +11,12 @@ from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.configured_splits import splits_of
-from mmpca_dist.jobs.count_stage import COUNT
 from mmpca_dist.jobs.directory import folder_of
 from mmpca_dist.jobs.events import Callback, Callbacks
+from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
-from mmpca_dist.jobs.plan_requests import planned, request_of
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.evaluation_plan import plan_evaluation

@@ -1,13 +1,26 @@
-"""The splits of a configuration."""
+"""The splits of a configuration, and the column that names the part of each row."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.evaluation.splits import Splits, fold_splits, given_splits, share_splits
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.readers.npy import NpyHeader
+from mmpca_dist.datasets.readers.npy_headers import read_again
+from mmpca_dist.datasets.readers.opening import open_column
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.splits import Splits, as_column, fold_splits, given_splits, share_splits
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.jobs.part_column import open_parts
+from mmpca_dist.statistics.tree_reduction import Threads, reduce_spans
 
 
 def splits_of(job: Job) -> Splits:
@@ -55,3 +68,74 @@ def notes_on(config: RunConfig, classes: Sequence[str], counts: Sequence[int]) -
         f"Class {name} has {n} row{'s' * (n != 1)}: {wanted.folds - n} of the {wanted.folds} folds hold none of it."
         for name, n in few
     ]
+
+
+def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
+    """Return the parts of the rows as labels: of a column of the data set itself, or of an array in a file.
+
+    Raises
+    ------
+    InputError
+        Where there is no such column or file, or it does not hold a name for each row.
+    """
+    column = config.evaluation.column
+    assert column is not None  # noqa: S101  (the configuration is checked)
+    if not column.endswith(".npy"):
+        return _own_column(column, dataset)
+    uri = storage.normalize(column)
+    storage.require(uri)
+    data = storage.read_bytes(uri)
+    NpyHeader.read(io.BytesIO(data), uri)
+    try:
+        names = _array_of(data)
+    except ValueError as error:
+        raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
+    return as_column(names, uri)
+
+
+@read_again
+def _array_of(data: bytes) -> NDArray:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _own_column(column: str, dataset: Dataset) -> Dataset:
+    if dataset.uri.startswith(("bundled:", "synthetic:")):
+        raise InputError(
+            f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
+            "that holds the part of each row."
+        )
+    return open_column(dataset, column, setting="evaluation.column")
+
+
+def addresses_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> list[str]:
+    """Return where the parts of the rows are; nowhere where no column names them."""
+    column = config.evaluation.column
+    if purpose == "run" or config.evaluation.splits != "given" or column is None:
+        return []
+    return [storage.normalize(column)] if column.endswith(".npy") else open_parts(config, dataset).addresses
+
+
+def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> str | None:
+    """Return a digest of the parts of the rows, from a pass over their column alone; None where none is named.
+
+    Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
+    """
+    if purpose == "run" or config.evaluation.splits != "given":
+        return None
+    column = open_parts(config, dataset)
+    digests = reduce_spans(
+        _Digest(column), make_spans(column), operator.add, scheduler=Threads(config.compute.n_threads), name="parts"
+    )
+    return storage.digest(digests)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """The task: the digest of the parts of a span's rows, in a list of one."""
+
+    column: Dataset
+    labels_only = True
+
+    def __call__(self, span: Span) -> list[str]:
+        names = self.column.read_labels(span.start, span.stop)
+        return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]

@@ -1,9 +1,15 @@
-"""Run a stage, or reuse the results of an earlier attempt."""
+"""Run a stage, or reuse the results of an earlier attempt; count its passes and measure its memory."""
 
 from __future__ import annotations
 
+import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
 
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
@@ -11,7 +17,62 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import PLAN, StageRecord
 from mmpca_dist.neighbors import compile_notice
-from mmpca_dist.statistics.tree_reduction import Cluster
+from mmpca_dist.statistics.tree_reduction import Cluster, PeakMemory, Threads
+
+
+@contextmanager
+def measured(job: Job, interval: float = 0.01) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the peak memory since: of the workers, or of this process with threads."""
+    job.memory = PeakMemory()
+    if isinstance(job.scheduler, Threads):
+        with watched_memory(interval) as peak:
+            yield lambda: peak() - job.held
+    else:
+        yield lambda: job.memory.largest
+
+
+@contextmanager
+def watched_memory(interval: float = 0.01) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the peak resident memory of this process since."""
+    process, stop = psutil.Process(), threading.Event()
+    peak = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal peak
+        while not stop.wait(interval):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield lambda: peak
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@dataclass
+class PassCounter:
+    """Counts the passes of a stage, and tells the run's callback; ``over_rows`` are those that read rows."""
+
+    job: Job
+    stage: str
+    names: list[str] = field(default_factory=list)
+    over_rows: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def __call__(self, name: str, size: int) -> None:
+        self.names.append(name)
+        if size:
+            self.over_rows.append(name)
+        self.n_bytes += size
+        self.job.callback.on_pass(self.stage, name)
+
+    def take(self) -> dict[str, Any]:
+        """Return the passes that read rows, and the bytes of them, since this was asked before."""
+        found = {"passes": self.over_rows, "bytes": self.n_bytes}
+        self.over_rows, self.n_bytes = [], 0
+        return found
 
 
 def run_stage(job: Job, stage: Stage) -> StageRecord:

@@ -13,9 +13,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.jobs.measuring import measured
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays
 from mmpca_dist.jobs.records import CHOOSE, REDUCE, ChoiceRecord, CountRecord, ReduceRecord
+from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs

@@ -31,9 +31,9 @@ from mmpca_dist.jobs.finished_runs import (
     open_rows_for,
     open_run,
 )
+from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.generations import Generations
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
-from mmpca_dist.jobs.plan_requests import resources_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_moments

@@ -20,7 +20,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of
 from mmpca_dist.jobs.job import asked, sizes_of
 from mmpca_dist.jobs.models import load_model
-from mmpca_dist.jobs.notes import method_notes, shared_notes
+from mmpca_dist.jobs.notes import method_notes, proved_of, shared_notes, solver_rows
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import (
     CHOOSE,
@@ -34,9 +34,7 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     StageName,
 )
-from mmpca_dist.jobs.search_summary import search_rows
-from mmpca_dist.jobs.searches import RunSearch, is_search, searches_of
-from mmpca_dist.jobs.solver_summary import proved_of, solver_rows
+from mmpca_dist.jobs.searches import RunSearch, is_search, search_rows, searches_of
 from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report.choices import tried
 from mmpca_dist.report.contents import Choice, Margins, MethodResult, Reconstructions, ReportContents

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from mmpca_dist.panels import products
+from mmpca_dist.blas import products
 from mmpca_dist.report import drawing
 from mmpca_dist.report.contents import MethodResult
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, PAGE_WIDTH, Figure, plain

@@ -10,18 +10,15 @@ from typing import Any
 from mmpca_dist.configuration.schema import RunConfig, as_config
 from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.count_stage import COUNT
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of
+from mmpca_dist.jobs.first_stages import COUNT, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.measuring import measured
 from mmpca_dist.jobs.models import save_model
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
 from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
-from mmpca_dist.jobs.plan_requests import planned, request_of, resources_of
-from mmpca_dist.jobs.planned_passes import PassCounter
 from mmpca_dist.jobs.records import (
     ModelRecord,
     PlanRecord,
@@ -32,7 +29,7 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     SolveRecord,
 )
-from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.searches import RunSearch, searches_of
 from mmpca_dist.jobs.stored_arrays import load_statistics, save_pairs, save_statistics
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs

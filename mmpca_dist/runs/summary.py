@@ -11,8 +11,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import open_run
 from mmpca_dist.jobs.models import load_model
 from mmpca_dist.jobs.records import Results, StageName
-from mmpca_dist.jobs.search_summary import search_lines
-from mmpca_dist.jobs.searches import searches_of
+from mmpca_dist.jobs.searches import search_lines, searches_of
 
 
 def headline(output: str) -> str:

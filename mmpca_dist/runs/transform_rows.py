@@ -22,8 +22,8 @@ from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_
 from mmpca_dist.jobs.directory import RunDirectory, is_claim
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run
+from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
-from mmpca_dist.jobs.plan_requests import resources_of
 from mmpca_dist.jobs.records import COUNT
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.planning.plan import Plan

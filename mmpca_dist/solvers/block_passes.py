@@ -8,9 +8,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.panels import combinations, products
 from mmpca_dist.solvers.block_iteration import BlockIteration
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions

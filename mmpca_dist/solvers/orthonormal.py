@@ -6,8 +6,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.panels import combinations, products, take_out
+from mmpca_dist.blas import combinations, products, single_blas_thread, take_out
 
 NEGLIGIBLE = 1e-14
 """Of the length of images: what is left of one outside a basis that may be left out."""

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.panels import combinations, products
 from mmpca_dist.statistics.column_moments import ColumnSums, column_sums
 from mmpca_dist.statistics.krylov_statistics import Approximation
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments

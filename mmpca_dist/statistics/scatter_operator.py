@@ -20,11 +20,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import over_panels, products
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.panels import over_panels, products
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable

@@ -18,7 +18,7 @@ from mmpca_dist.datasets.ingest.sources import DatasetRows, NumpyRows, open_npy,
 from mmpca_dist.datasets.readers.uri_options import stem_of
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.setting_names import settings_named
+from mmpca_dist.settings import settings_named
 
 
 class RowSource(Protocol):

@@ -24,7 +24,7 @@ from mmpca_dist.datasets.readers.csr import value_type
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.addresses import refuse_inside, refuse_overlap
 from mmpca_dist.errors import ColumnError, InputError
-from mmpca_dist.setting_names import settings_named
+from mmpca_dist.settings import settings_named
 
 SUM_BYTES = 4 * 8
 """Of a column: mean and squares, of a block and of all rows."""

@@ -15,7 +15,7 @@ from mmpca_dist.datasets.dataset import Dataset, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.readers.formats import Request
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
-from mmpca_dist.setting_names import setting_name
+from mmpca_dist.settings import setting_name
 
 LABEL_NAMES = ("label", "y")
 TRANSPOSE_ROWS = 256

@@ -21,7 +21,7 @@ from mmpca_dist.datasets.readers.formats import Format, Request
 from mmpca_dist.datasets.readers.npy_headers import read_again
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.setting_names import setting_name
+from mmpca_dist.settings import setting_name
 
 HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""

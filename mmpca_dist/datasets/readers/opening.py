@@ -10,7 +10,7 @@ from mmpca_dist.datasets.readers.formats import Request, format_of
 from mmpca_dist.datasets.readers.named_columns import refuse_missing_names
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.setting_names import as_named, setting_name, settings_named
+from mmpca_dist.settings import as_named, setting_name, settings_named
 
 
 def open_dataset(

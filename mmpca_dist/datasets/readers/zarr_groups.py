@@ -21,7 +21,7 @@ from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.readers.zarr_labels import ZarrLabels, stored_values
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.setting_names import setting_name
+from mmpca_dist.settings import setting_name
 
 
 class ZarrGroupRows(Dataset):

@@ -17,7 +17,7 @@ from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.zarr_stores import values_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.setting_names import setting_name
+from mmpca_dist.settings import setting_name
 
 AGAIN = " It is damaged: write it again, or restore it from its source."
 

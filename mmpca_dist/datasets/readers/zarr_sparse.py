@@ -26,7 +26,7 @@ from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.zarr_stores import values_of
 from mmpca_dist.errors import InputError
-from mmpca_dist.setting_names import setting_name
+from mmpca_dist.settings import setting_name
 
 PARTS = ("data", "indices", "indptr")
 CSR, CSC = "csr_matrix", "csc_matrix"

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.panels import over_panels, products, take_out
+from mmpca_dist.blas import over_panels, products, single_blas_thread, take_out
 from mmpca_dist.solvers.block_solver import BlockSolver, Projected
 from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
 

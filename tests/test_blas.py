@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mmpca_dist import panels
-from mmpca_dist.panels import PANEL_ROWS, combinations, products, take_out
+from mmpca_dist import blas
+from mmpca_dist.blas import PANEL_ROWS, combinations, products, take_out
 
 ROWS = [0, 1, PANEL_ROWS - 1, PANEL_ROWS, 3 * PANEL_ROWS + 5]
 
@@ -59,7 +59,7 @@ def test_the_bits_do_not_depend_on_the_number_of_cores(monkeypatch):
     tall, columns, weights = matrix(n, 6, "f4"), matrix(n, 4, "f4", 1), matrix(6, 4, "f4", 2)
     found = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(panels, "CPU_COUNT", cores)
+        monkeypatch.setattr(blas, "CPU_COUNT", cores)
         left = columns.copy()
         found.append((products(tall, columns), combinations(tall, weights), take_out(left, tall / 200), left))
     for other in found[1:]:
@@ -73,4 +73,4 @@ def test_an_error_in_a_panel_is_raised():
             raise ValueError("the second panel")
 
     with pytest.raises(ValueError, match="the second panel"):
-        list(panels.over_panels(2 * PANEL_ROWS, refuse))
+        list(blas.over_panels(2 * PANEL_ROWS, refuse))
