@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from mmpca_dist.neighbors.bounds import Rules, cell_bound
-from mmpca_dist.neighbors.cells import Cells, train_cells
-from mmpca_dist.neighbors.principal_coordinates import train_frame
+from mmpca_dist.neighbors.cells import Cells, train_cells, train_frame
 
 ROWS, CELLS, SEGMENTS, QUERY = 6000, 24, 4, (0.15, -0.45)
 BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#bbbbbb"

@@ -120,7 +120,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
 @cli.command(short_help="List the classifiers of evaluations.")
 def classifiers() -> None:
     """List the classifiers that judge reduced rows in evaluations."""
-    from mmpca_dist.predictors.registry import CLASSIFIERS
+    from mmpca_dist.predictors.specification import CLASSIFIERS
 
     for name, classifier in CLASSIFIERS.items():
         click.echo(f"{name:<15}{classifier.description}")

@@ -25,12 +25,12 @@ from sklearn.svm import SVC, LinearSVC
 from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
+from mmpca_dist.predictors.fits import convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.linear_parts import convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.penalties import choose_C
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.predictors.specification import CLASSIFIERS
 
 NAMES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"])}
 

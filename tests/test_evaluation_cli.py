@@ -19,7 +19,7 @@ from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
 from mmpca_dist.jobs.models import load_model
-from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_pipelines import cli
 
 ROOT = Path(__file__).parents[1]

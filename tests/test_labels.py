@@ -15,7 +15,7 @@ from mmpca_dist.datasets.labels import normalize_labels, unite
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.linear_parts import fit_rows
+from mmpca_dist.predictors.fits import fit_rows
 
 X = np.arange(24.0).reshape(8, 3) ** 1.5
 TWO = ["a", "a\0"] * 4

@@ -22,9 +22,9 @@ from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Judges, Part, judge
 from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics

@@ -16,8 +16,8 @@ from mmpca_dist.evaluation.scores import Judges
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.linear import fisher_linear
-from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
 from mmpca_dist.statistics.rows import Rows
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]

@@ -28,8 +28,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import bounds, queries, refinement
 from mmpca_dist.neighbors import layout as layouts
+from mmpca_dist.neighbors.cells import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.principal_coordinates import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.queries import queries_from, queries_of
 from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.neighbors.search import search_queries

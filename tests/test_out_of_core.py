@@ -18,7 +18,7 @@ from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
+from mmpca_dist.predictors.fits import fit_rows, linear_parts
 
 LOGISTIC = {"name": "dask-logistic", "C": 0.1, "bias": True, "options": {"tol": 1e-3}}
 ROWS, CHUNK = 400, 90

@@ -19,10 +19,9 @@ from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors import nearest
-from mmpca_dist.neighbors.held_out_parts import RowsInParts
 from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch, Search
-from mmpca_dist.neighbors.pair_folds import find_by_part, with_pairs_by_part
+from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
 from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch

@@ -18,9 +18,9 @@ from sklearn.naive_bayes import GaussianNB
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors import linear
+from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.linear_parts import linear_parts
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.moments import pooled_weights
 

@@ -19,7 +19,7 @@ from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.jobs.models import load_model
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.methods.specification import Method
-from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import search
+from mmpca_dist.neighbors.cells import train_frame
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import LARGEST_VALUE
 from mmpca_dist.neighbors.pair_statistics import PairSums, as_scatter
-from mmpca_dist.neighbors.principal_coordinates import train_frame
 from mmpca_dist.neighbors.refinement import SMALLEST_NORMAL
 from mmpca_dist.statistics.pairings import PAIRINGS
 

@@ -18,8 +18,8 @@ from mmpca_dist.evaluation.scores import Judged, Judges, Part, judge, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.transform import projected
-from mmpca_dist.predictors.linear_parts import linear_parts
-from mmpca_dist.predictors.registry import CLASSIFIERS
+from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.tree_reduction import read_units
 

@@ -14,8 +14,8 @@ from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Judges
 from mmpca_dist.methods.transform import centred, projected
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
-from mmpca_dist.predictors.linear_parts import linear_parts
-from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.statistics.coordinates import Statistics
 
 BLOCK_ROWS = 4096

@@ -20,8 +20,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Judges, Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
+from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.linear_parts import linear_parts
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
@@ -70,7 +70,7 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     >>> import numpy as np
     >>> from mmpca_dist.evaluation.margins import signed_distances
     >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.linear_parts import fit_rows
+    >>> from mmpca_dist.predictors.fits import fit_rows
     >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), ["a", "a", "b", "b"]
     >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
     array([3., 1., 2., 4.])

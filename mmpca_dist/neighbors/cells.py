@@ -1,4 +1,4 @@
-"""Cells: groups of near rows, by k-means."""
+"""Principal coordinates that never lengthen a distance, and cells: groups of near rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,190 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.principal_coordinates import Frame
+from mmpca_dist.neighbors.scratch import MOST_FIRST, MOST_SECOND
+
+FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
+"""Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""
+
+SMALL = 40
+"""Rows of up to so many columns are only rotated: nothing is left over."""
+
+CANCELS = 0.01
+"""Share of a row's square that must be missed for it to be known from the difference of two squares."""
+BALL = 256.0
+"""Coordinates are brought into a ball of this radius, which lengthens no distance: rows far from all that was sampled
+neither overflow single precision nor spoil the bounds of the others."""
+
+FAR, LARGEST_SCALE = 2.0**256, 2.0**500
+"""Scaled columns are clipped to +-FAR before anything is squared: a projection onto a convex set, like that into the
+ball, so it lengthens no distance. Rows are below 1e150 (`layout.LARGEST_VALUE`) and the scale is at most 2^500: a
+scaled column is below 1e301, and a sum of d clipped squares below d 2^512. So no coordinate is infinite or NaN."""
+
+TYPICAL = 0.9
+"""Share of the sample that is to lie in the unit ball."""
+
+LARGEST_EIGENPROBLEM = 1536
+"""Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Maps rows to coordinates that never lengthen a distance.
+
+    Attributes
+    ----------
+    centre : array of shape (d,)
+    axes : array of shape (d, k)
+        Orthonormal columns, those of largest variance first.
+    first : int
+        How many axes the matrix products use.
+    scale : float
+        A power of two that brings most of the sample's rows into the unit ball.
+    deviations : array of shape (d,) or None
+        What columns are divided by before anything else.
+    """
+
+    centre: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    first: int
+    scale: float
+    deviations: NDArray[np.float64] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the coordinates of the products hold all of a row."""
+        return self.first == len(self.centre)
+
+    @property
+    def width(self) -> int:
+        """Coordinates of the products."""
+        return self.first + (not self.complete)
+
+    @property
+    def tail_width(self) -> int:
+        """Coordinates of the second bound; none where the first is complete."""
+        return 0 if self.complete else self.axes.shape[1] + (self.axes.shape[1] < len(self.centre))
+
+    def rows(self, X: NDArray) -> NDArray:
+        """Return rows as they are compared: standardised where wanted, single precision where that loses nothing."""
+        if self.deviations is not None:
+            return np.asarray(X, np.float64) / self.deviations
+        return np.ascontiguousarray(X, dtype=row_type(X.dtype))
+
+    def coordinates(self, rows: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coordinates for the products, (n, width), and for the second bound, (n, tail_width).
+
+        The last of each is the length of what the axes before it miss, unless they miss nothing. What lies outside
+        the ball of radius `BALL` is brought to its surface.
+        """
+        centred = rows - self.centre
+        centred *= self.scale
+        np.clip(centred, -FAR, FAR, out=centred)
+        with single_blas_thread():
+            along = centred @ self.axes
+            if self.complete:
+                return _into_ball(along), np.empty((len(rows), 0))
+            missed = self._missed(centred, along)
+        later = along[:, self.first :]
+        beyond = np.sqrt(np.einsum("ij,ij->i", later, later) + missed**2)
+        parts = [along, missed[:, None]] if self.axes.shape[1] < len(self.centre) else [along]
+        first = np.concatenate([along[:, : self.first], beyond[:, None]], axis=1)
+        return _into_ball(first), _into_ball(np.concatenate(parts, axis=1))
+
+    def _missed(self, centred: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the length of what the axes miss of every row."""
+        if self.axes.shape[1] == len(self.centre):
+            return np.zeros(len(centred))
+        squares = np.einsum("ij,ij->i", centred, centred)
+        missed = np.maximum(squares - np.einsum("ij,ij->i", along, along), 0)
+        # Where little is missed the difference of squares would cancel; that of the rows does not.
+        little = missed < CANCELS * squares
+        if little.any():
+            rest = centred[little]
+            rest -= along[little] @ self.axes.T
+            missed[little] = np.einsum("ij,ij->i", rest, rest)
+        return np.sqrt(missed)
+
+    @property
+    def rounding(self) -> float:
+        """What double precision can add to the coordinates' distance of two rows."""
+        return 64 * len(self.centre) * np.sqrt(self.axes.shape[1] + 1) * np.finfo(np.float64).eps * BALL
+
+
+def _into_ball(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move points outside the ball to its nearest ones; as for any convex set, no two end up farther apart."""
+    norms = np.sqrt(np.einsum("ij,ij->i", points, points))
+    outside = norms > BALL
+    if outside.any():
+        points[outside] *= (BALL / norms[outside])[:, None]
+    return points
+
+
+def row_type(dtype: np.dtype) -> np.dtype:
+    """Return the float type that holds such numbers exactly (64-bit integers up to 2^53)."""
+    single = dtype == np.float32 or dtype.itemsize <= 2
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def relative_rounding(n_features: int) -> float:
+    """Return how much larger, relatively, the defined distance may be than the true one."""
+    return 1e-12 + n_features * np.finfo(np.float64).eps
+
+
+def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) -> Frame:
+    """Return the frame of the principal axes of sampled rows; any frame gives the same neighbours, this one soon.
+
+    Parameters
+    ----------
+    sample : array of shape (s, d)
+    deviations : array of shape (d,), optional
+        What columns are divided by.
+    """
+    rows = np.asarray(sample, np.float64) if deviations is None else sample / deviations
+    centre = rows.mean(axis=0)
+    rows = rows - centre
+    _, exponent = np.frexp(np.abs(rows).max(initial=0.0))
+    rows = np.ldexp(rows, -exponent)  # lest their squares overflow or vanish
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    typical = float(np.quantile(norms, TYPICAL, method="higher")) or float(norms.max())
+    scale = float(np.ldexp(1.0, -exponent - int(np.ceil(np.log2(typical))))) if typical > 0 else 1.0
+    scale = min(scale, LARGEST_SCALE)
+    variances, axes = _principal_axes(rows)
+    total = float(np.einsum("ij,ij->", rows, rows))
+    d = len(centre)
+    if d <= SMALL or total == 0:
+        first = min(SMALL, axes.shape[1])
+        return Frame(centre, np.ascontiguousarray(axes[:, :first]), first, scale, deviations)
+    explained = np.cumsum(variances) / total
+    first = 1 + int(np.searchsorted(explained, FIRST_SHARE))
+    first = min(max(-(-(first + 1) // 8) * 8 - 1, SMALL - 1), MOST_FIRST, d, axes.shape[1])
+    second = min(max(1 + int(np.searchsorted(explained, SECOND_SHARE)), first), MOST_SECOND, axes.shape[1])
+    if first >= d - 1:
+        first = second = min(d, axes.shape[1])
+    return Frame(centre, np.ascontiguousarray(axes[:, :second]), first, scale, deviations)
+
+
+def _principal_axes(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the scatter along, and the orthonormal columns of, the leading principal axes of centred rows."""
+    n, d = rows.shape
+    wanted = min(MOST_SECOND, d)
+    with single_blas_thread():
+        if d <= LARGEST_EIGENPROBLEM:
+            values, vectors = scipy.linalg.eigh(rows.T @ rows, check_finite=False)
+            return values[::-1][:wanted], np.ascontiguousarray(vectors[:, ::-1][:, :wanted])
+        wanted = min(wanted, n)
+        _, values, axes = randomized_svd(rows, wanted, n_iter=2, random_state=0)
+        return values**2, np.ascontiguousarray(np.linalg.qr(axes.T)[0])
+
 
 MOST_CELLS = 8192
 SAMPLE_PER_CELL = 32

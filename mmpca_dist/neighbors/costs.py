@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import cells, kernels, layout, nearest, pair_statistics, scratch, search
+from mmpca_dist.neighbors.cells import LARGEST_EIGENPROBLEM, SMALL, row_type
 from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.principal_coordinates import LARGEST_EIGENPROBLEM, SMALL, row_type
 from mmpca_dist.neighbors.queries import FEW_CLASSES
 
 PAIR_RATE = 5e8

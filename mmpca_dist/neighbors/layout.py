@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,7 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.cells import Cells
-from mmpca_dist.neighbors.held_out_parts import AllRows, Members
-from mmpca_dist.neighbors.principal_coordinates import Frame
+from mmpca_dist.neighbors.cells import Cells, Frame
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
@@ -114,6 +113,35 @@ class Layout:
     def segment_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the segments that hold positions."""
         return np.searchsorted(self.starts[self.segments], positions, side="right") - 1
+
+
+Kept = slice | NDArray[np.intp]
+
+
+class Members(Protocol):
+    """The rows of a data set that are laid out, and the columns that go with them."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of them."""
+
+    def of(self, start: int, labels: NDArray) -> tuple[Kept, NDArray[np.int64], dict[str, NDArray]]:
+        """Return places and numbers of the members among the rows from ``start`` on, and their columns."""
+
+
+@dataclass(frozen=True)
+class AllRows:
+    """Every row under its own number."""
+
+    columns = ()
+    row_bytes = 0
+
+    def of(self, start: int, labels: NDArray) -> tuple[Kept, NDArray[np.int64], dict[str, NDArray]]:
+        return slice(None), np.arange(start, start + len(labels)), {}
 
 
 @storable

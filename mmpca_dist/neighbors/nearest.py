@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.datasets.stores.storage import digest
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells
-from mmpca_dist.neighbors.held_out_parts import Members
-from mmpca_dist.neighbors.layout import Layout, is_usable, lay_out
+from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells, train_frame
+from mmpca_dist.neighbors.layout import Layout, Members, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.principal_coordinates import train_frame
 from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work

@@ -24,8 +24,8 @@ from mmpca_dist.neighbors.bounds import (
     near_cells,
     wanted_cells,
 )
+from mmpca_dist.neighbors.cells import relative_rounding
 from mmpca_dist.neighbors.layout import ARRAYS, PARTS, Layout, SegmentCells, rows_within
-from mmpca_dist.neighbors.principal_coordinates import relative_rounding
 from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch

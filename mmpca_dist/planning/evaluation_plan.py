@@ -11,6 +11,7 @@ from mmpca_dist.evaluation.linear_scores import BLOCK_ROWS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.planning.passes import moment_passes, plan_pass
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
     SLACK,
@@ -24,9 +25,8 @@ from mmpca_dist.planning.run_plan import (
     wide_rank,
 )
 from mmpca_dist.planning.scoring_plan import EvaluationRequest, scoring_work
-from mmpca_dist.planning.timing import moment_passes, plan_pass
 from mmpca_dist.predictors.classifiers import is_from_moments
-from mmpca_dist.predictors.work import liblinear_bytes
+from mmpca_dist.predictors.costs import liblinear_bytes
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reducing, summary_bytes

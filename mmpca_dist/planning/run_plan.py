@@ -16,9 +16,8 @@ from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.planning.passes import median_passes, moment_passes, plan_pass, projected_bytes, projecting, sample_pass
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
-from mmpca_dist.planning.projection_plan import projected_bytes, projecting
-from mmpca_dist.planning.timing import median_passes, moment_passes, plan_pass, sample_pass
 from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver

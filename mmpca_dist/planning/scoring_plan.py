@@ -13,11 +13,11 @@ from mmpca_dist.evaluation.margins import linear_rules
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.evaluation.scores import Judges
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.planning.passes import product_rate
 from mmpca_dist.planning.plan import Resources, WorkPlan
-from mmpca_dist.planning.timing import product_rate
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
+from mmpca_dist.predictors.costs import Work
 from mmpca_dist.predictors.penalties import GRID, INNER_FOLDS, fits_of
-from mmpca_dist.predictors.work import Work
 from mmpca_dist.statistics.gather import use_pooled
 
 LEADING = 0.4

@@ -11,9 +11,9 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.fitting import fitting_alone, unconverged
+from mmpca_dist.predictors.costs import other_fit
+from mmpca_dist.predictors.liblinear import fit_alone, unconverged
 from mmpca_dist.predictors.specification import Classifier, Training, check_names
-from mmpca_dist.predictors.work import other_fit
 
 ALLOWED = "MMPCA_CLASSIFIERS"
 PUBLIC = re.compile(r"(?!.*\.(tests|conftest|externals)(\.|$))[A-Za-z]\w*(\.[A-Za-z]\w*)*")
@@ -107,6 +107,5 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
 
 def _fit(name: str, rows: Training) -> tuple[Any, int]:
     model = make_classifier(name, {**rows.options, **({} if rows.C is None else {"C": rows.C})})
-    with fitting_alone:
-        model.fit(rows.Z, rows.codes)
+    fit_alone(model, rows.Z, rows.codes)
     return model, unconverged(model)

@@ -11,10 +11,8 @@ from pydantic_core import CoreSchema
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.predictors.by_import_name import imported_classifier
-from mmpca_dist.predictors.protocol import Rule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.predictors.registry import CLASSIFIERS
-from mmpca_dist.predictors.specification import Classifier, check_names
+from mmpca_dist.predictors.specification import CLASSIFIERS, Classifier, Rule, check_names
 
 
 class ClassifierSection(BaseModel):

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.protocol import Rule
+from mmpca_dist.predictors.costs import Work
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
-from mmpca_dist.predictors.specification import Classifier, check_names, check_numbers
-from mmpca_dist.predictors.work import Work
+from mmpca_dist.predictors.specification import Classifier, Rule, check_names, check_numbers
 
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "reg_param": (lambda value: 0 <= value <= 1, "between 0 and 1"),

@@ -6,6 +6,7 @@ rounding.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,9 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.fitting import fitting_alone, unconverged
+from mmpca_dist.predictors.costs import liblinear_fit
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
-from mmpca_dist.predictors.work import liblinear_fit
 
 OPTIONS = ["intercept_scaling", "max_iter", "tol"]
 """Options of scikit-learn's classes that do not turn the problem into another."""
@@ -31,6 +31,26 @@ DUAL = {"tol": 1e-6, "max_iter": 5000}
 """With scikit-learn's tolerance of 1e-4 the primal form ends up to a tenth above the minimum if the rows are separable
 (mushrooms, prostate and leukemia at C = 10 and 100): such rows need the dual form. Nearly dependent rows need the
 primal form: it took 10 to 40 steps, and 5,000 steps of the dual form still ended at a multiple of the minimum."""
+
+_alone = threading.Lock()
+
+
+def fit_alone(model: Any, Z: Any, codes: NDArray) -> None:
+    """Fit an estimator while no other thread of the process fits one.
+
+    LIBLINEAR and LIBSVM draw from one generator a process, which every fit seeds. Threads that fit at the same time
+    disturb each other's draws, and then results differ from run to run.
+    """
+    with _alone:
+        model.fit(Z, codes)
+
+
+def unconverged(model: Any) -> int:
+    """Return how many of the problems behind a fitted estimator stopped at their largest number of iterations."""
+    iterations, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    if iterations is None or not isinstance(most, int) or most < 1:
+        return 0
+    return int(np.count_nonzero(np.asarray(iterations) >= most))
 
 
 def row_space(Z: NDArray) -> tuple[NDArray, NDArray | None]:
@@ -96,8 +116,7 @@ def _objective(minimum: Minimum, Z: Any, codes: NDArray, settings: dict[str, Any
 
 
 def _minimum(model: Any, Z: Any, codes: NDArray) -> Minimum:
-    with fitting_alone:
-        model.fit(Z, codes)
+    fit_alone(model, Z, codes)
     models = model.estimators_ if isinstance(model, OneVsRestClassifier) else [model]
     coef = np.concatenate([np.atleast_2d(each.coef_) for each in models]).astype(np.float64)
     intercept = np.concatenate([np.atleast_1d(each.intercept_) for each in models]).astype(np.float64)

@@ -16,9 +16,8 @@ from scipy.sparse import issparse
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.protocol import Rule
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
-from mmpca_dist.predictors.specification import Classifier, check_names, check_numbers
+from mmpca_dist.predictors.specification import Classifier, Rule, check_names, check_numbers
 
 THRESHOLDS = ("midway", "log-odds")
 """Thresholds of Fisher's classifier."""

@@ -17,9 +17,9 @@ from scipy.special import expit
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
+from mmpca_dist.predictors.costs import liblinear_fit, other_fit
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
-from mmpca_dist.predictors.work import liblinear_fit, other_fit
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
 LOGISTIC_OPTIONS = ["max_iter", "tol"]

@@ -15,8 +15,8 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.fits import fit_rows
 from mmpca_dist.predictors.liblinear import row_space
-from mmpca_dist.predictors.linear_parts import fit_rows
 from mmpca_dist.statistics.coordinates import column_units, in_units
 
 GRID = tuple(10.0**power for power in range(-3, 3))

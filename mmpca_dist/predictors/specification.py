@@ -1,16 +1,74 @@
-"""``Classifier``: the specification of a classifier."""
+"""``Classifier``, the specification of a classifier, their registry, and ``Rule``, the base of those from moments."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.protocol import Rule
-from mmpca_dist.predictors.work import Work, eigen_fit, linear_bytes, linear_use
+from mmpca_dist.predictors.costs import Work, eigen_fit, linear_bytes, linear_use
+from mmpca_dist.registry import Registry
+
+
+@dataclass(frozen=True)
+class Rule(ABC):
+    """A classifier of reduced rows.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+        Sorted labels.
+    """
+
+    classes: NDArray
+
+    @property
+    @abstractmethod
+    def n_components(self) -> int:
+        """Columns of the reduced rows."""
+
+    @abstractmethod
+    def _scores(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the score of every class for every row, shape (n, C)."""
+
+    def decision_function(self, Z: NDArray) -> NDArray[np.float64]:
+        """Return the scores of the classes; of two classes, the second's less the first's.
+
+        Parameters
+        ----------
+        Z : array of shape (n, K)
+            Reduced rows.
+
+        Returns
+        -------
+        array of shape (n, C), or (n,) for two classes
+
+        Raises
+        ------
+        InputError
+            For rows with another number of columns, or not finite.
+        """
+        Z = np.asarray(Z, dtype=np.float64)
+        if Z.ndim != 2 or Z.shape[1] != self.n_components:
+            raise InputError(f"The reduced rows have shape {Z.shape}; they must have shape (n, {self.n_components}).")
+        if not np.isfinite(Z).all():
+            row, column = np.argwhere(~np.isfinite(Z))[0]
+            raise InputError(f"Found {Z[row, column]} in row {row}, column {column} of the reduced rows.")
+        with single_blas_thread():
+            scores = self._scores(Z)
+        return scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores
+
+    def predict(self, Z: NDArray) -> NDArray:
+        """Return the class of the largest score, the first of equal ones, for each of the rows ``Z``, shape (n,)."""
+        scores = self.decision_function(Z)
+        return self.classes[(scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+
 
 DEFAULT_C = 1.0
 """The default of LIBLINEAR."""
@@ -112,3 +170,11 @@ def check_numbers(options: dict[str, Any], name: str) -> None:
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
+
+
+CLASSIFIERS = Registry(
+    Classifier,
+    "mmpca_dist.predictors",
+    group="mmpca_dist.classifiers",
+    order=lambda entry: (entry.rule is None, not entry.summed_scores, entry.out_of_core),
+)

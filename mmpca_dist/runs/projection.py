@@ -23,7 +23,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.models import load_model
 from mmpca_dist.methods.transform import projected
-from mmpca_dist.planning.projection_plan import output_chunk_rows
+from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.summary import Locate
 from mmpca_dist.statistics.tasks import Tasks

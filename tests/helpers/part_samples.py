@@ -9,10 +9,9 @@ from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.evaluation.splits import given_splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.held_out_parts import RowsInParts
 from mmpca_dist.neighbors.nearest import make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.pair_folds import find_by_part
+from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part
 from mmpca_dist.neighbors.scratch import MemoryScratch
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics

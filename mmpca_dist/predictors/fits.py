@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +13,14 @@ import dask.array as da
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.exceptions import ConvergenceWarning
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.fitting import quiet_fits
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.registry import CLASSIFIERS
-from mmpca_dist.predictors.specification import Training
+from mmpca_dist.predictors.specification import CLASSIFIERS, Training
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def fit_rows(
     --------
     >>> from sklearn.datasets import load_iris
     >>> from mmpca_dist.predictors.classifiers import ClassifierSection
-    >>> from mmpca_dist.predictors.linear_parts import fit_rows, linear_parts
+    >>> from mmpca_dist.predictors.fits import fit_rows, linear_parts
     >>> X, y = load_iris(return_X_y=True)
     >>> fitted = fit_rows(ClassifierSection(name="svm", C=10, bias=True), X, y)
     >>> round(float((fitted.predict(X) == y).mean()), 2), linear_parts(fitted)[0].shape
@@ -112,9 +113,35 @@ def fit_rows(
     if isinstance(penalty, str):
         raise InputError(f"C of {spec.label} is to be chosen: give the value that choose_C returns.")
     rows = Training(Z, codes, len(classes), penalty, spec.bias, spec.options, on_pass)
-    with _refusals(spec.label), quiet_fits(), single_blas_thread():
+    with _refusals(spec.label), _quiet_fits(), single_blas_thread():
         model, unconverged = classifier.fit(rows)
     return FittedRows(spec.label, classes, model, unconverged, penalty)
+
+
+_quiet_lock = threading.Lock()
+_quiet: list[ExitStack] = []
+"""One entry for each thread that fits; the first restores the warnings."""
+
+
+@contextmanager
+def _quiet_fits() -> Iterator[None]:
+    """Suppress warnings of no convergence, and dask-glm's warnings, while any thread is inside.
+
+    Fits count what did not converge by iterations (`liblinear.unconverged`): recorded warnings would mix threads.
+    """
+    with _quiet_lock:
+        _quiet.append(ExitStack())
+        if len(_quiet) == 1:
+            _quiet[0].enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
+            warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
+    try:
+        yield
+    finally:
+        with _quiet_lock:
+            # The last to leave restores the warnings, whichever thread suppressed them.
+            _quiet.pop().close()
 
 
 @contextmanager
