@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import fields
 
 import joblib
 import numpy as np
@@ -47,7 +48,7 @@ class Fitted:
         self.found[kind].append(joblib.hash(values))
 
     def _reductions(self, reductions, statistics):
-        for name in ("moments", "medians", "mean", "scale", "basis", "columns", "approximation"):
+        for name in {field.name for field in fields(statistics)} - {"pairs"}:
             self._keep(name, getattr(statistics, name))
         (pairs,) = statistics.pairs.values() or (None,)
         self._keep("pairs", *((pairs.scatter, pairs.counts) if pairs else ()))
@@ -149,7 +150,7 @@ def test_a_value_that_trains_changes_everything(merging, monkeypatch, tmp_path):
     (fitted, _), (others, _) = of_each(tmp_path, tables, **changes)
     assert {"moments", "mean", "scale", "pairs", "directions", "from rows"} <= set(fitted)
     same = {kind for kind in fitted if fitted[kind] == others[kind]}
-    assert same <= {"medians", "basis", "columns", "approximation"}  # of which there are none
+    assert same <= {"medians", "precision"}  # no medians, and the same precision
 
 
 def test_sparse_rows_by_a_solver_in_passes(tmp_path):
