@@ -1,6 +1,6 @@
-"""Sizes that trade memory for speed: one object, so that tests can use smaller ones.
+"""Sizes that trade memory for speed, and pauses: one object, so that tests can use smaller ones.
 
-They never depend on the machine: results would.
+Sizes never depend on the machine: results would.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class Limits:
-    """Sizes in bytes, rows or counts; every default is a choice that was measured, or that keeps a promise."""
+    """Sizes in bytes, rows or counts, and times in seconds. Defaults were chosen by measurement, or keep a promise."""
 
     unit_bytes: int = 64 << 20
     """Chunks are read in units of up to this many bytes. Smaller units cost scheduling and per-call overhead (an
@@ -41,6 +41,12 @@ class Limits:
     """Rows of each held-out part that margins are measured on, about."""
     margin_sample_bytes: int = 64 << 20
     """What the rows that margins are measured on take in double precision; and again those that are fitted to."""
+    progress_line_seconds: float = 10.0
+    """Between two lines of progress in a log file: some hundred lines for a run of half an hour."""
+    awaited_seconds: float = 5.0
+    """How long workers may take to start before a note says that they are waited for."""
+    download_piece_bytes: int = 1 << 20
+    """Downloads are written in pieces of this size; the limit on a file's size is checked after each."""
 
 
 LIMITS = Limits()

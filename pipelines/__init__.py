@@ -1,1 +1,8 @@
-"""Prefect flows, and the command ``mmpca``."""
+"""Prefect flows and the command ``mmpca``, with its exit codes."""
+
+FAILED = 1
+"""An unforeseen error."""
+REFUSED = 2
+"""A mistake of the user's."""
+INTERRUPTED = 130
+"""Ctrl-C, as in shells: 128 and the number of the signal."""

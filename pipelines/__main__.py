@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from .exits import FAILED, INTERRUPTED, REFUSED
+from . import FAILED, INTERRUPTED, REFUSED
 
 
 def main() -> None:
@@ -69,9 +69,9 @@ def _end_unforeseen(error: Exception) -> NoReturn:
 
 
 def _end(error: Exception, code: int) -> NoReturn:
-    from .cli import errors
+    from .cli import errors, print_text
 
-    errors.print(f"mmpca: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+    print_text(errors, f"mmpca: {error}", style="red")
     sys.exit(code)
 
 

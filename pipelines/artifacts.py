@@ -58,7 +58,7 @@ class ArtifactCallback(Callback):
 
     def on_compile(self, stage: str) -> None:
         get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
-        self._bar(stage, f"{stage}: compiling its inner loops, once per machine")
+        self._begin_bar(stage, f"{stage}: compiling its inner loops, once per machine")
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -66,14 +66,13 @@ class ArtifactCallback(Callback):
             return
         self._told[stage] = now
         description = f"{stage}: spans done"
-        self._bar(stage, description)
+        self._begin_bar(stage, description)
         update_progress_artifact(self._bars[stage], progress=100.0 * done / total, description=description)
 
-    def _bar(self, stage: str, description: str) -> None:
+    def _begin_bar(self, stage: str, description: str) -> None:
         if stage not in self._bars:
-            self._bars[stage] = create_progress_artifact(  # type: ignore[assignment]
-                progress=0.0, key=f"progress-{stage}", description=description
-            )
+            bar = create_progress_artifact(progress=0.0, key=f"progress-{stage}", description=description)
+            self._bars[stage] = bar  # type: ignore[assignment]
 
     def on_expected(self, stage: str, seconds: float) -> None:
         get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
@@ -92,17 +91,17 @@ class ArtifactCallback(Callback):
 
 def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str, str]:
     """Return what a stage took, as far as it was measured; of one that is reused, what it took when it was done."""
-    found = {} if stage == "plan" else record  # whose numbers are of what is to come
-    measured = {name: format_bytes(found[name]) for name in ("bytes", "memory", "written") if name in found}
+    taken = {} if stage == "plan" else record  # the numbers of a plan are of what is to come
+    sizes = {name: format_bytes(taken[name]) for name in ("bytes", "memory", "written") if name in taken}
     return {
         "stage": stage,
         "state": "already done, reused" if reused else "done",
         "seconds": f"{record.get('seconds', 0):.2f}",
-        "passes over the rows": ", ".join(found.get("passes", [])),
-        "bytes": measured.get("bytes", ""),
-        "peak memory a worker": measured.get("memory", ""),
-        "written": measured.get("written", ""),
-        "found": "; ".join(found.get("found", [])),
+        "passes over the rows": ", ".join(taken.get("passes", [])),
+        "bytes": sizes.get("bytes", ""),
+        "peak memory a worker": sizes.get("memory", ""),
+        "written": sizes.get("written", ""),
+        "found": "; ".join(taken.get("found", [])),
     }
 
 
@@ -127,27 +126,15 @@ def publish_report(
             key="search",
             description="The search for nearest rows of other classes: what it took, and how much is proved",
         )
-    _publish_figures(report)
-    create_markdown_artifact(
-        f"# Run finished\n\nReport: {_plain(report['html'])}\n\n## Notes\n\n{_bullets(report['notes'])}\n",
-        key="report",
-        description="Report",
-    )
-    _publish_page(report["html"])
+    _publish_page(report, "report", "Report", "Run finished")
 
 
-def publish_evaluation(found: CompareRecord) -> None:
+def publish_evaluation(comparison: CompareRecord) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
-    for key, (description, rows) in found["tables"].items():
+    for key, (description, rows) in comparison["tables"].items():
         create_table_artifact(rows, key=key, description=_plain(description))
-    _publish_figures(found)
-    create_markdown_artifact(
-        f"# Evaluation finished\n\n{_plain(found['verdict'])}\n\nReport: {_plain(found['html'])}\n\n## Notes\n\n"
-        f"{_bullets(found['notes'])}\n",
-        key="evaluation",
-        description="What serves best",
-    )
-    _publish_page(found["html"])
+    verdict = f"Evaluation finished\n\n{_plain(comparison['verdict'])}"
+    _publish_page(comparison, "evaluation", "What serves best", verdict)
 
 
 def _plain(text: str) -> str:
@@ -155,11 +142,8 @@ def _plain(text: str) -> str:
     return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
 
 
-def _bullets(notes: list[str]) -> str:
-    return "\n".join(f"- {_plain(note)}" for note in notes) or "Nothing to note."
-
-
-def _publish_figures(report: ReportRecord) -> None:
+def _publish_page(report: ReportRecord, key: str, description: str, heading: str) -> None:
+    """Publish the pictures of a report, its notes below a heading, and a link to its page."""
     for figure in report["figures"]:
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()
@@ -168,9 +152,10 @@ def _publish_figures(report: ReportRecord) -> None:
             key=f"figure-{figure['name']}".lower(),
             description=_plain(figure["title"]),
         )
-
-
-def _publish_page(page: str) -> None:
+    page = report["html"]
+    notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
+    text = f"# {heading}\n\nReport: {_plain(page)}\n\n## Notes\n\n{notes}\n"
+    create_markdown_artifact(text, key=key, description=description)
     create_link_artifact(
         Path(page).as_uri() if storage.is_local(page) else page,
         key="report-page",
@@ -206,3 +191,8 @@ class MetricsCallback(Callback):
 
     def on_note(self, message: str) -> None:
         NOTES.inc()
+
+
+def listeners() -> list[Callback]:
+    """Return the callbacks of a run in Prefect: artifacts, and counters."""
+    return [ArtifactCallback(), MetricsCallback()]

@@ -21,7 +21,7 @@ import click
 import mmpca_dist
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
-from .console import Terminal, print_comparison, print_summary
+from .console import Terminal, plan_table, print_comparison, print_summary, print_text, runs_table
 from .options import config_options, image_shape_of, load, prefect_option
 from .session import session
 
@@ -85,11 +85,9 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
     from mmpca_dist.evaluation_runs.stages import preview_evaluation
     from mmpca_dist.runs.stages import preview
 
-    from .console import plan_table
-
-    found = preview_evaluation(loaded) if evaluation else preview(loaded)
-    console.print(plan_table(found.rows()))
-    found.refuse_if_too_large()
+    costs = preview_evaluation(loaded) if evaluation else preview(loaded)
+    console.print(plan_table(costs.rows()))
+    costs.refuse_if_too_large()
 
 
 @cli.command(short_help="Compare methods and numbers of components on rows held out.")
@@ -189,7 +187,7 @@ def show(output: str) -> None:
         return
     print_summary(console, run.uri)
     if below.exists:
-        console.print(f"Evaluation: mmpca show {below.uri}", highlight=False, markup=False, soft_wrap=True)
+        print_text(console, f"Evaluation: mmpca show {below.uri}")
 
 
 @cli.command(short_help="List runs and how far they are.")
@@ -198,12 +196,10 @@ def runs(folder: str) -> None:
     """List the runs in FOLDER and below it: what is finished, what is running, what has stopped and where."""
     from mmpca_dist.runs.listing import find_runs
 
-    from .console import runs_table
-
-    found = list(find_runs(folder))
-    if not found:
+    states = list(find_runs(folder))
+    if not states:
         raise InputError(f"There is no run in {folder}, nor in the folders below it.")
-    console.print(runs_table(found, folder))
+    console.print(runs_table(states, folder))
 
 
 @cli.command(short_help="Remove the scratch of runs, and what killed ingests have left.")
@@ -217,7 +213,7 @@ def clean(folder: str) -> None:
     from mmpca_dist.runs.listing import clean as clear
 
     for cleaned in clear(folder):
-        console.print(str(cleaned), highlight=False, markup=False, soft_wrap=True)
+        print_text(console, str(cleaned))
 
 
 @cli.command(short_help="Project new rows with the model of a run.")
@@ -232,11 +228,11 @@ def transform(prefect: bool, **options: Any) -> None:
     """Project the rows of DATASET into DESTINATION with the model in OUTPUT."""
     from mmpca_dist.runs.transform_rows import TransformConfig, check_transform
 
-    given = TransformConfig(**options)
-    check_transform(given)
+    config = TransformConfig(**options)
+    check_transform(config)
     with session(console, errors, STARTS_AGAIN, prefect) as work:
-        done = work.transform(given)
-    console.print(done, highlight=False, markup=False, soft_wrap=True)
+        summary = work.transform(config)
+    print_text(console, summary)
 
 
 @cli.command(short_help="Extend a finished run by new rows.")
@@ -258,11 +254,11 @@ def refresh(prefect: bool, **options: Any) -> None:
     """
     from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh
 
-    given = RefreshConfig(**options)
-    check_refresh(given)
+    config = RefreshConfig(**options)
+    check_refresh(config)
     with session(console, errors, GOES_ON, prefect) as work:
-        done = work.refresh(given)
-    console.print(done, highlight=False, markup=False, soft_wrap=True)
+        summary = work.refresh(config)
+    print_text(console, summary)
 
 
 @cli.command(name="ingest", short_help="Turn a table of any format into Zarr.")
@@ -334,7 +330,7 @@ def ingest(
         options["destination"],
         label=options["label"],
         overwrite="any" if options["overwrite_any"] else options["overwrite"],
-        note=lambda message: console.print(message, highlight=False, markup=False, soft_wrap=True),
+        note=lambda message: print_text(console, message),
     )
     from .ingest_table import IngestConfig, check_source
 
@@ -348,7 +344,7 @@ def ingest(
     if check:
         check_source(console, config)
     with session(console, errors, STARTS_AGAIN, prefect) as work:
-        done = work.ingest(config)
-    place = shlex.quote(config.destination)
-    following = f"transform RUN {place} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={place}"
-    console.print(f"{done}\nNext: mmpca {following}", highlight=False, markup=False, soft_wrap=True)
+        summary = work.ingest(config)
+    uri = shlex.quote(config.destination)
+    next_command = f"transform RUN {uri} DEST" if config.unlabelled else f"run my.yaml --set dataset.uri={uri}"
+    print_text(console, f"{summary}\nNext: mmpca {next_command}")

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mmpca_dist.durations import duration, time_left
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
 
-SECONDS = 10.0
-"""Between two lines."""
+if TYPE_CHECKING:
+    from mmpca_dist.runs.listing import RunState
 
 
 class ProgressLines:
@@ -62,12 +63,9 @@ class ProgressLines:
         return ", ".join(parts)
 
     def _run(self) -> None:
-        while not self._stop.wait(SECONDS):
+        while not self._stop.wait(LIMITS.progress_line_seconds):
             self._print(self.line())
 
-
-if TYPE_CHECKING:
-    from mmpca_dist.runs.listing import RunState
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys, and what turns the direction of writing."""
@@ -85,6 +83,28 @@ class Terminal(Console):
         super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
 
 
+class ProgressBar:
+    """Shows how far a stage is as a bar on a terminal."""
+
+    def __init__(self, console: Console, stage: str) -> None:
+        self._stage = stage
+        self._progress = Progress(
+            TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=console, transient=True,
+        )  # fmt: skip
+        self._progress.start()
+        self._task = self._progress.add_task(stage, total=None)
+
+    def begin_pass(self, name: str) -> None:
+        self._progress.reset(self._task, description=f"{self._stage}: {name}", total=None)
+
+    def update(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
 class ConsoleCallback(Callback):
     """Progress bars on a terminal; elsewhere a plain line every few seconds."""
 
@@ -93,12 +113,10 @@ class ConsoleCallback(Callback):
         self.notes: list[str] = []
         self.heading: str | None = None
         """Printed before the first stage, of work that has not been refused."""
-        self._bars: Progress | None = None
-        self._task: TaskID | None = None
-        self._lines: ProgressLines | None = None
+        self._progress: ProgressBar | ProgressLines | None = None
 
     def on_cluster(self, dashboard: str) -> None:
-        self.console.print(f"Dask dashboard: {dashboard}", highlight=False, markup=False)
+        print_text(self.console, f"Dask dashboard: {dashboard}")
 
     def on_plan(self, plan: Any) -> None:
         self.close()
@@ -107,63 +125,53 @@ class ConsoleCallback(Callback):
     def on_stage_start(self, stage: str) -> None:
         self.close()
         if self.heading is not None:
-            self.console.print(self.heading, highlight=False, markup=False)
+            print_text(self.console, self.heading)
             self.heading = None
         if self.console.is_terminal:
-            self._bars = Progress(
-                TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                console=self.console, transient=True,
-            )  # fmt: skip
-            self._bars.start()
-            self._task = self._bars.add_task(stage, total=None)
+            self._progress = ProgressBar(self.console, stage)
         else:
-            self._lines = ProgressLines(self._plain, stage)
+            self._progress = ProgressLines(lambda line: print_text(self.console, f"  {line}"), stage)
 
     def on_pass(self, stage: str, name: str) -> None:
-        if self._bars is not None and self._task is not None:
-            self._bars.reset(self._task, description=f"{stage}: {name}", total=None)
-        if self._lines is not None:
-            self._lines.begin_pass(name)
+        if self._progress is not None:
+            self._progress.begin_pass(name)
 
     def on_compile(self, stage: str) -> None:
-        self.console.print(f"  {stage}: compiling its inner loops, once per machine", highlight=False, markup=False)
+        print_text(self.console, f"  {stage}: compiling its inner loops, once per machine")
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
-        if self._bars is not None and self._task is not None:
-            self._bars.update(self._task, completed=done, total=total)
-        if self._lines is not None:
-            self._lines.update(done, total)
+        if self._progress is not None:
+            self._progress.update(done, total)
 
     def on_expected(self, stage: str, seconds: float) -> None:
-        self._plain(f"{stage}: {time_left(seconds)}, by the time of the first splits")
-
-    def _plain(self, line: str) -> None:
-        self.console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+        print_text(self.console, f"  {stage}: {time_left(seconds)}, by the time of the first splits")
 
     def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         self.close()
         note = "already done" if reused else f"{record.get('seconds', 0.0):.2f} s"
         self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
         for line in record.get("found", []):
-            self.console.print(f"    {line}", highlight=False, markup=False)
+            print_text(self.console, f"    {line}", soft_wrap=False)
 
     def on_note(self, message: str) -> None:
         self.notes.append(message)
         print_note(self.console, message)
 
     def close(self) -> None:
-        """Take progress bars off the terminal, and print no more lines."""
-        if self._lines is not None:
-            self._lines.close()
-            self._lines = None
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = self._task = None
+        """Remove the progress bar, and print no more lines."""
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
+
+
+def print_text(console: Console, text: str, **options: Any) -> None:
+    """Print text as it is: no markup, no highlights and, unless ``soft_wrap=False``, no broken lines."""
+    console.print(text, **{"highlight": False, "markup": False, "soft_wrap": True, **options})
 
 
 def print_note(console: Console, message: str, *, wrapped: bool = False) -> None:
-    """Print something that the user should know; unless wrapped, addresses in it stay whole."""
-    console.print(f"  note: {message}", style="yellow", highlight=False, markup=False, soft_wrap=not wrapped)
+    """Print a note for the user; unless wrapped, addresses in it stay whole."""
+    print_text(console, f"  note: {message}", style="yellow", soft_wrap=not wrapped)
 
 
 def runs_table(runs: list[RunState], folder: str) -> Table:
@@ -172,14 +180,18 @@ def runs_table(runs: list[RunState], folder: str) -> Table:
 
     from mmpca_dist.datasets.stores import storage
 
-    table = Table(title=f"Runs in {escape(folder)}", title_justify="left")
-    for name in ("run", "state", "data set", "methods", "scratch"):
-        table.add_column(name, overflow="fold")
-    for run in runs:
-        name = run.uri.removeprefix(storage.normalize(folder)).strip("/") or folder
-        shown = (name, run.words, run.dataset, ", ".join(run.methods), format_bytes(run.scratch))
-        table.add_row(*map(_cell, shown))
-    return table
+    root = storage.normalize(folder)
+    rows = [
+        {
+            "run": run.uri.removeprefix(root).strip("/") or folder,
+            "state": run.words,
+            "data set": run.dataset,
+            "methods": ", ".join(run.methods),
+            "scratch": format_bytes(run.scratch),
+        }
+        for run in runs
+    ]
+    return rows_table(f"Runs in {folder}", rows)
 
 
 def plan_table(rows: list[Any]) -> Table:
@@ -190,14 +202,9 @@ def plan_table(rows: list[Any]) -> Table:
     return table
 
 
-def components_table(rows: list[dict[str, Any]]) -> Table:
-    """Return one row a method."""
-    return rows_table("Components", rows)
-
-
 def rows_table(title: str, rows: list[dict[str, Any]]) -> Table:
     """Return rows with the same keys as a table."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for name in rows[0]:
         table.add_column(_cell(name), overflow="fold")
     for row in rows:
@@ -209,32 +216,31 @@ def _cell(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def print_summary(console: Console, output: str, told: Collection[str] = ()) -> None:
-    """Print the summary of a run, with the notes that were not told while it ran."""
+def print_summary(console: Console, output: str, printed: Collection[str] = ()) -> None:
+    """Print the summary of a run, with the notes that were not printed while it ran."""
     from mmpca_dist.runs.summary import choice, components, headline, legend, notes, report_of, searches
 
-    console.print(headline(output), highlight=False, markup=False)
-    rows = components(output)
-    console.print(components_table(rows))
-    console.print(legend(output), style="dim", highlight=False, markup=False)
+    print_text(console, headline(output))
+    console.print(rows_table("Components", components(output)))
+    print_text(console, legend(output), style="dim", soft_wrap=False)
     for line in (choice(output), *searches(output)):
         if line is not None:
-            console.print(line, highlight=False, markup=False)
-    _end(console, notes(output), told, report_of(output))
+            print_text(console, line, soft_wrap=False)
+    _print_end(console, notes(output), printed, report_of(output))
 
 
-def print_comparison(console: Console, output: str, told: Collection[str] = ()) -> None:
-    """Print the summary of an evaluation, with the notes that were not told while it ran."""
+def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
+    """Print the summary of an evaluation, with the notes that were not printed while it ran."""
     from mmpca_dist.evaluation_runs.results import error_rows, headline_of, notes_of, report_of
 
-    console.print(headline_of(output), highlight=False, markup=False, soft_wrap=True)
+    print_text(console, headline_of(output))
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _end(console, notes_of(output), told, report_of(output))
+    _print_end(console, notes_of(output), printed, report_of(output))
 
 
-def _end(console: Console, notes: list[str], told: Collection[str], report: str | None) -> None:
+def _print_end(console: Console, notes: list[str], printed: Collection[str], report: str | None) -> None:
     for note in notes:
-        if note not in told:
+        if note not in printed:
             print_note(console, note, wrapped=True)
     if report is not None:
-        console.print(f"\nReport: {report}", highlight=False, markup=False, soft_wrap=True)
+        print_text(console, f"\nReport: {report}")

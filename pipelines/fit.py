@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow, task
-from prefect.states import Completed, State
+from prefect import task
+from prefect.states import Completed
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.run_stage import run_stage
@@ -19,42 +18,21 @@ from mmpca_dist.report.run_contents import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components, legend
 
-from .artifacts import ArtifactCallback, MetricsCallback, publish_report
-from .flows import COMMON, as_model, refused
+from .artifacts import listeners, publish_report
+from .flows import flow_of, refused
 from .prepared import job_of_flow
 
 
-def listeners() -> list[Callback]:
-    """Return who hears of a run for Prefect: artifacts, and counters."""
-    return [ArtifactCallback(), MetricsCallback()]
-
-
-@flow(
-    name="fit",
-    description="Class moments in one pass, components by every method, projected rows, a report.",
-    **COMMON,
-)
-def fit_flow(config: RunConfig) -> State:
-    """Run every stage as a Prefect task.
-
-    A mistake of the user's ends the flow in the failed state ``Refused``, whose message says what to do.
-    """
-    try:
-        config = as_model(RunConfig, config)
-        with traceback_kept(config.output), job_of_flow(config, listeners()) as job:
-            for stage in stages_of(config):
-                execute(job, stage)
-            report = job.results.of(REPORT)
-            publish_report(
-                report,
-                plan_and_measured(job.results),
-                components(job.run.uri),
-                legend(job.run.uri),
-                search_rows(job.config, job.results),
-            )
-            return Completed(message=f"Report: {report['html']}")
-    except MmpcaError as error:
-        return refused(error)
+@flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.")
+def fit_flow(config: RunConfig) -> str:
+    """Run every stage as a Prefect task."""
+    with traceback_kept(config.output), job_of_flow(config, listeners()) as job:
+        for stage in stages_of(config):
+            execute(job, stage)
+        report, uri = job.results.of(REPORT), job.run.uri
+        plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
+        publish_report(report, plan, components(uri), legend(uri), searches)
+        return f"Report: {report['html']}"
 
 
 def execute(job: Job, stage: Stage) -> None:
@@ -69,22 +47,22 @@ def execute(job: Job, stage: Stage) -> None:
     RuntimeError
         Where Prefect did not start the task.
     """
-    ended_by: list[Exception] = []
+    errors: list[Exception] = []
 
     @task(name=stage.name, description=stage.title, persist_result=False)
     def run_one() -> Any:
         try:
-            manifest = job.results.get(stage.name) or run_stage(job, stage)
+            record = job.results.get(stage.name) or run_stage(job, stage)
         except MmpcaError as error:
-            ended_by.append(error)
+            errors.append(error)
             return refused(error)
         except Exception as error:
-            ended_by.append(error)
+            errors.append(error)
             raise
-        return Completed(message=f"{stage.title}: {manifest.get('seconds', 0):.2f} s")
+        return Completed(message=f"{stage.title}: {record.get('seconds', 0):.2f} s")
 
     state = run_one(return_state=True)
-    if ended_by:
-        raise ended_by[0]
+    if errors:
+        raise errors[0]
     if stage.name not in job.results:
         raise RuntimeError(f"Prefect did not run the stage {stage.name}: {state.message or state.name}")

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.states import Completed, State
 
-from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.tracebacks import traceback_kept
 
 from .artifacts import ArtifactCallback
-from .flows import COMMON, as_model, refused
+from .flows import flow_of
 from .ingest_table import IngestConfig, ingest_table, ingested
 from .session import watchers
 
 
-@flow(name="ingest", description="Turn a labelled table of any format into chunked, checksummed Zarr.", **COMMON)
-def ingest_flow(config: IngestConfig) -> State:
+@flow_of(IngestConfig, "ingest", "Turn a labelled table of any format into chunked, checksummed Zarr.")
+def ingest_flow(config: IngestConfig) -> str:
     """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
-    callback = Callbacks([ArtifactCallback(), *watchers()])
-    try:
-        config = as_model(IngestConfig, config)
-        with traceback_kept():
-            manifest = ingest_table(config, callback)
-    except MmpcaError as error:
-        return refused(error)
+    with traceback_kept():
+        manifest = ingest_table(config, Callbacks([ArtifactCallback(), *watchers()]))
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
-    create_table_artifact(
-        [{name: str(manifest[name]) for name in shown}], key="ingested", description="What was written"
-    )
-    return Completed(message=ingested(config, manifest))
+    row = {name: str(manifest[name]) for name in shown}
+    create_table_artifact([row], key="ingested", description="What was written")
+    return ingested(config, manifest)

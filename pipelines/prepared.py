@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.errors import MmpcaError
-from mmpca_dist.jobs.events import Callback, Callbacks, Recording
+from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
@@ -19,11 +19,10 @@ from .session import watchers
 
 @dataclass
 class _Prepared:
-    """A job whose first stages are done, what was told of them, and how its flow was refused, if it was."""
+    """A job whose first stages are done, its callbacks, and how its flow was refused, if it was."""
 
     job: Job
-    told: Callbacks
-    heard: Recording
+    callbacks: Callbacks
     refusal: MmpcaError | None = None
 
 
@@ -34,17 +33,13 @@ _prepared: ContextVar[_Prepared | None] = ContextVar("prepared", default=None)
 def prepared_job(config: RunConfig, purpose: Purpose, callback: Callback, stages: Sequence[Stage]) -> Iterator[None]:
     """Open a job and run some of its stages; a flow that is started within goes on with it.
 
-    Raises
-    ------
-    MmpcaError
-        As ``open_job`` and the stages do, or whatever the flow was refused for.
+    Raises the errors of ``open_job`` and of the stages, or the one that the flow was refused for.
     """
-    heard = Recording()
-    told = Callbacks([callback, heard])
-    with open_job(config, told, purpose) as job:
+    callbacks = Callbacks([callback], records=True)
+    with open_job(config, callbacks, purpose) as job:
         for stage in stages:
             run_stage(job, stage)
-        prepared = _Prepared(job, told, heard)
+        prepared = _Prepared(job, callbacks)
         token = _prepared.set(prepared)
         try:
             yield
@@ -63,13 +58,12 @@ def job_of_flow(config: RunConfig, listeners: Sequence[Callback], purpose: Purpo
             yield job
         return
     for listener in listeners:
-        prepared.heard.play(listener)
-        prepared.told.add(listener)
+        prepared.callbacks.add(listener)
     try:
         yield prepared.job
     except MmpcaError as error:
         prepared.refusal = error
         raise
-    finally:  # what comes after the flow is none of theirs
+    finally:  # the listeners have nothing to do with what comes after the flow
         for listener in listeners:
-            prepared.told.remove(listener)
+            prepared.callbacks.remove(listener)

@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
@@ -17,12 +18,16 @@ from rich.console import Console
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.events import Callback
 
-from .console import ConsoleCallback
-from .exits import INTERRUPTED
+from . import FAILED, INTERRUPTED
+from .console import ConsoleCallback, print_text
 
 if TYPE_CHECKING:
-    from mmpca_dist.configuration.schema import RunConfig
+    from mmpca_dist.configuration.schema import Purpose, RunConfig
+    from mmpca_dist.jobs.job import Stage
+    from mmpca_dist.refresh.refresh import RefreshConfig
+    from mmpca_dist.runs.transform_rows import TransformConfig
 
+    from .ingest_table import IngestConfig
     from .server import PrefectServer
 
 GRACE_SECONDS = 10
@@ -48,69 +53,54 @@ class Session:
         """Run every stage of a fit; the first ones while the server starts."""
         from mmpca_dist.runs.stages import run, stages_of
 
-        if self.server is None:
-            self._plainly(lambda: run(config, [self.callback]), config.output)
-            return
-        from .prepared import prepared_job
-
-        self.server.check()
-        with prepared_job(config, "run", self.callback, stages_of(config)[:2]):
-            from .fit import fit_flow
-
-            self.server.connect()
-            finished(fit_flow(config, return_state=True))
+        with self._first_stages(config, "run", stages_of(config)):
+            self._done("fit", config, lambda: run(config, [self.callback]), config.output)
 
     def evaluate(self, config: RunConfig) -> None:
         """Run every stage of an evaluation; the first ones while the server starts."""
         from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
         from mmpca_dist.jobs.directory import folder_of
 
+        folder = folder_of(config, "evaluation").uri
+        with self._first_stages(config, "evaluation", EVALUATION_STAGES):
+            self._done("evaluate", config, lambda: evaluate(config, [self.callback]), folder)
+
+    def transform(self, config: TransformConfig) -> str:
+        """Project new rows, and return what was done in words."""
+        from mmpca_dist.runs.transform_rows import transform, transformed
+
+        return self._done("transform", config, lambda: transformed(transform(config, self.callback)))
+
+    def refresh(self, config: RefreshConfig) -> str:
+        """Extend a run by new rows, and return what was done in words."""
+        from mmpca_dist.refresh.refresh import in_words, refresh
+
+        return self._done("refresh", config, lambda: in_words(config, refresh(config, [self.callback])), config.output)
+
+    def ingest(self, config: IngestConfig) -> str:
+        """Turn a table into Zarr, and return what was done in words."""
+        from .ingest_table import ingest_table, ingested
+
+        return self._done("ingest", config, lambda: ingested(config, ingest_table(config, self.callback)))
+
+    @contextmanager
+    def _first_stages(self, config: RunConfig, purpose: Purpose, stages: Sequence[Stage]) -> Iterator[None]:
+        """Count and plan while the server starts; the flow goes on from there."""
         if self.server is None:
-            self._plainly(lambda: evaluate(config, [self.callback]), folder_of(config, "evaluation").uri)
+            yield
             return
         from .prepared import prepared_job
 
         self.server.check()
-        with prepared_job(config, "evaluation", self.callback, EVALUATION_STAGES[:2]):
-            from .evaluate import evaluate_flow
+        with prepared_job(config, purpose, self.callback, stages[:2]):
+            yield
 
+    def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
+        """Do work in the flow of this name or, without Prefect, by ``work``; return what was done in words."""
+        if self.server is not None:
+            flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
             self.server.connect()
-            finished(evaluate_flow(config, return_state=True))
-
-    def transform(self, config: Any) -> str:
-        """Project new rows, and return what was done in words."""
-        from mmpca_dist.runs.transform_rows import transform, transformed
-
-        if self.server is None:
-            return transformed(self._plainly(lambda: transform(config, self.callback)))
-        from .transform import transform_flow
-
-        self.server.connect()
-        return finished(transform_flow(config, return_state=True))
-
-    def refresh(self, config: Any) -> str:
-        """Extend a run by new rows, and return what was done in words."""
-        from mmpca_dist.refresh.refresh import in_words, refresh
-
-        if self.server is None:
-            return in_words(config, self._plainly(lambda: refresh(config, [self.callback]), config.output))
-        from .refresh import refresh_flow
-
-        self.server.connect()
-        return finished(refresh_flow(config, return_state=True))
-
-    def ingest(self, config: Any) -> str:
-        """Turn a table into Zarr, and return what was done in words."""
-        from .ingest_table import ingest_table, ingested
-
-        if self.server is None:
-            return ingested(config, self._plainly(lambda: ingest_table(config, self.callback)))
-        from .ingest import ingest_flow
-
-        self.server.connect()
-        return finished(ingest_flow(config, return_state=True))
-
-    def _plainly(self, work: Callable[[], Any], output: str | None = None) -> Any:
+            return message_of(flow(config, return_state=True))
         from mmpca_dist.jobs.tracebacks import traceback_kept
 
         with traceback_kept(output):
@@ -136,7 +126,7 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 
     def leave(reason: str, code: int) -> NoReturn:
         callback.close()
-        errors.print(f"mmpca: {reason} {afterwards}", highlight=False, markup=False, soft_wrap=True)
+        print_text(errors, f"mmpca: {reason} {afterwards}")
         console.file.flush()
         errors.file.flush()
         os._exit(code)
@@ -144,12 +134,12 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
     # Logging complains on the terminal, with a traceback, when its lines do not reach a server that has ended.
     logging.raiseExceptions = False
     try:
-        with _interruptible(lambda: leave("stopped.", INTERRUPTED)), watching(callback):
-            if prefect:
-                with _in_flows(callback, console, leave) as found:
-                    yield found
-            else:
-                yield Session(callback, None)
+        with (
+            _interruptible(lambda: leave("stopped.", INTERRUPTED)),
+            watching(callback),
+            _server(console, leave) if prefect else nullcontext() as server,
+        ):
+            yield Session(callback, server)
     except KeyboardInterrupt:
         leave("stopped.", INTERRUPTED)
     finally:
@@ -157,28 +147,22 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 
 
 @contextmanager
-def _in_flows(callback: ConsoleCallback, console: Console, leave: Callable[[str, int], NoReturn]) -> Iterator[Session]:
+def _server(console: Console, leave: Callable[[str, int], NoReturn]) -> Iterator[PrefectServer]:
     import httpx
 
     from .server import ServerError, prefect_server
 
     try:
-        with prefect_server(lambda line: console.print(line, highlight=False), lambda why: leave(why, 1)) as server:
-            yield Session(callback, server)
+        with prefect_server(lambda line: print_text(console, line), lambda reason: leave(reason, FAILED)) as server:
+            yield server
     except httpx.TransportError as error:
-        leave(f"the Prefect server does not answer any more ({str(error).rstrip('.')}).", 1)
+        leave(f"the Prefect server does not answer any more ({str(error).rstrip('.')}).", FAILED)
     except ServerError as error:
-        leave(str(error), 1)
+        leave(str(error), FAILED)
 
 
-def finished(state: Any) -> str:
-    """Return the message of a flow that has ended well.
-
-    Raises
-    ------
-    InputError
-        Where it was refused.
-    """
+def message_of(state: Any) -> str:
+    """Return the message of a flow that has ended well; raise InputError where it was refused."""
     import click
 
     from mmpca_dist.jobs.tracebacks import UnforeseenError

@@ -18,6 +18,7 @@ from helpers.faulty_s3 import KEYS, FaultyS3
 from hypothesis import HealthCheck, settings
 
 from mmpca_dist.configuration import bundled
+from mmpca_dist.limits import LIMITS
 
 # Prefect's console handler would write to streams that pytest has closed. Read when Prefect is imported.
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -83,6 +84,14 @@ def real_data(real_path):
             return arrays["X"], arrays["y"]
 
     return load
+
+
+@pytest.fixture
+def limits():
+    """Return ``LIMITS``; what a test sets there is put back afterwards."""
+    before = dict(vars(LIMITS))
+    yield LIMITS
+    vars(LIMITS).update(before)
 
 
 @pytest.fixture

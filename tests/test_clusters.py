@@ -95,10 +95,10 @@ def test_settings_that_do_not_fit_together(compute, words, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_waited_for_is_said(tmp_path, monkeypatch):
+def test_what_is_waited_for_is_said(tmp_path, monkeypatch, limits):
     """A scheduler without workers, to which one comes late; and one to which none comes."""
     no_report(monkeypatch)
-    monkeypatch.setattr("mmpca_dist.jobs.cluster.TOLD_AFTER_SECONDS", 0.2)
+    limits.awaited_seconds = 0.2
     with TwoThreads() as cluster:
         notes = Notes()
 

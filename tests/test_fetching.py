@@ -43,8 +43,8 @@ def test_folders_that_a_variable_names(folder, data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
-def test_an_absent_file_is_fetched_once_under_its_name(kind, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.configuration.data_location.PIECE_BYTES", 100)
+def test_an_absent_file_is_fetched_once_under_its_name(kind, data, tmp_path, limits):
+    limits.download_piece_bytes = 100
     folder = tmp_path / "data" if kind == "local" else f"memory://{tmp_path.name}-fetched"
     with serving(data) as (address, asked):
         for _ in range(2):

@@ -21,7 +21,8 @@ import mmpca_dist.datasets.stores.lease as lease_module
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, OutputError
-from mmpca_dist.jobs.events import Callback, Journal
+from mmpca_dist.jobs.events import Callback
+from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.jobs.open_job import open_job
 
 HOLD = """

@@ -15,10 +15,10 @@ SCRIPT = """
 import sys
 from rich.console import Console
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_pipelines import console
+from mmpca_dist.limits import LIMITS
 from mmpca_pipelines.console import ConsoleCallback
 
-console.SECONDS = 0.01
+LIMITS.progress_line_seconds = 0.01
 evaluate({
     "dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [1, 2], "output": sys.argv[1],
     "evaluation": {"splits": "folds", "folds": 5, "count": 4, "classifiers": ["fisher", "svm"]},
@@ -56,8 +56,8 @@ def test_what_a_line_says(clock):
     told.close()
 
 
-def test_lines_end_with_their_stage(monkeypatch):
-    monkeypatch.setattr(console, "SECONDS", 0.001)
+def test_lines_end_with_their_stage(limits):
+    limits.progress_line_seconds = 0.001
     printed = []
     told = ProgressLines(printed.append, "reduce")
     while not printed:

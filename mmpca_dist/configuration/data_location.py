@@ -23,6 +23,7 @@ from mmpca_dist.configuration.sections import DatasetConfig
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.stores import retries, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
+from mmpca_dist.limits import LIMITS
 
 VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 """An environment variable at the beginning of a folder."""
@@ -31,7 +32,6 @@ KNOWN_VARIABLE = re.compile(r"MMPCA_\w+|HOME")
 FETCHED = (".npz", ".npy", ".parquet", ".pq")
 """Only files that nothing runs or reads as settings are fetched, for the folder is the configuration's choice."""
 OPENML = re.compile(r"openml:(?P<number>[0-9]+)(?P<scaled>\?scale=libsvm)?")
-PIECE_BYTES = 1 << 20
 LIMIT = "MMPCA_DOWNLOAD_LIMIT"
 """The environment variable that says how large a file on the web may be."""
 
@@ -147,7 +147,7 @@ def _download(address: str, place: str, known_hash: str | None) -> None:
 
     pooch.get_logger().setLevel(logging.WARNING)  # else it prints
     folder, _, name = place.rpartition("/")
-    downloader = pooch.HTTPDownloader(_SizeLimit(address), PIECE_BYTES, timeout=retries.timeout())
+    downloader = pooch.HTTPDownloader(_SizeLimit(address), LIMITS.download_piece_bytes, timeout=retries.timeout())
     with ExitStack() as stack, storage.explained(place, "write"):
         own = folder if storage.is_local(place) else stack.enter_context(tempfile.TemporaryDirectory())
         try:
@@ -162,7 +162,7 @@ def _download(address: str, place: str, known_hash: str | None) -> None:
 
 def _pieces(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
-        yield from iter(partial(stream.read, PIECE_BYTES), b"")
+        yield from iter(partial(stream.read, LIMITS.download_piece_bytes), b"")
 
 
 class _SizeLimit:
@@ -174,7 +174,7 @@ class _SizeLimit:
 
     def update(self, n_bytes: int) -> None:
         self._done += n_bytes
-        if max(self.total, self._done - PIECE_BYTES) > self._most:
+        if max(self.total, self._done - LIMITS.download_piece_bytes) > self._most:
             raise InputError(
                 f"The file {self._address} is larger than {format_bytes(self._most)}, and is not fetched. Put it into "
                 f"the folder by hand, or set {LIMIT} to what may be fetched, such as 100GiB."

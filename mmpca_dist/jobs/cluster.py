@@ -15,11 +15,10 @@ from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import WORKER_BASE
 from mmpca_dist.statistics.tree_reduction import Cluster, Scheduler, Threads, telling_of_lost_connections
 
-TOLD_AFTER_SECONDS = 5
-"""So long workers are waited for without a word."""
 PAUSED = 0.8
 """Share of its memory limit from which on Dask gives a worker no work: its default."""
 MOST_THREADS = 64
@@ -225,7 +224,7 @@ def _closed_in_the_end(client: Any) -> Iterator[None]:
 
 def _await_workers(client: Any, where: str, wanted: int, seconds: float, on_note: Callable[[str], None]) -> None:
     """Wait for workers; go on with fewer than wanted, but not with none."""
-    patient = min(TOLD_AFTER_SECONDS, seconds)
+    patient = min(LIMITS.awaited_seconds, seconds)
     try:
         client.wait_for_workers(wanted, timeout=patient)
         return

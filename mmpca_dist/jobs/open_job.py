@@ -22,8 +22,9 @@ from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
 from mmpca_dist.jobs.configured_splits import addresses_of_parts, digest_of_parts
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
-from mmpca_dist.jobs.events import Callback, Callbacks, Journal
+from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.job import Job
+from mmpca_dist.jobs.journal import Journal
 from mmpca_dist.planning.plan import PROCESS_BASE
 
 

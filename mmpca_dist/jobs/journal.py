@@ -1,0 +1,124 @@
+"""The journal of a run, ``events.jsonl``: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import MmpcaError
+from mmpca_dist.jobs.events import Callback
+
+FILE = "events.jsonl"
+PROGRESS_SECONDS = 1.0
+"""Progress is noted no more often."""
+LIBRARY = __name__.partition(".")[0]
+
+
+class Journal(Callback):
+    """Notes the events of a run, and what the library logs meanwhile.
+
+    Every line has ``time`` (seconds since 1970), ``run`` (the run's key), ``attempt`` and ``event``. On a local disk
+    lines are there at once; elsewhere, where nothing can be appended, when a stage begins or ends.
+    """
+
+    def __init__(self, uri: str, key: str) -> None:
+        self._place, self._key, self._attempt = storage.join(uri, FILE), key, uuid.uuid4().hex[:8]
+        self._local, self._lock, self._storing = storage.is_local(uri), threading.Lock(), threading.Lock()
+        self._lines: list[str] = []
+        self._told = 0.0
+        if not self._local and storage.exists(self._place):
+            self._lines = storage.read_bytes(self._place).decode(errors="replace").splitlines()
+
+    def on_cluster(self, dashboard: str) -> None:
+        self.note("cluster", dashboard=dashboard)
+
+    def on_plan(self, plan: Any) -> None:
+        self.note("plan", **plan.to_json())
+
+    def on_stage_start(self, stage: str) -> None:
+        self.note("stage-start", stage=stage)
+        self._store()
+
+    def on_pass(self, stage: str, name: str) -> None:
+        self.note("pass", stage=stage, name=name)
+
+    def on_compile(self, stage: str) -> None:
+        self.note("compile", stage=stage)
+
+    def on_progress(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done == total or now - self._told >= PROGRESS_SECONDS:
+            self._told = now
+            self.note("progress", stage=stage, done=done, total=total)
+
+    def on_expected(self, stage: str, seconds: float) -> None:
+        self.note("expected", stage=stage, seconds=round(seconds, 1))
+
+    def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
+        measured = {name: record[name] for name in ("seconds", "bytes", "memory", "passes", "found") if name in record}
+        self.note("stage-end", stage=stage, reused=reused, **measured)
+        self._store()
+
+    def on_note(self, message: str) -> None:
+        self.note("note", message=message)
+
+    def note(self, event: str, **details: Any) -> None:
+        """Note an event."""
+        known = {"time": round(time.time(), 3), "run": self._key, "attempt": self._attempt, "event": event}
+        line = json.dumps({**known, **details}, default=str)
+        with self._lock:
+            if self._local:
+                with storage.explained(self._place, "write"), Path(self._place).open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+            else:
+                self._lines.append(line)
+
+    def _store(self) -> None:
+        if self._local:
+            return
+        with self._storing:
+            with self._lock:  # not while it is written: what is logged of another attempt is noted too
+                data = "".join(f"{line}\n" for line in self._lines).encode()
+            storage.write_bytes(self._place, data)
+
+    @contextmanager
+    def kept(self) -> Iterator[Journal]:
+        """Note the run's begin and end, and what the library logs between."""
+        handler = _Logged(self)
+        logger = logging.getLogger(LIBRARY)
+        logger.addHandler(handler)
+        self.note("run-start")
+        try:
+            yield self
+        except BaseException as error:
+            message = str(error) if isinstance(error, MmpcaError) else type(error).__name__
+            self.note("run-end", state="refused" if isinstance(error, MmpcaError) else "failed", message=message)
+            raise
+        else:
+            self.note("run-end", state="finished")
+        finally:
+            logger.removeHandler(handler)
+            with suppress(MmpcaError):  # a run does not fail for the last lines of its journal
+                self._store()
+
+
+class _Logged(logging.Handler):
+    """Puts log records into a journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(logging.INFO)
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._journal.note("log", level=record.levelname, logger=record.name, message=record.getMessage())
+        except MmpcaError:
+            self.handleError(record)
