@@ -51,8 +51,8 @@ def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
     from mmpca_dist.methods.margin_pca import solve_margin
     from mmpca_dist.statistics.census import take_census
     from mmpca_dist.statistics.gather import gather_statistics
-    from mmpca_dist.statistics.tasks import Tasks
-    from mmpca_dist.statistics.tree_reduction import Threads
+    from mmpca_dist.statistics.schedulers import Threads
+    from mmpca_dist.statistics.tree_reduction import Tasks
 
     dataset, scheduler = open_dataset(str(path)), Threads(THREADS)
     spans = make_spans(dataset)

@@ -8,8 +8,8 @@ from helpers.resuming import Killed
 
 from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 class Task:

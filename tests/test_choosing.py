@@ -32,8 +32,8 @@ from mmpca_dist.report.run_contents import report_contents
 from mmpca_dist.runs.summary import choice
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 from mmpca_pipelines.cli import cli
 
 METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "fisher", "hsic", "lol", "fisher-score", "random-projection"]

@@ -16,8 +16,8 @@ from helpers.targets import with_targets
 from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.target_scatter import CrossMoments, TargetRows, cross_moments
-from mmpca_dist.statistics.tree_reduction import Threads
 
 EPS = np.finfo(np.float64).eps
 

@@ -19,9 +19,9 @@ from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 X, Y = labelled(60, 3, 2, seed=1)
 

@@ -29,8 +29,8 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 UNITS = {"single": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
 CASES = 240

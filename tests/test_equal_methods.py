@@ -12,8 +12,8 @@ from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 DATA_SETS = 2000
 SLACK = 3 * np.sqrt(0.05 * 0.95 / DATA_SETS)

@@ -23,8 +23,8 @@ from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.pairings import median_sets
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 def take_folds(dataset, make=fold_splits, *arguments, edges=None, scheduler=None, precision="double", **options):

@@ -30,8 +30,8 @@ from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 NAMES = np.array(["a", "b", "c", "d"])
 

@@ -202,7 +202,7 @@ def dealt(y):
     from mmpca_dist.datasets.dataset import make_spans
     from mmpca_dist.datasets.readers.memory import rows_in_memory
     from mmpca_dist.evaluation.splits import fold_splits
-    from mmpca_dist.statistics.tree_reduction import Threads
+    from mmpca_dist.statistics.schedulers import Threads
 
     dataset, scheduler = rows_in_memory(np.zeros((len(y), 1)), y, "rows"), Threads(1)
     spans = make_spans(dataset)

@@ -17,7 +17,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])

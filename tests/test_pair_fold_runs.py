@@ -25,8 +25,8 @@ from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -29,8 +29,8 @@ from mmpca_dist.neighbors.search import NONE, Found, search_queries
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.pairings import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 EPS = float(np.finfo(np.float64).eps)
 SINGLE = float(np.finfo(np.float32).eps)

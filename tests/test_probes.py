@@ -19,8 +19,8 @@ from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, probe_seed, probes
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 D, K, OVERSAMPLING = 70, 4, 4
 SHOWN, HIDDEN = (300.0, 250.0, 50.0, 50.0), 280.0

@@ -23,9 +23,9 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.pairings import median_sets
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Cluster, Threads, run_span
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads, reduce_spans, run_span
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 URI = "synthetic:clusters?n=20000&d=12&k=6&classes=3&seed=7"
 EDGES = even_edges(20000, 617)
@@ -117,9 +117,9 @@ def test_a_finding_ends_the_pass_without_a_crash(bad, caplog, capfd):
     """The user's mistake comes back as one sentence; nothing logs a traceback."""
     spans = [Span(i, (i, i + 1)) for i in range(40)]
     with pytest.raises(InputError, match=rf"^Found nonsense in span {bad}\.$"):
-        reduce_spans(Refuses(bad), spans, add, scheduler=Threads(2), name="refuse")
+        Tasks(scheduler=Threads(2)).run(Refuses(bad), spans, add, "refuse")
     assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
-    assert reduce_spans(Refuses(-1), spans, add, scheduler=Threads(2), name="accept") == 40
+    assert Tasks(scheduler=Threads(2)).run(Refuses(-1), spans, add, "accept") == 40
 
 
 @pytest.mark.slow
@@ -127,8 +127,8 @@ def test_a_finding_ends_the_pass_without_a_crash(bad, caplog, capfd):
 def test_a_finding_on_a_worker_ends_the_pass_without_a_crash(cluster, caplog, capfd):
     spans = [Span(i, (i, i + 1)) for i in range(40)]
     with pytest.raises(InputError, match=r"^Found nonsense in span 3\.$"):
-        reduce_spans(Refuses(3), spans, add, scheduler=Cluster(cluster), name="refuse")
-    assert reduce_spans(Refuses(-1), spans, add, scheduler=Cluster(cluster), name="accept") == 40
+        Tasks(scheduler=Cluster(cluster)).run(Refuses(3), spans, add, "refuse")
+    assert Tasks(scheduler=Cluster(cluster)).run(Refuses(-1), spans, add, "accept") == 40
     assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
 
 
@@ -149,13 +149,13 @@ class Name:
 def test_the_tree_is_pairwise_and_fixed(n_spans, tree):
     spans = [Span(i, (i, i + 1)) for i in range(n_spans)]
     for threads in (1, 3):
-        found = reduce_spans(Name(), spans, concatenate, scheduler=Threads(threads), name="tree")
+        found = Tasks(scheduler=Threads(threads)).run(Name(), spans, concatenate, "tree")
         assert found == tree
 
 
 def test_progress_counts_every_span_once():
     seen, spans = [], [Span(i, (i, i + 1)) for i in range(9)]
-    reduce_spans(Name(), spans, concatenate, scheduler=Threads(2), name="n", progress=lambda *p: seen.append(p))
+    Tasks(scheduler=Threads(2), progress=lambda *p: seen.append(p)).run(Name(), spans, concatenate, "n")
     assert seen == [(i, 9) for i in range(1, 10)]
 
 

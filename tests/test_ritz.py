@@ -26,7 +26,7 @@ from mmpca_dist.statistics import krylov_statistics
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
 
 D, K = 36, 4
 CASES = 1000

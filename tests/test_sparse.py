@@ -25,8 +25,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.runs.projection import Projector, project_rows
 from mmpca_dist.runs.stages import preview
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 N, D = 103, 9
 RANGES = [(0, N), (0, 1), (N - 1, N), (5, 41), (20, 40), (39, 62), (51, 52)]

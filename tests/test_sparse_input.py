@@ -12,8 +12,8 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.readers.opening import open_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 N, D = 60, 9
 PARTS, X, Y = counts_like_text(N, D, 3, seed=0)

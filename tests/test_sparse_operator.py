@@ -19,7 +19,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.costs import sparse_unit
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
 
 SUMS = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 

@@ -19,12 +19,11 @@ from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
 from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
-from mmpca_dist.statistics import tasks
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 def split(make, y, *arguments, edges=None, scheduler=None, dataset=None, **options):
@@ -119,14 +118,14 @@ def test_exact_whatever_the_memory(memory, monkeypatch):
 def test_passes_and_memory_are_few(monkeypatch):
     """50 splits of 100,000 rows: two passes over the labels, within the bytes allowed."""
     y, passes = labels(100_000, 2), []
-    reduce_spans = tasks.reduce_spans
+    run = Tasks.run
 
-    def counted(task, *arguments, **options):
-        found = reduce_spans(task, *arguments, **options)
+    def counted(tasks, *arguments):
+        found = run(tasks, *arguments)
         passes.append(getattr(found, "nbytes", 0))  # the census is counted by a pass too
         return found
 
-    monkeypatch.setattr(tasks, "reduce_spans", counted)
+    monkeypatch.setattr(Tasks, "run", counted)
     found = split(share_splits, y, n_splits=50)
     assert len(passes) <= 3
     assert max(passes) <= thresholds.COUNT_BYTES

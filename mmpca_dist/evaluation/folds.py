@@ -77,7 +77,8 @@ def moments_by_fold(
     units: tuple[Any, ...] = ()
     sets = None
     if medians_of is not None:
-        units = count_labels(view, rows.spans, rows.without_progress()).units  # brackets are of rows from a few units
+        # Brackets are of rows from a few units.
+        units = count_labels(view, rows.spans, replace(rows, progress=None)).units
         trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
         sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
     cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)

@@ -21,7 +21,7 @@ from mmpca_dist.methods.transform import projected
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import read_units
+from mmpca_dist.statistics.units import read_units
 
 
 @dataclass

@@ -21,9 +21,9 @@ from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pai
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.summary import Locate
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads, read_unit
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import Locate, read_unit
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.predictors import out_of_core
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import Cluster, Scheduler, Threads, read_unit, read_units
+from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads
+from mmpca_dist.statistics.units import read_unit, read_units
 
 DOUBLE = np.dtype(np.float64)
 

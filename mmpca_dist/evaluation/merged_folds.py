@@ -28,7 +28,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.pairings import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import read_units
+from mmpca_dist.statistics.units import read_units
 
 
 def evaluate_parts(rows: Rows, splits: Splits, first: int, settings: Any, judges: Judges) -> Iterator[dict]:
@@ -104,7 +104,7 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
     in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
     scratch = partial(open_scratch, in_memory, rows.scratch)
     statistics = chain([next(statistics)], statistics)  # all passes for them come before the first
-    rows = rows.keeping_nothing()  # what tasks leave besides their results is gone by another attempt
+    rows = replace(rows, checkpoint=None)  # what tasks leave besides their results is gone by another attempt
     for search in needs.searches:
         paired = with_pairs_by_part(statistics, rows, splits, search, scratch)
         statistics = meter.charged(meter.owner_of(search), paired)

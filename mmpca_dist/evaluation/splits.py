@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -251,7 +251,7 @@ def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | N
     column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
-    counted = count_labels(column, make_spans(column), rows.without_progress())
+    counted = count_labels(column, make_spans(column), replace(rows, progress=None))
     check_missing_labels(column, counted)
     parts = counted.classes
     if len(parts) < 2:

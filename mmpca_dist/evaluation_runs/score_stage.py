@@ -34,8 +34,8 @@ from mmpca_dist.planning.scoring_plan import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.gather import use_pooled
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Cluster, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 log = logging.getLogger(__name__)
 

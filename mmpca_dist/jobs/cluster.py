@@ -17,7 +17,7 @@ from mmpca_dist.errors import ClusterError, ConfigError, InputError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import WORKER_BASE
-from mmpca_dist.statistics.tree_reduction import Cluster, Scheduler, Threads, telling_of_lost_connections
+from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
 
 PAUSED = 0.8
 """Share of its memory limit from which on Dask gives a worker no work: its default."""

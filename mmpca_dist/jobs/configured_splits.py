@@ -20,7 +20,8 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import Splits, as_column, fold_splits, given_splits, share_splits
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.statistics.tree_reduction import Threads, reduce_spans
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 def splits_of(job: Job) -> Splits:
@@ -123,9 +124,8 @@ def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> st
     if purpose == "run" or config.evaluation.splits != "given":
         return None
     column = open_parts(config, dataset)
-    digests = reduce_spans(
-        _Digest(column), make_spans(column), operator.add, scheduler=Threads(config.compute.n_threads), name="parts"
-    )
+    tasks = Tasks(scheduler=Threads(config.compute.n_threads))
+    digests = tasks.run(_Digest(column), make_spans(column), operator.add, "parts")
     return storage.digest(digests)
 
 

@@ -21,8 +21,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import OnPass, Tasks
-from mmpca_dist.statistics.tree_reduction import PeakMemory, Scheduler
+from mmpca_dist.statistics.schedulers import Scheduler
+from mmpca_dist.statistics.tree_reduction import OnPass, PeakMemory, Tasks
 
 
 def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:

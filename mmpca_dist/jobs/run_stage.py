@@ -17,7 +17,8 @@ from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import PLAN, StageRecord
 from mmpca_dist.neighbors import compile_notice
-from mmpca_dist.statistics.tree_reduction import Cluster, PeakMemory, Threads
+from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.tree_reduction import PeakMemory
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
 from mmpca_dist.statistics.pairings import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import Scheduler, Threads
+from mmpca_dist.statistics.schedulers import Scheduler, Threads
 
 BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""

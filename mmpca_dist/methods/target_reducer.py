@@ -12,8 +12,8 @@ from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.solution import Solution
+from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import CrossMoments, SparseTargetRows, TargetRows, cross_moments
-from mmpca_dist.statistics.tree_reduction import Scheduler
 
 TARGETS = ("classes", "continuous")
 

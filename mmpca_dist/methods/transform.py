@@ -18,7 +18,7 @@ from mmpca_dist.datasets.dataset import Dataset, unit_edges
 from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.dask_rows import whole_rows
-from mmpca_dist.statistics.tree_reduction import read_unit
+from mmpca_dist.statistics.units import read_unit
 
 
 class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

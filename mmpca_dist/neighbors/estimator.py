@@ -27,8 +27,9 @@ from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row
 from mmpca_dist.neighbors.search import search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Progress, Scheduler, Threads, read_unit
+from mmpca_dist.statistics.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.tree_reduction import Progress, Tasks
+from mmpca_dist.statistics.units import read_unit
 
 BLOCK_QUERIES = 4096
 

@@ -17,9 +17,8 @@ from mmpca_dist.neighbors.cells import Cells, Frame
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.summary import Locate
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import read_units
+from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import Locate, read_units
 
 PIECE_ROWS = 4096
 """Cells with more rows are worked on in pieces: it bounds the matrix products' results."""

@@ -22,8 +22,8 @@ from mmpca_dist.neighbors.search import Searcher, Work
 from mmpca_dist.statistics.dask_rows import BlockScheduler
 from mmpca_dist.statistics.row_sample import draw_sample
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import OnPass, Tasks
-from mmpca_dist.statistics.tree_reduction import Configured
+from mmpca_dist.statistics.schedulers import Configured
+from mmpca_dist.statistics.tree_reduction import OnPass, Tasks
 
 CONFIDENCE = 0.95
 MOST_ROUNDS = 5

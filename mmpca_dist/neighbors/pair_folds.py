@@ -37,7 +37,7 @@ from mmpca_dist.neighbors.search import NONE, Searcher, Work, load_found
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 NOTHING = {"squared": np.inf, "rows": NONE, "positions": -1}
 """What the tables hold for a query that has no neighbour."""

@@ -23,8 +23,7 @@ from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Progress
+from mmpca_dist.statistics.tree_reduction import Progress, Tasks
 
 T = TypeVar("T")
 

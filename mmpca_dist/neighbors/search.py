@@ -30,7 +30,7 @@ from mmpca_dist.neighbors.queries import Queries, queries_of
 from mmpca_dist.neighbors.refinement import LOST, Metric
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 NONE = np.iinfo(np.int64).max
 """Row number of a neighbour that is not known yet: higher than any."""

@@ -42,8 +42,8 @@ from mmpca_dist.refresh.extend import choice_record, count_record, digest_of, is
 from mmpca_dist.runs.stages import REPORT, SOLVE
 from mmpca_dist.statistics.census import check_missing_labels, count_labels
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Scheduler, Threads
+from mmpca_dist.statistics.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 class RefreshConfig(Section):

@@ -25,9 +25,8 @@ from mmpca_dist.jobs.models import load_model
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.summary import Locate
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import read_sparse_units, read_units
+from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""

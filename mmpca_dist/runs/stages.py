@@ -43,7 +43,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
 
 
 def _plan(job: Job) -> PlanRecord:

@@ -30,7 +30,7 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import plan_projection
 from mmpca_dist.runs.projection import Projector, Written, make_projectors, project_rows
 from mmpca_dist.settings import Section, as_list, setting
-from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 RECORD = "transform.json"
 """Says that a destination is complete, and what it holds; written last."""

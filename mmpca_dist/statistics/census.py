@@ -11,7 +11,7 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import MAX_CLASSES, refuse_made_up
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 @storable

@@ -21,8 +21,9 @@ from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.csr import SparseArray, SparseRows, value_type
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, SpanDone, Threads, run_span
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
-from mmpca_dist.statistics.tree_reduction import Configured, Graph, Scheduler, SpanDone, Threads, merge_leaf, run_span
+from mmpca_dist.statistics.tree_reduction import merge_leaf
 
 NAME = "the Dask array"
 STORED = "mmpca-stored-rows"

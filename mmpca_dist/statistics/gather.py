@@ -21,9 +21,10 @@ from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.pairings import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.summary import Locate, take_moments
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Scheduler, Threads, read_unit
+from mmpca_dist.statistics.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import Locate, read_unit
 
 
 def moments_of(

@@ -12,7 +12,7 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.moments import class_groups
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tree_reduction import read_unit
+from mmpca_dist.statistics.units import read_unit
 
 SAMPLE_ROWS = 65_536
 SAMPLE_BYTES = 64 << 20

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
 from mmpca_dist.statistics.census import Census, take_census
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Scheduler
+from mmpca_dist.statistics.schedulers import Scheduler
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 T = TypeVar("T")
 

@@ -28,8 +28,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.summary import Locate
-from mmpca_dist.statistics.tree_reduction import read_sparse_units, read_units
+from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
 
 PANEL_BYTES = 32 << 20
 """Rows that are centred at once: enough for fast products, few enough to stay near the processor."""

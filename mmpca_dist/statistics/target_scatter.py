@@ -20,9 +20,10 @@ from mmpca_dist.datasets.relabelled import Relabelled
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
+from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.summary import Locate
-from mmpca_dist.statistics.tree_reduction import Scheduler, read_units, reduce_spans
+from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import Locate, read_units
 
 LARGEST_SCATTER = 1 << 30
 """Bytes of X^T H X that are the most."""
@@ -160,8 +161,8 @@ def cross_moments(dataset: Dataset, scheduler: Scheduler, *, with_rows: bool = F
             f"Continuous targets of {dataset.n_features:,} columns take a scatter of {format_bytes(size)} here, and "
             f"{format_bytes(LARGEST_SCATTER)} is the most. Choose fewer columns."
         )
-    spans = make_spans(dataset)
-    return reduce_spans(_ReadCross(dataset, with_rows), spans, CrossMoments.merge, scheduler=scheduler, name="cross")
+    tasks = Tasks(scheduler=scheduler)
+    return tasks.run(_ReadCross(dataset, with_rows), make_spans(dataset), CrossMoments.merge, "cross")
 
 
 @dataclass(frozen=True)

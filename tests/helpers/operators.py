@@ -18,8 +18,8 @@ from mmpca_dist.statistics.moments import provisional_centre
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 WORK = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}
 

@@ -17,9 +17,9 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import MemoryScratch
 from mmpca_dist.statistics.census import Census, count_labels, take_census
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.summary import take_moments
-from mmpca_dist.statistics.tasks import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 SCATTERS = ("pca", "m-pca0", "m-pca1a", "m-pca1b")
 """Variants of margin PCA that follow from class moments, and medians."""

@@ -1,0 +1,103 @@
+"""Read the units of a data set, in buffers that tasks reuse; say which row or chunk is bad."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span, not_finite
+from mmpca_dist.errors import AccessError, InputError
+
+_lock = threading.Lock()
+_free: list[NDArray[np.uint8]] = []
+
+
+@contextmanager
+def rented(n_rows: int, n_features: int, dtype: np.dtype) -> Iterator[NDArray]:
+    """Yield an array of this shape with arbitrary content; its memory goes to the next task."""
+    size = n_rows * n_features * dtype.itemsize
+    with _lock:
+        fitting = [i for i, buffer in enumerate(_free) if buffer.nbytes >= size]
+        buffer = _free.pop(fitting[0]) if fitting else None
+        if buffer is None:
+            _free.clear()  # those of an earlier pass, too small for this one
+    if buffer is None:
+        buffer = np.empty(size, np.uint8)
+    try:
+        yield buffer[:size].view(dtype).reshape(n_rows, n_features)
+    finally:
+        with _lock:
+            _free.append(buffer)
+
+
+def release() -> None:
+    """Give the memory of free buffers back."""
+    with _lock:
+        _free.clear()
+
+
+def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
+    """Read rows, dense or in CSR form; a chunk that cannot be read becomes an ``InputError`` that says which."""
+    try:
+        return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a store or codec raises for damaged data
+        raise AccessError(_damage(dataset, start, stop, error)) from error
+
+
+def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
+    """Yield the first row and the rows of each unit of a span, in one buffer that the next overwrites."""
+    if dataset.in_memory:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop)
+        return
+    largest = max(stop - start for start, stop in span.units)
+    with rented(largest, dataset.n_features, dataset.dtype) as buffer:
+        for start, stop in span.units:
+            yield start, read_unit(dataset, start, stop, buffer[: stop - start])
+
+
+def read_sparse_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the CSR rows of each unit of a span."""
+    for start, stop in span.units:
+        yield start, read_unit(dataset, start, stop, sparse=True)
+
+
+def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
+    """Read a unit once more, chunk by chunk, to name the one that fails."""
+    row, found = start, error
+    while row < stop:
+        _, first, last = dataset.chunk_of(row)
+        try:
+            dataset.read_rows(max(first, start), min(last, stop))
+        except Exception as chunk_error:  # the same as before, for one chunk
+            found = chunk_error
+            break
+        row = last
+    reason = str(found).rstrip(".") or type(found).__name__
+    return (
+        f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
+        "It is damaged or out of reach: restore it from its source."
+    )
+
+
+@dataclass(frozen=True)
+class Locate:
+    """Makes the message for a value that is not finite."""
+
+    dataset: Dataset
+    start: int
+
+    def __call__(self, row: int, column: int, value: float) -> str:
+        return not_finite(self.dataset, self.start + row, column, value)
+
+    def refuse(self, row: int, column: int, value: float) -> None:
+        """Raise the ``InputError`` for this value."""
+        raise InputError(self(row, column, value))
