@@ -47,6 +47,12 @@ class Limits:
     """How long workers may take to start before a note says that they are waited for."""
     download_piece_bytes: int = 1 << 20
     """Downloads are written in pieces of this size; the limit on a file's size is checked after each."""
+    first_pause: float = 0.2
+    """Seconds before a failed request to a store is repeated; the pauses double."""
+    lease_beat: float = 10.0
+    """Seconds between renewals of a lease."""
+    lease_expiry: float = 60.0
+    """Seconds without a renewal after which a lease has ended, where nobody can tell whether its owner lives."""
 
 
 LIMITS = Limits()

@@ -7,21 +7,21 @@ import itertools
 
 import pytest
 
-from mmpca_dist.datasets.stores import retries, storage
-from mmpca_dist.datasets.stores.fsspec_files import PatientFileSystem
+from mmpca_dist.datasets.stores import failures, storage
+from mmpca_dist.datasets.stores.remote_files import PatientFileSystem
 from mmpca_dist.datasets.stores.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError
 
 
 def agreed(read):
-    return retries.agreed("read s3://b/x", read, lambda: True)
+    return failures.agreed("read s3://b/x", read, lambda: True)
 
 
 def agreed_async(read):
     async def wait():
         return read()
 
-    return asyncio.run(retries.agreed_async("read s3://b/x", wait, lambda: True))
+    return asyncio.run(failures.agreed_async("read s3://b/x", wait, lambda: True))
 
 
 EITHER = pytest.mark.parametrize("agreement", [agreed, agreed_async])
@@ -132,8 +132,8 @@ def test_a_fault_costs_one_reading_not_all_that_must_agree(monkeypatch):
 
 
 @pytest.mark.parametrize(("error", "passes"), [(ConnectionResetError(), True), (RuntimeError(), False)])
-def test_what_breaks_off_passes_and_what_is_not_known_is_tried_three_times(error, passes, monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.0)
+def test_what_breaks_off_passes_and_what_is_not_known_is_tried_three_times(error, passes, limits):
+    limits.first_pause = 0.0
     answers = iter([error] * 5 + ["whole"])
 
     def read():
@@ -143,8 +143,8 @@ def test_what_breaks_off_passes_and_what_is_not_known_is_tried_three_times(error
         return found
 
     if passes:
-        assert retries.patiently("read x", read) == "whole"
+        assert failures.patiently("read x", read) == "whole"
     else:
         with pytest.raises(RuntimeError):
-            retries.patiently("read x", read)
+            failures.patiently("read x", read)
         assert len(list(answers)) == 3

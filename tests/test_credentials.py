@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmpca_dist.datasets.stores.credentials import refuse_secrets
+from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import InputError
 
 SECRET = "hunter2"  # noqa: S105

@@ -15,7 +15,7 @@ from helpers.remote_runs import fit, fit_and_die, ingested_table
 
 from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.datasets.stores import lease, storage
-from mmpca_dist.datasets.stores.conditional_writes import create_bytes
+from mmpca_dist.datasets.stores.storage import create_bytes
 from mmpca_dist.errors import AccessError
 
 pytestmark = pytest.mark.slow

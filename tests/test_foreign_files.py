@@ -15,7 +15,7 @@ from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
 from mmpca_dist.datasets.readers.group_attributes import ARRAYS
 from mmpca_dist.datasets.readers.opening import open_dataset
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
@@ -159,7 +159,7 @@ def test_a_group_that_was_stored_where_an_ingest_was_killed_stays(bucket, versio
     """On an object store a first ingest writes in place, under the names that another program may use then."""
     place = f"{bucket}/a.zarr"
     Destination.of(place)._begin(["X", "y"])
-    group = zarr.open_group(storage.zarr_location(place), mode="w", zarr_format=version)
+    group = zarr.open_group(zarr_stores.zarr_location(place), mode="w", zarr_format=version)
     group.create_array("X", data=np.ones((20, 3)))
     group.create_array("y", data=np.arange(20) % 2)
     before = objects(place)
@@ -208,7 +208,7 @@ def test_clean_passes_over_what_it_cannot_write_to(finished, tmp_path, monkeypat
         write(uri, data)
         return True
 
-    monkeypatch.setattr(conditional_writes, "create_bytes", create)
+    monkeypatch.setattr(storage, "create_bytes", create)
     left = {Path(one.uri).name: str(one) for one in clean(str(tmp_path))}
     assert "left alone: Cannot write" in left["other"] and (tmp_path / "other/scratch/a").exists()
     assert "what is finished stays" in left["run"] and not (tmp_path / "run/scratch").exists()

@@ -43,7 +43,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def dying(monkeypatch, tmp_path):
+def dying(monkeypatch, tmp_path, limits):
     """Let ingests die at the last moment; return the settings of one."""
 
     def die(*_):
@@ -63,7 +63,7 @@ def dying(monkeypatch, tmp_path):
         assert names_in(str(tmp_path)) == ["a.csv", "a.zarr.partial"]
         (tmp_path / "a.zarr.partial/lease-000001.json").write_text('{"dead": 1}')
 
-    monkeypatch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
+    limits.lease_expiry = 0.1
     return leave
 
 
@@ -104,7 +104,7 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, told, tmp_path):
+def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, told, tmp_path, limits):
     run, names = flow_run(destination=str(tmp_path)), ["pca.parquet", "pca.zarr"]
     for name in names:
         (tmp_path / name).mkdir()
@@ -113,9 +113,8 @@ def test_half_of_projected_rows_is_removed_unless_somebody_works_on_it(hook, tol
         hook(SimpleNamespace(name="transform"), run, None)
     assert names_in(str(tmp_path)) == names and told == []
     (tmp_path / "lease-000001.json").write_text('{"dead": 1}')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
-        hook(SimpleNamespace(name="transform"), run, None)
+    limits.lease_expiry = 0.1
+    hook(SimpleNamespace(name="transform"), run, None)
     assert not tmp_path.exists()
     assert told == [f"Removed pca.parquet, pca.zarr from {tmp_path}, half-written; the same parameters begin anew."]
 

@@ -17,7 +17,7 @@ from helpers.dying import KilledError, Steps, ingest_and_die
 from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
 from mmpca_dist.datasets.readers.opening import open_dataset
-from mmpca_dist.datasets.stores import retries, storage
+from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.listing import clean
 
@@ -143,7 +143,7 @@ def die_after(last, folder, monkeypatch):
         for name in ("pipe_file", "rm_file"):
             monkeypatch.setattr(memory, name, steps.before(getattr(memory, name)))
         return steps
-    repeat, repeat_async = retries.patiently, retries.patiently_async
+    repeat, repeat_async = failures.patiently, failures.patiently_async
 
     def count(what):
         if what.startswith(("write ", "create ", "remove ")):
@@ -158,8 +158,8 @@ def die_after(last, folder, monkeypatch):
         count(what)
         return await repeat_async(what, operation)
 
-    monkeypatch.setattr(retries, "patiently", counted)
-    monkeypatch.setattr(retries, "patiently_async", counted_async)
+    monkeypatch.setattr(failures, "patiently", counted)
+    monkeypatch.setattr(failures, "patiently_async", counted_async)
     return steps
 
 
@@ -226,7 +226,7 @@ def test_killed_by_the_system_at_the_switch_in_a_store(bucket):
     assert set(seen) == {0, 1} and seen == sorted(seen)
 
 
-def test_an_ingest_that_was_taken_for_dead_ends(tmp_path, monkeypatch):
+def test_an_ingest_that_was_taken_for_dead_ends(tmp_path, limits):
     """It was asleep, say: another has tidied its work by now, which is told in one sentence."""
     place = tmp_path / "a.zarr"
     lease = tmp_path / "a.zarr.partial/lease-000001.json"
@@ -234,13 +234,12 @@ def test_an_ingest_that_was_taken_for_dead_ends(tmp_path, monkeypatch):
     def sleep(done, total):
         owner = json.loads(lease.read_text())
         lease.write_text(json.dumps({**owner, "token": "another"}))
-        monkeypatch.setattr("mmpca_dist.datasets.stores.lease.BEAT_SECONDS", -1.0)
+        limits.lease_beat = -1.0
 
     with pytest.raises(OutputError, match="no longer this run's"):
         ingest("synthetic:gaussian?n=4000&d=8", place, chunk_bytes=1000, progress=sleep)
     assert not place.exists()
     lease.write_text('{"dead": 1}')
-    monkeypatch.undo()
-    monkeypatch.setattr("mmpca_dist.datasets.stores.lease.EXPIRY_SECONDS", 0.1)
+    limits.lease_beat, limits.lease_expiry = 10.0, 0.1
     assert Destination.of(str(place)).recover()
     assert storage.names_in(str(tmp_path)) == []

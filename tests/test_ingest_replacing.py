@@ -19,9 +19,9 @@ from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
 from mmpca_dist.datasets.readers.group_attributes import TABLE
 from mmpca_dist.datasets.readers.opening import open_dataset
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import canonical, lies_within
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.lease import held
+from mmpca_dist.datasets.stores.overlaps import canonical, lies_within
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.refresh.refresh import RefreshConfig, check_refresh, refresh
 from mmpca_dist.runs.transform_rows import TransformConfig, check_transform, transform
@@ -102,7 +102,7 @@ def test_only_completed_groups_are_replaced_unless_any_may_be(folder):
     """A group of another program has no attribute ``complete``; a folder that is no group is never replaced."""
     ours, foreign, other = (f"{folder}/{name}" for name in ("ours", "foreign", "other"))
     ingest("bundled:iris", ours)
-    group = storage.open_group(foreign, "w")
+    group = zarr_stores.open_group(foreign, "w")
     group.create_array("X", data=np.ones((3, 2)))
     group.attrs["complete"] = "yes"
     storage.write_bytes(f"{other}/letter.txt", b"keep me")
@@ -188,7 +188,7 @@ def test_a_reader_that_has_opened_the_old_table_never_reads_the_new_one(bucket):
     assert not np.array_equal(open_dataset(place).read_rows(0, 64), rows)
     assert open_dataset(place).uri == place
     # Plain Zarr reads it as well.
-    group = storage.open_group(place)
+    group = zarr_stores.open_group(place)
     np.testing.assert_array_equal(group[group.attrs[TABLE]]["X"][:], open_dataset(place).read_rows(0, 64))
 
 

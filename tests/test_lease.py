@@ -35,10 +35,9 @@ with held(sys.argv[1]):
 
 
 @pytest.fixture
-def soon(monkeypatch):
+def soon(limits):
     """Beats and expiry within the patience of a test."""
-    monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.1)
-    monkeypatch.setattr(lease_module, "EXPIRY_SECONDS", 0.5)
+    limits.lease_beat, limits.lease_expiry = 0.1, 0.5
 
 
 @pytest.mark.parametrize("where", ["disk", "memory"])
@@ -309,13 +308,13 @@ def test_a_lease_that_could_not_be_removed_does_not_lock_its_own_process_out(tmp
 
 
 def test_a_lease_whose_creation_was_answered_with_no_is_held_all_the_same(tmp_path, monkeypatch):
-    create = lease_module.conditional_writes.create_bytes
+    create = storage.create_bytes
 
     def answered_no(uri, data):
         create(uri, data)
         return False
 
-    monkeypatch.setattr(lease_module.conditional_writes, "create_bytes", answered_no)
+    monkeypatch.setattr(storage, "create_bytes", answered_no)
     with held(str(tmp_path / "run")) as lease:
         assert not lease.is_lost
 

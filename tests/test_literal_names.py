@@ -9,7 +9,7 @@ import zarr
 from mmpca_dist import load_model, run
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers.opening import open_dataset
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, OutputError
 
 NAMES = ["x[12]", "x?", "**", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x*", "x[!a]"))]
@@ -45,17 +45,17 @@ def test_objects_of_a_pattern_are_those_of_its_name(place):
 
 
 def test_zarr_at_a_pattern_replaces_its_own_group_alone(place):
-    group = storage.open_group(place, "w")
+    group = zarr_stores.open_group(place, "w")
     array = group.create_array("x?", shape=(4,), chunks=(1,), dtype="f8", fill_value=0.0, overwrite=True)
     group.create_array("x1", data=np.ones(2))
     array[:] = 1.0
     array[:] = 0.0  # Zarr deletes chunks of fill values
     assert [name for name, *_ in storage.list_objects(f"{place}/x?")] == ["zarr.json"]
     group.create_array("x?", shape=(2,), dtype="f8", overwrite=True)
-    np.testing.assert_array_equal(storage.open_group(place)["x1"][:], np.ones(2))
+    np.testing.assert_array_equal(zarr_stores.open_group(place)["x1"][:], np.ones(2))
     del group["x?"]
-    assert sorted(storage.open_group(place)) == ["x1"]
-    assert sorted(storage.open_group(place, "w")) == []
+    assert sorted(zarr_stores.open_group(place)) == ["x1"]
+    assert sorted(zarr_stores.open_group(place, "w")) == []
 
 
 def test_ingest_to_a_pattern(place):
@@ -110,7 +110,7 @@ def test_runs_at_patterns_leave_their_neighbours_alone(folder, name):
     ],
 )
 def test_addresses_that_may_mean_another_object_are_refused(address):
-    for use in (storage.normalize, storage.filesystem, storage.zarr_location):
+    for use in (storage.normalize, storage.filesystem, zarr_stores.zarr_location):
         with pytest.raises(InputError, match=r"Write the address without|without it"):
             use(address)
 

@@ -24,7 +24,7 @@ from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.object_stores import Bucket
+from mmpca_dist.datasets.stores.remote_files import Bucket
 from mmpca_dist.datasets.stores.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.jobs.events import Callback

@@ -10,7 +10,7 @@ from helpers.samples import labelled
 
 import mmpca_dist.runs.stages as stages_module
 from mmpca_dist import run
-from mmpca_dist.datasets.stores import conditional_writes
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import clean
@@ -118,13 +118,13 @@ def test_little_data_keeps_nothing_but_records(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["in memory", "in passes"])
 def test_what_groups_of_spans_leave_was_planned(kind, rows, tmp_path, monkeypatch):
     """Names of arrays and their types, some hundred bytes a group, aside."""
-    create, sizes = conditional_writes.create_bytes, []
+    create, sizes = storage.create_bytes, []
 
     def counted(uri, data):
         sizes.extend([len(data)] if "scratch/reduce/passes" in uri else [])
         return create(uri, data)
 
-    monkeypatch.setattr(conditional_writes, "create_bytes", counted)
+    monkeypatch.setattr(storage, "create_bytes", counted)
     results = run(make_config(tmp_path / "out", rows, **{"methods": METHODS, "n_components": 3, **KINDS[kind]}))
     assert len(sizes) > 30
     kept = results["plan"]["kept"]

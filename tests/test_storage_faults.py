@@ -23,11 +23,11 @@ STRIDE = 5
 
 
 @pytest.fixture
-def quick(monkeypatch, s3_proxy):
+def quick(monkeypatch, s3_proxy, limits):
     """Short waits, for faults that are made on purpose."""
     monkeypatch.setenv("MMPCA_STORAGE_TIMEOUT", "0.5")
     monkeypatch.setattr(s3_proxy, "delay", 0.8)
-    monkeypatch.setattr("mmpca_dist.datasets.stores.retries.FIRST_PAUSE", 0.02)
+    limits.first_pause = 0.02
 
 
 @pytest.fixture
@@ -152,8 +152,8 @@ def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick
 @pytest.mark.parametrize("value", ["soon", "-1", "0", "nan", "inf"])
 @pytest.mark.parametrize("name", ["MMPCA_STORAGE_PATIENCE", "MMPCA_STORAGE_TIMEOUT"])
 def test_limits_must_be_seconds(name, value, monkeypatch):
-    from mmpca_dist.datasets.stores import retries
+    from mmpca_dist.datasets.stores import failures
 
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
-        retries.patience(), retries.timeout()
+        failures.patience(), failures.timeout()

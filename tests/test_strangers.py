@@ -26,7 +26,7 @@ from mmpca_dist.configuration.yaml_limits import read_yaml
 from mmpca_dist.datasets import labels, memory_limits
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers import parquet_pages
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import as_fraction
 from mmpca_dist.jobs.cluster import connect, refuse_misfit
@@ -307,7 +307,7 @@ def test_protocols_that_fill_in_templates_write_caches_or_ask_workers(spelling, 
         uri = spelling.format(address.rpartition(":")[2].partition("/")[0])
         for attempt in (lambda: preview(parse_config({**FINE, "dataset": {"uri": uri}}, "the form")),
                         lambda: parse_config({**FINE, "output": uri}, "the form"),
-                        lambda: storage.zarr_location(uri)):  # fmt: skip
+                        lambda: zarr_stores.zarr_location(uri)):  # fmt: skip
             with pytest.raises(MmpcaError, match=r"unknown protocol|which chains file systems"):
                 attempt()
     assert not asked

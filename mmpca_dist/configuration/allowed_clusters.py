@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.datasets.stores.credentials import refuse_secrets
+from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, did_you_mean
 
 CLUSTERS = "MMPCA_CLUSTERS"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.sections import DatasetConfig
 from mmpca_dist.datasets.memory_limits import refuse_larger
-from mmpca_dist.datasets.stores import retries, storage
+from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 
@@ -147,7 +147,7 @@ def _download(address: str, place: str, known_hash: str | None) -> None:
 
     pooch.get_logger().setLevel(logging.WARNING)  # else it prints
     folder, _, name = place.rpartition("/")
-    downloader = pooch.HTTPDownloader(_SizeLimit(address), LIMITS.download_piece_bytes, timeout=retries.timeout())
+    downloader = pooch.HTTPDownloader(_SizeLimit(address), LIMITS.download_piece_bytes, timeout=failures.timeout())
     with ExitStack() as stack, storage.explained(place, "write"):
         own = folder if storage.is_local(place) else stack.enter_context(tempfile.TemporaryDirectory())
         try:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mmpca_dist.configuration.yaml_limits import refuse_unbounded
-from mmpca_dist.datasets.stores.credentials import refuse_secrets
+from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
 
 _TYPES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}

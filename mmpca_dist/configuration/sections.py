@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, fie
 from pydantic_core import PydanticCustomError
 
 from mmpca_dist.datasets.memory_limits import MOST_BYTES
-from mmpca_dist.datasets.stores.credentials import refuse_secrets
+from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.evaluation.splits import as_fraction

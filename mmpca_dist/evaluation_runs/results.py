@@ -11,7 +11,7 @@ import yaml
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.jobs.configured_splits import describe, notes_on

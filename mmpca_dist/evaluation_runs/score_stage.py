@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all

@@ -10,11 +10,10 @@ from importlib.metadata import version
 from typing import Any, cast
 
 from mmpca_dist.configuration.schema import SECTIONS, Purpose, RunConfig, stored_config
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.checksums import to_json
-from mmpca_dist.datasets.stores.damage import reading_own
 from mmpca_dist.datasets.stores.lease import is_lease
-from mmpca_dist.datasets.stores.partial_files import is_partial
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import CHOOSE, REDUCE, R, StageName
@@ -143,13 +142,13 @@ class RunDirectory:
                 "fingerprint": identity.fingerprint,
                 "versions": versions(),
             }
-            conditional_writes.create_bytes(self.path("run.json"), to_json(header))
+            storage.create_bytes(self.path("run.json"), to_json(header))
             storage.remove_children(self.uri, self._partials())
         return key
 
     def _partials(self) -> list[str]:
         """Return what processes have left that died as they wrote ``run.json``."""
-        return [name for name in storage.names_in(self.uri) if is_partial(name, "run.json.")]
+        return [name for name in storage.names_in(self.uri) if storage.is_partial(name, "run.json.")]
 
     def begin_scratch(self, key: str) -> None:
         """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
@@ -269,7 +268,7 @@ class RunDirectory:
     def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
         place, record = self.record_path(stage), to_json({"key": key, **contents})
-        if not conditional_writes.create_bytes(place, record):
+        if not storage.create_bytes(place, record):
             storage.write_bytes(place, record)
 
 
@@ -291,7 +290,7 @@ def evaluation_of(output: str) -> RunDirectory:
 
 def is_claim(name: str) -> bool:
     """Tell whether a file is what a process leaves that dies as it claims a folder: a lease, or a part of a claim."""
-    return is_lease(name) or is_partial(name, "run.json.")
+    return is_lease(name) or storage.is_partial(name, "run.json.")
 
 
 def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -> str:

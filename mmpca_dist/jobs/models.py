@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of, finished, open_run, statistics_of

@@ -12,10 +12,9 @@ from typing import Any
 
 import zarr
 
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum, extended
-from mmpca_dist.datasets.stores.damage import chunks_of, reading_own, refuse_absent_chunks
-from mmpca_dist.datasets.stores.zarr_stores import block_of
+from mmpca_dist.datasets.stores.zarr_stores import block_of, chunks_of, reading_own, refuse_absent_chunks
 from mmpca_dist.errors import DamageError
 from mmpca_dist.jobs.records import Objects
 
@@ -116,7 +115,7 @@ def open_arrays(uri: str, objects: Objects | None = None, names: Iterable[str] |
         wanted = [name for name in found if names is None or name in names]
         for name in ["zarr.json", *(f"{name}{GROUP}" for name in wanted)]:
             _checked(uri, name, metadata.get(name))
-        group = storage.open_group(uri)
+        group = zarr_stores.open_group(uri)
         arrays: dict[str, zarr.Array] = {}
         for name in wanted:
             array = group[name]

@@ -15,8 +15,8 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.ingest.scan import checked
 from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import refuse_inside
 from mmpca_dist.datasets.stores.lease import held
+from mmpca_dist.datasets.stores.overlaps import refuse_inside
 from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.published import published_cells
 from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard

@@ -11,9 +11,9 @@ import zarr
 import zarr.codecs
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import extended
-from mmpca_dist.datasets.stores.damage import read_chunks, reading_own
+from mmpca_dist.datasets.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
 from mmpca_dist.statistics.column_moments import ColumnSums
 from mmpca_dist.statistics.coordinates import (
@@ -37,7 +37,7 @@ WEIGHTED = "weighted_"
 
 def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
     """Write arrays to a new Zarr group, matrix by matrix, in single precision if they are, else in double."""
-    group = storage.open_group(uri, "w")
+    group = zarr_stores.open_group(uri, "w")
     with storage.explained(uri, "write"):
         for name, array in arrays.items():
             if array is None:

@@ -19,9 +19,9 @@ from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum
-from mmpca_dist.datasets.stores.damage import reading_own, refuse_absent_chunks
+from mmpca_dist.datasets.stores.zarr_stores import reading_own, refuse_absent_chunks
 
 CHUNK_BYTES = 1 << 20
 """Arrays that are read in part have chunks of this size, all in one shard."""
@@ -94,7 +94,7 @@ class ZarrScratch:
             return  # by another worker, which was taken for lost: readers may be at it
         place = storage.join(self.uri, name)
         with storage.explained(self.uri, "write"):
-            group = storage.open_group(place, "w")
+            group = zarr_stores.open_group(place, "w")
             for key, array in arrays.items():
                 _write(group, key, array)
         storage.write_json(done, {key: _metadata_sum(place, key) for key in arrays})
@@ -162,7 +162,7 @@ def _reader(uri: str, name: str, token: str) -> ZarrReader:
     """Return the reader of an array that is as it was written, and whole: Zarr reads absent chunks as fill values."""
     if storage.read_json(f"{uri}.done", "").get(name) != _metadata_sum(uri, name):
         raise ValueError(f"the metadata of {name} do not match their checksum")
-    reader, place = ZarrReader.of(storage.open_group(uri)[name]), storage.join(uri, name)  # type: ignore[arg-type]
+    reader, place = ZarrReader.of(zarr_stores.open_group(uri)[name]), storage.join(uri, name)  # type: ignore[arg-type]
     refuse_absent_chunks(place, reader.array, {key: size for key, size, _ in storage.list_objects(place)}, "")
     return reader
 

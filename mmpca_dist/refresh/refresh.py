@@ -16,8 +16,8 @@ from mmpca_dist.datasets.changes import Watch
 from mmpca_dist.datasets.dataset import Dataset, Table, make_spans
 from mmpca_dist.datasets.labels import unite
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import canonical, refuse_inside
 from mmpca_dist.datasets.stores.lease import Lease, held
+from mmpca_dist.datasets.stores.overlaps import canonical, refuse_inside
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_dashboard

@@ -15,7 +15,7 @@ from mmpca_dist.datasets.dataset import Dataset, Table
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import classes_of
 from mmpca_dist.jobs.job import asked, sizes_of

@@ -12,7 +12,6 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.ingest.destination import Destination, is_work
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Owner, held, holder
-from mmpca_dist.datasets.stores.partial_files import PARTIAL
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
@@ -22,7 +21,7 @@ from mmpca_dist.runs.stages import stages_of
 
 DEEPEST = 3
 """Folders so far below the one that is asked for are looked into."""
-NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", PARTIAL)
+NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", storage.PARTIAL)
 """What is called so is not looked into for runs."""
 NOT_OURS = "its run.json is not of this version, or another program's"
 
@@ -100,9 +99,9 @@ def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
         return
     for name in names:
         place = storage.join(uri, name)
-        if name.endswith(PARTIAL):
+        if name.endswith(storage.PARTIAL):
             if is_work(storage.names_in(place)):
-                yield Destination(place.removesuffix(PARTIAL))
+                yield Destination(place.removesuffix(storage.PARTIAL))
         elif depth < DEEPEST and not name.endswith(NO_FOLDERS):
             yield from _ingests_below(place, depth + 1)
 

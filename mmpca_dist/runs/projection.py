@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span, chunk_edges, spans_of
 from mmpca_dist.datasets.readers.group_attributes import ROWS
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
@@ -103,7 +103,7 @@ def _complete(projector: Projector, n_rows: int) -> None:
     if projector.zarr is not None:
         with storage.explained(projector.zarr, "write"):
             names = [f"{projector.name}_{j}" for j in range(projector.matrix.shape[1])]
-            storage.open_group(projector.zarr, "a").attrs.update(
+            zarr_stores.open_group(projector.zarr, "a").attrs.update(
                 {"feature_names": names, ROWS: [n_rows, len(names), str(projector.matrix.dtype)]}
             )
     if projector.parquet is not None:
@@ -113,7 +113,7 @@ def _complete(projector: Projector, n_rows: int) -> None:
 def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -> None:
     width = projector.matrix.shape[1]
     zarr.create_array(
-        storage.zarr_location(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
+        zarr_stores.zarr_location(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
         dtype=projector.matrix.dtype, fill_value=np.nan, **CHECKED,
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -
 def _create_labels(uri: str, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
     text = label_type.kind == "U"
     zarr.create_array(
-        storage.zarr_location(storage.join(uri, "y")),
+        zarr_stores.zarr_location(storage.join(uri, "y")),
         shape=(n_rows,),
         chunks=(chunk_rows,),
         dtype=str if text else label_type,
@@ -145,7 +145,7 @@ class Written:
 
 @functools.lru_cache(maxsize=128)
 def _open(uri: str, name: str, token: str) -> zarr.Array:
-    return zarr.open_array(storage.zarr_location(storage.join(uri, name)), mode="r+", zarr_format=3)
+    return zarr.open_array(zarr_stores.zarr_location(storage.join(uri, name)), mode="r+", zarr_format=3)
 
 
 @dataclass(frozen=True)

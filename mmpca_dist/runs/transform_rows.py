@@ -14,9 +14,9 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.changes import Watch, identities
 from mmpca_dist.datasets.dataset import Dataset, make_spans
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import refuse_inside
-from mmpca_dist.datasets.stores.damage import reading_own
 from mmpca_dist.datasets.stores.lease import Lease, held
+from mmpca_dist.datasets.stores.overlaps import refuse_inside
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError, did_you_mean
 from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_dashboard
 from mmpca_dist.jobs.directory import RunDirectory, is_claim

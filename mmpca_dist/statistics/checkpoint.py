@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmpca_dist.datasets.dataset import Finding
-from mmpca_dist.datasets.stores import conditional_writes, storage
-from mmpca_dist.datasets.stores.damage import reading_own
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import decode, encode, is_contiguous, size_of
 
@@ -110,7 +110,7 @@ def keep(result: Any, place: str, most: int) -> Any:
     if isinstance(result, Finding) or size_of(result) > most:
         return result
     data = encode(result)
-    conditional_writes.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
+    storage.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
     return result if is_contiguous(result) else decode(data)
 
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage
 
 
 class KilledError(Exception):
@@ -63,5 +63,5 @@ def ingest_and_die(last, source, destination, overwrite, environment):
     Path.rename = steps.before(Path.rename)
     storage.write_bytes = steps.before(storage.write_bytes)
     storage.remove = steps.before(storage.remove)
-    conditional_writes.create_bytes = steps.before(conditional_writes.create_bytes)
+    storage.create_bytes = steps.before(storage.create_bytes)
     ingest(source, destination, overwrite=overwrite)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
@@ -52,5 +52,5 @@ def fit_and_die(last, uri, output, methods, environment):
     os.environ.update(environment)
     steps = Steps(last, kill)
     storage.write_bytes = steps.before(storage.write_bytes)
-    conditional_writes.create_bytes = steps.before(conditional_writes.create_bytes)
+    storage.create_bytes = steps.before(storage.create_bytes)
     fit(uri, output, methods)

@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 import mmpca_dist.runs.stages as stages_module
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.jobs.job import Stage
 from mmpca_dist.limits import LIMITS
@@ -95,7 +95,7 @@ class Writes:
 
     def __init__(self, monkeypatch):
         self.count, self.kill_at, self.when, self.within = 0, None, "before", ""
-        self._watch(monkeypatch, conditional_writes, "create_bytes")
+        self._watch(monkeypatch, storage, "create_bytes")
         self._watch(monkeypatch, storage, "write_bytes")
 
     def _watch(self, monkeypatch, module, name):

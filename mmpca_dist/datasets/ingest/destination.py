@@ -24,10 +24,9 @@ from typing import Any, Literal
 import zarr
 
 from mmpca_dist.datasets.readers.group_attributes import ARRAYS, TABLE
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import resolved
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.lease import Lease, held, is_lease
-from mmpca_dist.datasets.stores.partial_files import PARTIAL, is_partial
+from mmpca_dist.datasets.stores.overlaps import resolved
 from mmpca_dist.errors import MmpcaError, OutputError
 
 Overwrite = bool | Literal["any"]
@@ -54,7 +53,7 @@ class Destination:
     @property
     def work(self) -> str:
         """The folder that is beside the destination while an ingest works."""
-        return f"{self.uri}{PARTIAL}"
+        return f"{self.uri}{storage.PARTIAL}"
 
     def refuse_what_is_there(self, overwrite: Overwrite) -> None:
         """Refuse to write where something is, unless it may be replaced.
@@ -230,7 +229,7 @@ class Writing:
         self.lease.check()
         uri = self.destination.uri
         with storage.explained(uri, "write"):
-            zarr.create_group(storage.zarr_location(self.place), attributes={**attributes, "complete": True})
+            zarr.create_group(zarr_stores.zarr_location(self.place), attributes={**attributes, "complete": True})
         if self.destination.is_local:
             self._rename()
         elif self.token:
@@ -261,4 +260,4 @@ def is_work(names: Sequence[str]) -> bool:
 def _foreign(names: Sequence[str]) -> list[str]:
     """Return the names that are not of an ingest's work; it begins no group before its journal."""
     groups = (JOURNAL, NEW, OLD) if JOURNAL in names else ()
-    return [name for name in names if name not in groups and not is_lease(name) and not is_partial(name)]
+    return [name for name in names if name not in groups and not is_lease(name) and not storage.is_partial(name)]

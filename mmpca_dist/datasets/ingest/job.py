@@ -22,7 +22,7 @@ from mmpca_dist.datasets.ingest.scan import naming_all, table_faults
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import value_type
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.datasets.stores.addresses import refuse_inside, refuse_overlap
+from mmpca_dist.datasets.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.settings import settings_named
 

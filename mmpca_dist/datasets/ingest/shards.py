@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets.readers.csr import index_type
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 
 CHUNK_BYTES = 8 << 20
 CHUNKS_PER_SHARD = 8
@@ -96,7 +96,7 @@ class CsrBody(Body):
             "shape": [self._n_rows, self._n_features],
         }
         with storage.explained(self._destination, "write"):
-            zarr.create_group(storage.zarr_location(self._place), attributes=attributes)
+            zarr.create_group(zarr_stores.zarr_location(self._place), attributes=attributes)
 
 
 class _Shards:
@@ -163,5 +163,5 @@ def create_array(uri: str, destination: str, **options: Any) -> zarr.Array:
     """
     with storage.explained(destination, "write"):
         return zarr.create_array(
-            storage.zarr_location(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
+            zarr_stores.zarr_location(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
         )

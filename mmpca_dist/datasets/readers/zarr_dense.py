@@ -15,7 +15,7 @@ from zarr.storage import FsspecStore, LocalStore
 from mmpca_dist.datasets.dataset import check_table, chunk_edges
 from mmpca_dist.datasets.readers.zarr_direct import PlainChunks
 from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows, array_of
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import zarr_stores
 from mmpca_dist.datasets.stores.zarr_stores import fill_from
 
 
@@ -79,4 +79,4 @@ class ZarrDataset(ZarrGroupRows):
 
 @functools.lru_cache(maxsize=16)
 def _open_rows(uri: str, name: str, token: str) -> ZarrReader:
-    return ZarrReader.of(array_of(storage.open_group(uri), name, uri))
+    return ZarrReader.of(array_of(zarr_stores.open_group(uri), name, uri))

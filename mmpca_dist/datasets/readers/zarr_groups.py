@@ -19,7 +19,7 @@ from mmpca_dist.datasets.labels import check_label_type
 from mmpca_dist.datasets.readers.group_attributes import ROWS
 from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.readers.zarr_labels import ZarrLabels, stored_values
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.settings import setting_name
 
@@ -56,7 +56,7 @@ class ZarrGroupRows(Dataset):
         self.uri, self.place, self.features, self.label = uri, place, features, label
         self.missing_chunks = missing_chunks
         self._token = uuid.uuid4().hex
-        group = storage.open_group(place)
+        group = zarr_stores.open_group(place)
         self.has_labels = label_required or member(group, label, uri) is not None
         labels = ZarrLabels.of(group, label, uri) if self.has_labels else None
         self.missing_label_rows = 0
@@ -230,4 +230,4 @@ class StoredChunks:
 # long-lived worker know an array that has been replaced.
 @functools.lru_cache(maxsize=16)
 def _open_labels(uri: str, name: str, token: str) -> ZarrLabels:
-    return ZarrLabels.of(storage.open_group(uri), name, uri)
+    return ZarrLabels.of(zarr_stores.open_group(uri), name, uri)

@@ -23,7 +23,7 @@ from mmpca_dist.datasets.readers.group_attributes import table_place
 from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.readers.zarr_dense import ZarrDataset
 from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.zarr_stores import values_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
@@ -36,13 +36,13 @@ def _open(request: Request) -> Dataset:
     """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
     uri, features = request.uri, request.features or "X"
     while True:
-        place = table_place(uri, storage.open_group(uri))
+        place = table_place(uri, zarr_stores.open_group(uri))
         try:
-            found = member(storage.open_group(place), features, uri)
+            found = member(zarr_stores.open_group(place), features, uri)
             kind = SparseZarrDataset if isinstance(found, zarr.Group) else ZarrDataset
             return kind(uri, place, features, request.label or "y", request.missing_chunks, request.label_required)
         except InputError:
-            if table_place(uri, storage.open_group(uri)) == place:
+            if table_place(uri, zarr_stores.open_group(uri)) == place:
                 raise
             # An ingest has replaced the table meanwhile.
 
@@ -162,7 +162,7 @@ class _Matrix:
 # Kept per process, as the arrays of dense rows are; not many, for they hold 8 bytes a row.
 @functools.lru_cache(maxsize=4)
 def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
-    arrays, shape = _parts(storage.open_group(uri), name, uri)
+    arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
     where = f"{uri}/{name}"
     ends = arrays["indptr"]
     try:

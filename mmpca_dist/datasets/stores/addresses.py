@@ -1,109 +1,174 @@
-"""Compare addresses: the same place in several spellings, one place inside another."""
+"""Addresses: paths and URLs in one spelling, without credentials, and never such as may mean another object.
+
+Credentials come from the environment alone: addresses are printed, stored and shown.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
-from mmpca_dist.datasets.stores import storage
-from mmpca_dist.errors import InputError, MmpcaError, OutputError
+from mmpca_dist.errors import InputError, did_you_mean
 
-MARKERS = {
-    "run.json": ("key", "a run"),
-    "transform.json": ("key", "the output of a transform"),
-    "zarr.json": ("zarr_format", "a Zarr data set"),
-    ".zgroup": ("zarr_format", "a Zarr data set"),
-    ".zarray": ("zarr_format", "a Zarr data set"),
-}
-"""Files that make a folder a result or a data set: a key that such a file has, and what the folder is."""
+NAMED = ("bundled:", "synthetic:")
+"""Data sets that have a name in place of an address."""
+S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "abfs", "abfss")
+OBJECT_STORES = (*S3, *GCS, *AZURE)
+KNOWN_PROTOCOLS = (*OBJECT_STORES, "file", "memory", "http", "https")
+ALLOWED_PROTOCOLS = "MMPCA_PROTOCOLS"
+"""The environment variable by which a machine allows others of fsspec's protocols, separated by commas."""
+ONE_VERSION = re.compile(r"\?(versionid|generation)=", re.IGNORECASE)
 
-
-def resolved(uri: str | os.PathLike) -> str:
-    """Return the address that is written to: of a local path, what its symbolic links lead to."""
-    text = storage.normalize(uri)
-    return os.path.realpath(text) if storage.is_local(text) and not text.startswith(storage.NAMED) else text
-
-
-def canonical(uri: str | os.PathLike) -> str:
-    """Return one spelling for all addresses of a place; it is for comparisons, and need not be an address."""
-    text = resolved(uri)
-    if storage.is_local(text):
-        return text
-    fs, path = storage.filesystem(text)
-    protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-    account = getattr(fs, "account_name", None) or ""
-    return f"{protocol}://{account}/" + re.sub("/+", "/", path).strip("/")
-
-
-def lies_within(inner: str | os.PathLike, outer: str | os.PathLike) -> bool:
-    """Tell whether an address is that of a place, or of something inside it."""
-    path, folder = canonical(inner), canonical(outer)
-    if path == folder or path.startswith(folder.rstrip("/") + "/"):
-        return True
-    if not (storage.is_local(path) and storage.is_local(folder)):
-        return False
-    return any(_same_file(parent, Path(folder)) for parent in (Path(path), *Path(path).parents))
+SECRET_NAME = re.compile(
+    r"(token|key(_?id)?|secret|sig|signature|auth|sas|code|passw(or)?d|passphrase|pwd|credentials?|authorization|"
+    r"googleaccessid)$|^pass$|^x-(amz|goog)-",
+    re.IGNORECASE,
+)
+HARMLESS = re.compile(
+    r"monkey|turkey|(bar|country|error|geo|lang(uage)?|post(al)?|status|uni|zip)[_-]?code", re.IGNORECASE
+)
+"""Names of other things that end alike."""
+PARAMETER = re.compile(r"(?:^|[?&;#,\s])([^?&;#,\s=]*?)[\s\[\]]*=")
+"""The name of a parameter of a query, a fragment or a segment of the path."""
+PROTOCOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+BUCKET_ALONE = (*S3, *GCS)
+"""Before the path these have the name of a bucket and nothing else."""
+CONTAINER_AT_ACCOUNT = (*AZURE, "wasb", "wasbs")
+"""These may have a container and the host of an account, ``container@account.dfs.core.windows.net``."""
+MAX_DECODINGS = 7
+"""No tool encodes an address more often: only who has something to hide."""
 
 
-def _same_file(one: Path, other: Path) -> bool:
-    """Tell whether two paths are one file or folder, such as one that is mounted twice."""
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
+def is_local(uri: str) -> bool:
+    """Tell whether ``uri`` is a path on this machine's file system."""
+    return "://" not in uri and not uri.startswith("file:")
 
 
-def refuse_overlap(source: str, destination: str) -> None:
-    """Refuse to write a table onto the one that is read, into it, or around it.
+def is_private(uri: str) -> bool:
+    """Tell whether only this process can see what is at ``uri``."""
+    return uri.startswith("memory:")
 
-    Raises
-    ------
-    InputError
+
+def is_bucket(uri: str) -> bool:
+    """Tell whether ``uri`` is in an object store, where folders are only parts of names."""
+    return uri.partition("://")[0] in OBJECT_STORES
+
+
+def is_remote(uri: str) -> bool:
+    """Tell whether ``uri`` is beyond a network."""
+    return not is_local(uri) and not is_private(uri)
+
+
+def normalize(uri: str | os.PathLike) -> str:
+    """Return an absolute path for local paths and ``file:`` URLs, since workers have working directories of their own.
+
+    Other URLs, and names such as ``bundled:digits``, are left alone.
     """
-    if source.startswith(storage.NAMED):
-        return
-    inside, around = lies_within(destination, source), lies_within(source, destination)
-    if inside and around:
-        raise InputError(f"{source} cannot be written onto itself; choose another destination.")
-    if inside or around:
-        inner, outer = (destination, source) if inside else (source, destination)
+    text = os.fspath(uri)
+    if not text:
+        raise InputError("An address is empty; give a path or a URL.")
+    if "\0" in text:
+        raise InputError(f"The address {text!r} holds the character NUL, which no name may hold.")
+    if text[:5].lower() == "file:":
+        text = text[5:]
+        text = "/" + text.lstrip("/") if text.startswith("//") else text
+    if "://" in text:
+        refuse_secrets(text)
+        protocol, _, rest = text.partition("://")
+        if not rest.strip("/"):
+            raise InputError(f"The address {text!r} names no bucket or folder. Write it in full.")
+        text = f"{protocol.lower()}://{rest}".rstrip("/")
+        check_address(text)
+        return text
+    return text if text.startswith(NAMED) else str(absolute_path(text))
+
+
+def absolute_path(path: str) -> Path:
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(f"{path} begins with the home folder of a user who is unknown. Write it in full.") from error
+    except FileNotFoundError as error:
         raise InputError(
-            f"{inner} lies inside {outer}, and one is read while the other is written. Choose another destination."
+            f"{path} is relative to the working directory, which was removed. Change to another, or write an absolute "
+            "path."
+        ) from error
+
+
+def check_address(uri: str) -> None:
+    """Refuse URLs with credentials, and those that a store or its client may take for the address of another object.
+
+    Those of other protocols are refused, unless this machine allows them: some of fsspec's chain others, fill in
+    templates, write caches or ask workers.
+    """
+    refuse_secrets(uri)
+    protocol, separator, path = uri.partition("://")
+    if not separator:
+        return
+    allowed = filter(None, os.environ.get(ALLOWED_PROTOCOLS, "").replace(" ", "").split(","))
+    if protocol.lower() not in (*KNOWN_PROTOCOLS, *allowed):
+        raise InputError(
+            f"Cannot reach {uri}: unknown protocol {protocol!r}.{did_you_mean(protocol, KNOWN_PROTOCOLS)} There are "
+            f"{', '.join(KNOWN_PROTOCOLS)}. If another is to be allowed, set {ALLOWED_PROTOCOLS}={protocol} in the "
+            "environment."
+        )
+    if "::" in path:
+        raise InputError(f"{uri} holds '::', which chains file systems. Choose a name without it.")
+    if not (is_private(uri) or protocol in OBJECT_STORES):
+        return
+    if any(part in (".", "..") for part in path.split("/")):
+        raise InputError(f"{uri} holds '.' or '..' as a folder. Write the address without it.")
+    if protocol in OBJECT_STORES and ("//" in path or not path.isprintable()):
+        raise InputError(
+            f"{uri!r} names an object with an empty part or a control character in its name, which obstore cannot "
+            "reach. Choose another name."
+        )
+    if ONE_VERSION.search(path) or (protocol in GCS and re.search(r"#\d+$", path)):
+        raise InputError(f"{uri} names one version of an object. Write the address without the version.")
+
+
+def join(uri: str, *parts: str) -> str:
+    """Append path components to a path or URL."""
+    return "/".join([uri.rstrip("/"), *parts])
+
+
+def refuse_secrets(uri: str) -> None:
+    """Raise an ``InputError`` for a URL that holds a password, a key or a signature; the message does not repeat it."""
+    if "://" not in uri:
+        return
+    readings = [uri]
+    while len(readings) <= MAX_DECODINGS + 1 and (decoded := unquote(readings[-1])) != readings[-1]:
+        readings.append(decoded)
+    if len(readings) > MAX_DECODINGS + 1 or any(map(_has_secret, readings)):
+        protocol = uri.partition("://")[0]
+        which = f"that begins with {protocol}:// " if PROTOCOL_NAME.fullmatch(protocol) else ""
+        raise InputError(
+            f"An address {which}carries credentials (a user and password, a key, a token or a signature); it is not "
+            "repeated here. Credentials come from the environment only, as the store's own tools read them: take them "
+            "out of the address."
         )
 
 
-def refuse_inside(uri: str, inputs: tuple[str, ...] = ()) -> None:
-    """Refuse an output inside a run, the output of a transform, a data set, or one of the inputs.
-
-    Raises
-    ------
-    OutputError
-    """
-    for source in inputs:
-        if not source.startswith(storage.NAMED) and lies_within(uri, source):
-            raise OutputError(f"{uri} lies inside {source}, which is read. Choose another place for the output.")
-    for folder in _folders_around(resolved(uri)):
-        what = _what_is_at(folder)
-        if what is not None:
-            raise OutputError(f"{uri} lies inside {folder}, which is {what}. Choose another place for the output.")
+def _has_secret(uri: str) -> bool:
+    tail = re.split(r"[?;#]", uri, maxsplit=1)[1:]
+    names = PARAMETER.findall(tail[0]) if tail else []
+    if any(SECRET_NAME.search(name) and not HARMLESS.fullmatch(name) for name in names):
+        return True
+    parts = (part.partition("://") for part in uri.split("::"))  # as fsspec chains them
+    return any(separator and _has_user(protocol.lower(), rest) for protocol, separator, rest in parts)
 
 
-def _what_is_at(folder: str) -> str | None:
-    for name, (key, what) in MARKERS.items():
-        with suppress(MmpcaError):  # it is not there, not JSON, or not ours to read
-            content = storage.read_json(storage.join(folder, name))
-            if isinstance(content, dict) and key in content:
-                return what
-    return None
-
-
-def _folders_around(uri: str) -> Iterator[str]:
-    if storage.is_local(uri):
-        yield from map(str, Path(uri).parents)
-        return
-    protocol, _, path = uri.partition("://")
-    parts = path.split("/")
-    yield from (f"{protocol}://{'/'.join(parts[:n])}" for n in range(len(parts) - 1, 0, -1))
+def _has_user(protocol: str, rest: str) -> bool:
+    host_part = re.split(r"[/?#;]", rest, maxsplit=1)[0]
+    user, at, host = host_part.rpartition("@")
+    if at and (":" in user or protocol in (*BUCKET_ALONE, "http", "https")):
+        return True
+    if at and protocol in CONTAINER_AT_ACCOUNT and "." not in host:
+        return True
+    if at or ":" not in host_part:
+        return False
+    # A secret may hold a slash, so that its "@" is further on.
+    port = host_part.rpartition(":")[2]
+    return protocol in (*BUCKET_ALONE, *CONTAINER_AT_ACCOUNT) or not (port.isdigit() or host_part.endswith("]"))

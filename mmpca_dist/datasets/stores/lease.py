@@ -21,15 +21,11 @@ from pathlib import Path
 
 import psutil
 
-from mmpca_dist.datasets.stores import conditional_writes, storage
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.checksums import to_json
-from mmpca_dist.datasets.stores.partial_files import is_partial
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
+from mmpca_dist.limits import LIMITS
 
-BEAT_SECONDS = 10.0
-"""How often a lease is renewed."""
-EXPIRY_SECONDS = 60.0
-"""Without a renewal for so long a lease has ended, where nobody can tell whether its owner lives."""
 PREFIX = "lease-"
 LEASE = re.compile(PREFIX + r"([0-9]{6}|[1-9][0-9]{6,})\.json")
 
@@ -131,7 +127,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise an ``OutputError`` where another run has taken over."""
-        if self._lost is None and _clock() - self._renewed > 3 * BEAT_SECONDS:
+        if self._lost is None and _clock() - self._renewed > 3 * LIMITS.lease_beat:
             self.renew()  # this process was asleep, and the thread that renews may be so still
         if self._lost is not None:
             raise OutputError(f"{self.uri} is no longer this run's: {self._lost}. What it has finished is kept.")
@@ -151,11 +147,11 @@ class Lease:
             self.owner, self._renewed = renewed, begun
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)
-            if _clock() - self._renewed > EXPIRY_SECONDS:
-                self._lost = f"its lease could not be renewed for {EXPIRY_SECONDS:.0f} s"
+            if _clock() - self._renewed > LIMITS.lease_expiry:
+                self._lost = f"its lease could not be renewed for {LIMITS.lease_expiry:.0f} s"
 
     def _keep_renewing(self) -> None:
-        while not self._stop.wait(BEAT_SECONDS) and self._lost is None:
+        while not self._stop.wait(LIMITS.lease_beat) and self._lost is None:
             try:
                 self.renew()
             except Exception:  # or the lease would end, and nobody know
@@ -233,7 +229,7 @@ def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> 
         )
     if owner.machine == _machine():
         return
-    pause = EXPIRY_SECONDS if owner.is_unreadable else 1.5 * BEAT_SECONDS
+    pause = LIMITS.lease_expiry if owner.is_unreadable else 1.5 * LIMITS.lease_beat
     on_note(f"{uri} was in use by {owner}; waiting {pause:.0f} s to see whether that has ended.")
     time.sleep(pause)
     newest = _newest(uri)  # clocks may differ, beats tell
@@ -249,7 +245,7 @@ def _is_newest(uri: str, owner: Owner) -> bool:
 
 def _seems_alive(owner: Owner) -> bool:
     if owner.machine != _machine():
-        return abs(time.time() - owner.beat) <= EXPIRY_SECONDS  # one from the future had a wrong clock
+        return abs(time.time() - owner.beat) <= LIMITS.lease_expiry  # one from the future had a wrong clock
     if owner.pid == os.getpid():
         return owner.token in _ours  # one that could not be removed is none
     try:
@@ -261,7 +257,7 @@ def _seems_alive(owner: Owner) -> bool:
 
 def is_lease(name: str) -> bool:
     """Tell whether a file is a lease, or what a process leaves that dies as it writes one."""
-    return LEASE.fullmatch(name) is not None or is_partial(name, PREFIX)
+    return LEASE.fullmatch(name) is not None or storage.is_partial(name, PREFIX)
 
 
 def _names(uri: str) -> list[str]:
@@ -294,7 +290,7 @@ def _newest(uri: str) -> tuple[int, Owner] | None:
 
 
 def _create(uri: str, number: int, owner: Owner) -> bool:
-    return conditional_writes.create_bytes(_uri_of(uri, number), to_json(asdict(owner)))
+    return storage.create_bytes(_uri_of(uri, number), to_json(asdict(owner)))
 
 
 def _write(uri: str, number: int, owner: Owner) -> None:

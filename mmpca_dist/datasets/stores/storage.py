@@ -1,135 +1,59 @@
-"""Addresses: local paths and fsspec URLs, and the Zarr groups and files behind them.
-
-Credentials come from the environment alone, so that no address, task or record can carry them.
-"""
+"""Objects at paths and URLs: read, written, listed and removed, with every failure in one sentence."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-import zarr
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
-from zarr.storage import FsspecStore, ObjectStore
 
-from mmpca_dist.datasets.stores import failure_reasons, literal_names, retries
+from mmpca_dist.datasets.stores import failures
+from mmpca_dist.datasets.stores.addresses import (
+    NAMED,
+    absolute_path,
+    check_address,
+    is_bucket,
+    is_local,
+    is_private,
+    is_remote,
+    join,
+    normalize,
+)
 from mmpca_dist.datasets.stores.checksums import from_json, to_json
-from mmpca_dist.datasets.stores.credentials import refuse_secrets
-from mmpca_dist.datasets.stores.fsspec_files import PatientFileSystem
-from mmpca_dist.datasets.stores.object_stores import GCS, OBJECT_STORES, Bucket, BucketFileSystem
-from mmpca_dist.datasets.stores.partial_files import beside, is_partial, is_partial_chunk
-from mmpca_dist.datasets.stores.zarr_stores import PatientStore
-from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError, did_you_mean
+from mmpca_dist.datasets.stores.remote_files import Bucket, BucketFileSystem, PatientFileSystem
+from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
+
+__all__ = [
+    "NAMED", "PARTIAL", "RESTORE", "agreed", "beside", "create_bytes", "digest", "exists", "explained", "filesystem",
+    "is_local", "is_partial", "is_private", "join", "list_objects", "names_in", "normalize", "read_bytes", "read_json",
+    "refuse_pipe", "remove", "remove_children", "remove_partials", "require", "undamaged", "write_bytes", "write_json",
+    "write_pieces",
+]  # fmt: skip
 
 T = TypeVar("T")
-NAMED = ("bundled:", "synthetic:")
-"""Data sets that have a name in place of an address."""
 RESTORE = "Restore it from a copy."
+NO_HARD_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV])
+DELETING_THREADS = 16
+"""Objects are deleted one by one, so that a refused deletion is an error, and so many at once."""
+PARTIAL = ".partial"
+"""Names of files that are not complete end so."""
+OUR_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
+ZARR_PARTIAL = re.compile(r".+\.[0-9a-f]{32}\.partial")
 
-KNOWN = (*OBJECT_STORES, "file", "memory", "http", "https")
-PROTOCOLS = "MMPCA_PROTOCOLS"
-"""The environment variable by which a machine allows others of fsspec's protocols, separated by commas."""
-
-ONE_VERSION = re.compile(r"\?(versionid|generation)=", re.IGNORECASE)
-
-
-def is_local(uri: str) -> bool:
-    """Tell whether ``uri`` is a path on this machine's file system."""
-    return "://" not in uri and not uri.startswith("file:")
-
-
-def is_private(uri: str) -> bool:
-    """Tell whether only this process can see what is at ``uri``."""
-    return uri.startswith("memory:")
-
-
-def is_remote(uri: str) -> bool:
-    """Tell whether ``uri`` is beyond a network."""
-    return not is_local(uri) and not is_private(uri)
-
-
-def normalize(uri: str | os.PathLike) -> str:
-    """Return an absolute path for local paths and ``file:`` URLs, since workers have working directories of their own.
-
-    Other URLs, and names such as ``bundled:digits``, are left alone.
-    """
-    text = os.fspath(uri)
-    if not text:
-        raise InputError("An address is empty; give a path or a URL.")
-    if "\0" in text:
-        raise InputError(f"The address {text!r} holds the character NUL, which no name may hold.")
-    if text[:5].lower() == "file:":
-        text = text[5:]
-        text = "/" + text.lstrip("/") if text.startswith("//") else text
-    if "://" in text:
-        refuse_secrets(text)
-        protocol, _, rest = text.partition("://")
-        if not rest.strip("/"):
-            raise InputError(f"The address {text!r} names no bucket or folder. Write it in full.")
-        text = f"{protocol.lower()}://{rest}".rstrip("/")
-        refuse_ambiguous(text)
-        return text
-    return text if text.startswith(NAMED) else str(_absolute(text))
-
-
-def _absolute(path: str) -> Path:
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError as error:
-        raise InputError(f"{path} begins with the home folder of a user who is unknown. Write it in full.") from error
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path} is relative to the working directory, which was removed. Change to another, or write an absolute "
-            "path."
-        ) from error
-
-
-def refuse_ambiguous(uri: str) -> None:
-    """Refuse URLs that a store, or the package that asks it, may take for the address of another object.
-
-    Those of other protocols are refused, unless this machine allows them: some of fsspec's chain others, fill in
-    templates, write caches or ask workers.
-
-    Raises
-    ------
-    InputError
-    """
-    protocol, separator, path = uri.partition("://")
-    if not separator:
-        return
-    allowed = filter(None, os.environ.get(PROTOCOLS, "").replace(" ", "").split(","))
-    if protocol.lower() not in (*KNOWN, *allowed):
-        raise InputError(
-            f"Cannot reach {uri}: unknown protocol {protocol!r}.{did_you_mean(protocol, KNOWN)} There are "
-            f"{', '.join(KNOWN)}. If another is to be allowed, set {PROTOCOLS}={protocol} in the environment."
-        )
-    if "::" in path:
-        raise InputError(f"{uri} holds '::', which chains file systems. Choose a name without it.")
-    if not (is_private(uri) or protocol in OBJECT_STORES):
-        return
-    if any(part in (".", "..") for part in path.split("/")):
-        raise InputError(f"{uri} holds '.' or '..' as a folder. Write the address without it.")
-    if protocol in OBJECT_STORES and ("//" in path or not path.isprintable()):
-        raise InputError(
-            f"{uri!r} names an object with an empty part or a control character in its name, which obstore cannot "
-            "reach. Choose another name."
-        )
-    if ONE_VERSION.search(path) or (protocol in GCS and re.search(r"#\d+$", path)):
-        raise InputError(f"{uri} names one version of an object. Write the address without the version.")
-
-
-def join(uri: str, *parts: str) -> str:
-    """Append path components to a path or URL."""
-    return "/".join([uri.rstrip("/"), *parts])
+_memory_lock = threading.Lock()
 
 
 @contextmanager
@@ -145,7 +69,7 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
             "protocols need their fsspec package."
         ) from error
     except Exception as error:
-        reason = failure_reasons.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
+        reason = failures.reason(error, uri if is_local(uri) else None, doing.startswith("write"))
         if reason is None:
             raise
         raise AccessError(f"Cannot {doing} {uri}: {reason}.") from error
@@ -154,47 +78,29 @@ def explained(uri: str, doing: str = "read") -> Iterator[None]:
 def filesystem(uri: str) -> tuple[Any, str]:
     """Return the file system of ``uri``, by fsspec or with methods of the same names, and the path within it.
 
-    Remote ones repeat what fails for reasons that pass.
+    Remote ones retry what fails for reasons that pass.
     """
-    refuse_secrets(uri)
-    refuse_ambiguous(uri)
-    protocol = uri.partition("://")[0]
+    check_address(uri)
     with explained(uri, "reach"):
         if is_local(uri):
-            return LocalFileSystem(), str(_absolute(uri))
-        if protocol in OBJECT_STORES:
+            return LocalFileSystem(), str(absolute_path(uri))
+        if is_bucket(uri):
             bucket, path = Bucket.of(uri)
             return BucketFileSystem(bucket), path
         # Lists of files of the past are of no use: others write to the same place.
         fs, path = url_to_fs(uri, use_listings_cache=False)
-        return (fs if is_private(uri) else PatientFileSystem(fs, protocol)), path
+        return (fs if is_private(uri) else PatientFileSystem(fs, uri.partition("://")[0])), path
 
 
 def agreed(uri: str, read: Callable[[], T]) -> T:
     """Return what ``read`` gives, twice alike where ``uri`` is reached without encryption: nothing else checks it."""
     fs, _ = filesystem(uri)
-    return retries.agreed(f"read {uri}", read, lambda: getattr(fs, "is_plain", False))
-
-
-def zarr_location(uri: str, read_only: bool = False) -> Any:
-    """Return what Zarr finds a group or array by: a path, or the store behind a URL."""
-    if is_local(uri):
-        return Path(uri)
-    refuse_secrets(uri)
-    refuse_ambiguous(uri)
-    protocol = uri.partition("://")[0]
-    if protocol in OBJECT_STORES:
-        with explained(uri, "reach"):
-            bucket, path = Bucket.of(uri)
-            store = ObjectStore(bucket.client, read_only=read_only)
-            return PatientStore(store, uri, path.partition("/")[2] + "/", bucket.is_plain)
-    fsspec_store = FsspecStore.from_url(uri, storage_options={"use_listings_cache": False}, read_only=read_only)
-    return PatientStore(fsspec_store, uri, "", protocol == "http")
+    return failures.agreed(f"read {uri}", read, lambda: getattr(fs, "is_plain", False))
 
 
 def undamaged(uri: str, read: Callable[[], T]) -> T:
     """Return what ``read`` gives of ``uri``; what comes from afar and fails its checksum is read again."""
-    return retries.undamaged(is_remote(uri), f"read {uri}", read)
+    return failures.undamaged(is_remote(uri), f"read {uri}", read)
 
 
 def exists(uri: str) -> bool:
@@ -215,23 +121,19 @@ def require(uri: str) -> None:
 
 
 def refuse_pipe(uri: str) -> None:
-    """Raise an ``InputError`` for what is neither a file nor a folder on this machine: it would be waited for."""
+    """Raise an ``InputError`` for what is neither a file nor a folder on this machine: reading it would wait."""
     if is_local(uri):
         path = Path(filesystem(uri)[1])
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(f"{uri} is neither a file nor a folder.")
 
 
-def remove_children(uri: str, names: Iterable[str]) -> None:
-    """Remove these files or folders from a folder, and the folder where nothing else is in it."""
-    for name in names:
-        remove(join(uri, name))
-    if uri.partition("://")[0] in OBJECT_STORES:
-        return
+def read_bytes(uri: str) -> bytes:
+    """Read a whole object."""
     fs, path = filesystem(uri)
-    with explained(uri, "remove"), suppress(FileNotFoundError):
-        if fs.isdir(path) and not fs.ls(path, detail=False):
-            fs.rmdir(path)
+    with explained(uri):
+        refuse_pipe(uri)
+        return agreed(uri, lambda: bytes(fs.cat_file(path)))
 
 
 def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
@@ -242,29 +144,29 @@ def read_json(uri: str, remedy: str = RESTORE) -> dict[str, Any]:
     DamageError
         For what is no JSON, or does not match its checksum; it ends with ``remedy``.
     """
-    fs, path = filesystem(uri)
-    with explained(uri):
-        refuse_pipe(uri)
-        try:
-            return undamaged(uri, lambda: from_json(agreed(uri, lambda: fs.cat_file(path))))
-        except MmpcaError:
-            raise
-        except ValueError as error:
-            raise DamageError(f"Cannot read {uri}: it is damaged ({error}). {remedy}") from error
+    try:
+        return undamaged(uri, lambda: from_json(read_bytes(uri)))
+    except MmpcaError:
+        raise
+    except ValueError as error:
+        raise DamageError(f"Cannot read {uri}: it is damaged ({error}). {remedy}") from error
+
+
+def write_json(uri: str, value: dict[str, Any]) -> None:
+    """Write a JSON file, whole."""
+    write_bytes(uri, to_json(value))
 
 
 def write_bytes(uri: str, data: bytes) -> None:
     """Write a whole object; on a local disk by a rename, so that readers never see half of it."""
+    if is_local(uri):
+        write_pieces(uri, [data])
+        return
     fs, path = filesystem(uri)
     with explained(uri, "write"):
-        if uri.partition("://")[0] not in OBJECT_STORES:  # these have no folders, and would make a bucket
+        if not is_bucket(uri):  # without folders, it would make a bucket
             fs.makedirs(fs._parent(path), exist_ok=True)
-        if not is_local(uri):
-            fs.pipe_file(path, data)
-            return
-        with beside(Path(path)) as partial:
-            partial.write_bytes(data)
-            partial.replace(path)
+        fs.pipe_file(path, data)
 
 
 def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
@@ -272,10 +174,10 @@ def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
     fs, path = filesystem(uri)
     if not is_local(uri):
         with TemporaryDirectory() as folder:
-            whole = Path(folder, "whole")
-            write_pieces(str(whole), pieces)
+            copy = str(Path(folder, "copy"))
+            write_pieces(copy, pieces)
             with explained(uri, "write"):
-                fs.put_file(str(whole), path)
+                fs.put_file(copy, path)
         return
     with explained(uri, "write"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -283,6 +185,76 @@ def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
             with partial.open("wb") as file:
                 file.writelines(pieces)
             partial.replace(path)
+
+
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Create a whole object if nothing is at ``uri``; of several that try at once, exactly one succeeds.
+
+    On a local disk a complete temporary file gets its name by a hard link, which fails where the name is taken; an
+    object store is asked for a conditional write, which it must support (``If-None-Match: *`` on S3).
+
+    Returns
+    -------
+    bool
+        Whether this call has created the object; False where there was one.
+
+    Raises
+    ------
+    AccessError
+        Where nothing can be written there.
+
+    Examples
+    --------
+    >>> from mmpca_dist.datasets.stores.storage import create_bytes
+    >>> create_bytes("memory://doc/lock", b"mine"), create_bytes("memory://doc/lock", b"yours")
+    (True, False)
+    """
+    fs, path = filesystem(uri)
+    with explained(uri, "write"), _memory_lock if is_private(uri) else nullcontext():
+        if is_local(uri):
+            return _create_file(Path(path), data)
+        try:
+            fs.pipe_file(path, bytes(data), mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+
+def _create_file(path: Path, data: bytes) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with beside(path) as partial:
+        partial.write_bytes(data)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            # A network file system may lose the answer of a call that has succeeded, and repeat it.
+            return partial.stat().st_nlink > 1
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+            with suppress(FileExistsError), path.open("xb") as file:
+                file.write(data)  # without hard links, a reader may see the file before all of it is there
+                return True
+            return False
+    return True
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a hidden name beside a file, for what gets the name of the file once it is whole.
+
+    Nothing stays at the hidden name, unless the process is killed meanwhile: readers of folders pass over it then.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{PARTIAL}")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def is_partial(name: str, prefix: str = "") -> bool:
+    """Tell whether a name is one that ``beside`` gave out, for a file whose name begins with ``prefix``."""
+    return name.startswith(f".{prefix}") and OUR_PARTIAL.fullmatch(name) is not None
 
 
 def remove_partials(uri: str, but: str | None = None) -> int:
@@ -296,55 +268,17 @@ def remove_partials(uri: str, but: str | None = None) -> int:
     for name, size, _ in list_objects(uri):
         last = name.rpartition("/")[2]
         is_kept = but is not None and name.startswith(f"{but}/")
-        if not is_kept and (is_partial(last) or is_partial_chunk(last)):
+        if not is_kept and (is_partial(last) or ZARR_PARTIAL.fullmatch(last)):
             Path(uri, name).unlink(missing_ok=True)
             n_bytes += size
     return n_bytes
-
-
-def read_bytes(uri: str) -> bytes:
-    """Read a whole object."""
-    fs, path = filesystem(uri)
-    with explained(uri):
-        refuse_pipe(uri)
-        return agreed(uri, lambda: bytes(fs.cat_file(path)))
-
-
-def write_json(uri: str, value: dict[str, Any]) -> None:
-    """Write a JSON file, whole."""
-    write_bytes(uri, to_json(value))
-
-
-def open_group(uri: str, mode: str = "r") -> zarr.Group:
-    """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group.
-
-    Consolidated metadata, which are copies, are passed over: of an array that was replaced since they are false.
-    """
-    with explained(uri, "read" if mode == "r" else "write"):
-        if is_local(uri) and mode in ("a", "w"):
-            Path(uri).parent.mkdir(parents=True, exist_ok=True)
-        location = zarr_location(uri, mode == "r")
-        try:
-            if mode == "r" and is_remote(uri):
-                # Looking for all forms of groups at once would take four times as many requests.
-                with suppress(zarr.errors.GroupNotFoundError):
-                    return zarr.open_group(location, mode="r", zarr_format=3, use_consolidated=False)
-            return zarr.open_group(location, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
-        except zarr.errors.GroupNotFoundError as error:
-            raise InputError(
-                f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
-                "directly in it."
-            ) from error
-        except (ValueError, TypeError, LookupError, RecursionError) as error:  # JSON, or settings, that are none
-            reason = " ".join(str(error).split()).rstrip(".")[:200]
-            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({reason}). Restore it.") from error
 
 
 def list_objects(uri: str) -> list[tuple[str, int, str]]:
     """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
     fs, path = filesystem(uri)
     with explained(uri):
-        objects = literal_names.objects_at(fs, path)
+        objects = _objects_at(fs, path)
     root = path.rstrip("/") + "/"
     return sorted(
         (
@@ -366,15 +300,59 @@ def names_in(uri: str) -> list[str]:
 
 
 def remove(uri: str) -> None:
-    """Remove a file or a folder with all that is in it, if it is there; of a symbolic link, the link."""
+    """Remove a file or a folder with all that is in it, if it is there; of a symbolic link, the link.
+
+    Names are exact: ``*``, ``?`` and ``[..]`` are legal in names, and fsspec's ``rm`` takes them for patterns, which
+    match the objects of others.
+    """
     with explained(uri, "remove"):
         if not is_local(uri):
-            fs, path = filesystem(uri)
-            literal_names.remove(fs, path, uri.partition("://")[0] not in OBJECT_STORES)
+            _remove_objects(uri)
         elif Path(uri).is_dir() and not Path(uri).is_symlink():
             shutil.rmtree(uri)
         else:
             Path(uri).unlink(missing_ok=True)
+
+
+def _remove_objects(uri: str) -> None:
+    fs, path = filesystem(uri)
+
+    def remove_object(name: str) -> None:
+        with suppress(FileNotFoundError):  # another process was faster, or the answer of a first attempt was lost
+            fs.rm_file(name)
+
+    with ThreadPoolExecutor(DELETING_THREADS) as pool:
+        list(pool.map(remove_object, _objects_at(fs, path)))  # raises what a thread has raised
+    if not is_bucket(uri) and fs.isdir(path):
+        entries = fs.find(path, withdirs=True, detail=True)
+        folders = {name for name, info in entries.items() if info["type"] == "directory" and _is_below(name, path)}
+        for folder in sorted(folders | {path}, reverse=True):
+            fs.rmdir(folder)
+
+
+def _objects_at(fs: Any, path: str) -> dict[str, dict[str, Any]]:
+    """Return the file at ``path``, or all files below that folder, by their names in the file system.
+
+    Stores list names that begin with a prefix, so ``x`` may also list ``x1``: those are left out.
+    """
+    root = path.rstrip("/")
+    return {name: info for name, info in fs.find(path, detail=True).items() if _is_below(name, root)}
+
+
+def _is_below(name: str, root: str) -> bool:
+    return name == root or name.startswith(f"{root}/")
+
+
+def remove_children(uri: str, names: Iterable[str]) -> None:
+    """Remove these files or folders from a folder, and the folder where nothing else is in it."""
+    for name in names:
+        remove(join(uri, name))
+    if is_bucket(uri):
+        return
+    fs, path = filesystem(uri)
+    with explained(uri, "remove"), suppress(FileNotFoundError):
+        if fs.isdir(path) and not fs.ls(path, detail=False):
+            fs.rmdir(path)
 
 
 def digest(*parts: Any) -> str:

@@ -1,12 +1,13 @@
-"""Zarr stores behind URLs, with retries."""
+"""Zarr groups behind paths and URLs: opened, read, and checked for damage."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import zarr
@@ -14,43 +15,133 @@ from numpy.typing import NDArray
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.cpu import NDBuffer
+from zarr.errors import GroupNotFoundError
 from zarr.storage import FsspecStore, ObjectStore, WrapperStore
 
-from mmpca_dist.datasets.stores import retries
+from mmpca_dist.datasets.stores import failures, storage
+from mmpca_dist.datasets.stores.addresses import check_address, is_bucket, is_local, is_remote
+from mmpca_dist.datasets.stores.remote_files import Bucket
+from mmpca_dist.errors import DamageError, InputError, MmpcaError
 
-__all__ = ["PatientStore", "block_of", "fill_from", "values_of"]
-
+T = TypeVar("T")
 DELETED_AT_ONCE = 64
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+ABSENT_OR_INVALID = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+"""Reasons why an object that was written cannot be read, other than an address that is out of reach."""
+
+
+def open_group(uri: str, mode: str = "r") -> zarr.Group:
+    """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group.
+
+    Consolidated metadata, which are copies, are passed over: of an array that was replaced since they are false.
+    """
+    with storage.explained(uri, "read" if mode == "r" else "write"):
+        if is_local(uri) and mode in ("a", "w"):
+            Path(uri).parent.mkdir(parents=True, exist_ok=True)
+        location = zarr_location(uri, mode == "r")
+        try:
+            if mode == "r" and is_remote(uri):
+                # Looking for all forms of groups at once would take four times as many requests.
+                with suppress(GroupNotFoundError):
+                    return zarr.open_group(location, mode="r", zarr_format=3, use_consolidated=False)
+            return zarr.open_group(location, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
+        except GroupNotFoundError as error:
+            raise InputError(
+                f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
+                "directly in it."
+            ) from error
+        except (ValueError, TypeError, LookupError, RecursionError) as error:  # JSON, or settings, that are none
+            reason = " ".join(str(error).split()).rstrip(".")[:200]
+            raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({reason}). Restore it.") from error
+
+
+def zarr_location(uri: str, read_only: bool = False) -> Any:
+    """Return what Zarr finds a group or array by: a path, or the store behind a URL."""
+    if is_local(uri):
+        return Path(uri)
+    check_address(uri)
+    if is_bucket(uri):
+        with storage.explained(uri, "reach"):
+            bucket, path = Bucket.of(uri)
+            client, is_plain = bucket.connect()
+            return PatientStore(ObjectStore(client, read_only=read_only), uri, path.partition("/")[2] + "/", is_plain)
+    fsspec_store = FsspecStore.from_url(uri, storage_options={"use_listings_cache": False}, read_only=read_only)
+    return PatientStore(fsspec_store, uri, "", uri.startswith("http://"))
 
 
 def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDArray:
     """Return entries ``start`` to ``stop`` of an array along its first axis; damaged ones from afar are read again."""
     selection: Any = slice(start, stop) if array.ndim else ()
-    return retries.undamaged(_is_remote(array), _name(array), lambda: np.asarray(array[selection]))
+    return _undamaged(array, lambda: np.asarray(array[selection]))
 
 
 def block_of(array: zarr.Array, index: tuple[int, ...]) -> NDArray:
     """Return the chunk at a grid position of an array that has no shards."""
-    return retries.undamaged(_is_remote(array), _name(array), lambda: np.asarray(array.get_block_selection(index)))
+    return _undamaged(array, lambda: np.asarray(array.get_block_selection(index)))
 
 
 def fill_from(array: zarr.Array, start: int, stop: int, out: NDArray) -> None:
     """Fill ``out`` with rows ``start`` to ``stop`` of an array (n, d), as ``values_of`` would give them."""
     selection, target = (slice(start, stop), slice(None)), NDBuffer(out)  # type: ignore[arg-type]
-    retries.undamaged(
-        _is_remote(array),
-        _name(array),
-        lambda: array.get_basic_selection(selection, out=target),
-    )
+    _undamaged(array, lambda: array.get_basic_selection(selection, out=target))
 
 
-def _is_remote(array: zarr.Array) -> bool:
-    return isinstance(array.store, PatientStore)
+def _undamaged(array: zarr.Array, read: Callable[[], T]) -> T:
+    return failures.undamaged(isinstance(array.store, PatientStore), f"read {array.path}", read)
 
 
-def _name(array: zarr.Array) -> str:
-    return f"read {array.path}"
+@contextmanager
+def reading_own(uri: str, remedy: str = storage.RESTORE) -> Iterator[None]:
+    """Turn whatever damaged objects of this project raise into a ``DamageError``, which ends with ``remedy``.
+
+    Other faults stay what they are.
+    """
+    try:
+        with storage.explained(uri):
+            yield
+    except DamageError:
+        raise
+    except MmpcaError as error:
+        if isinstance(error.__cause__, ABSENT_OR_INVALID):
+            raise DamageError(f"{error} {remedy}".rstrip()) from error
+        raise
+    except Exception as error:  # whatever Zarr, codecs and parsers raise for damaged bytes
+        raise DamageError(f"Cannot read {uri}: it is damaged ({_reason(error)}). {remedy}".rstrip()) from error
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    if "checksum" in text.lower():  # which Zarr follows with both of them, as bytes
+        return "its checksum does not match"
+    return f"it lacks {text}" if isinstance(error, KeyError) else text or type(error).__name__
+
+
+def chunks_of(array: zarr.Array) -> Iterator[tuple[int, ...]]:
+    """Yield the grid positions of the chunks, or shards, of an array."""
+    stored = array.shards or array.chunks
+    yield from np.ndindex(*(-(-size // chunk) for size, chunk in zip(array.shape, stored, strict=True)))
+
+
+def refuse_absent_chunks(uri: str, array: zarr.Array, present: dict[str, int], remedy: str = storage.RESTORE) -> None:
+    """Refuse an array of this project that lacks a chunk: Zarr would read fill values in its place.
+
+    ``present`` has the sizes of the objects below ``uri``, by name.
+    """
+    for index in chunks_of(array):
+        key = array.metadata.encode_chunk_key(index)
+        if key not in present:
+            raise DamageError(f"Cannot read {uri}/{key}: it does not exist. {remedy}".rstrip())
+
+
+def read_chunks(uri: str, array: zarr.Array, remedy: str = storage.RESTORE) -> NDArray:
+    """Return an array of this project, which has no shards; a chunk that is damaged is named."""
+    try:
+        return values_of(array)
+    except Exception:  # the same comes again, of the chunk
+        for index in chunks_of(array):
+            with reading_own(f"{uri}/{array.metadata.encode_chunk_key(index)}", remedy):
+                block_of(array, index)
+        raise
 
 
 class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
@@ -86,10 +177,10 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
         what = f"{name} {self._address}/{key}".rstrip("/")
 
         async def read() -> Any:
-            return await retries.patiently_async(what, call)
+            return await failures.patiently_async(what, call)
 
         if agree:  # of readings that are each tried again, so that one fault costs one reading
-            return await retries.agreed_async(what, read, lambda: self._is_plain)
+            return await failures.agreed_async(what, read, lambda: self._is_plain)
         return await read()
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:

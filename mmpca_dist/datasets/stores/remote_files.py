@@ -1,4 +1,4 @@
-"""Buckets of S3, Google and Azure, read and written with obstore; objects are addressed by their exact names."""
+"""Files beyond a network, with retries: objects in buckets of S3, Google and Azure by obstore, others by fsspec."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mmpca_dist.datasets.stores import failure_reasons, retries
+from mmpca_dist.datasets.stores import failures
+from mmpca_dist.datasets.stores.addresses import AZURE, GCS, S3
 from mmpca_dist.errors import AccessError, InputError
+from mmpca_dist.limits import LIMITS
 
 T = TypeVar("T")
-S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "abfs", "abfss")
-OBJECT_STORES = (*S3, *GCS, *AZURE)
 READ_AHEAD_BYTES = 1 << 20
 """Files are read ahead by so much; longer reads are one request."""
 REQUEST_SECONDS = 5.0
-"""obstore repeats a failing request itself for so long; after that ``retries`` logs the failure and repeats it."""
+"""obstore repeats a failing request itself for so long; after that ``failures`` logs the failure and repeats it."""
 WRITER = "mmpcawriter"
 """Metadata key that says which call created an object; Azure allows no hyphen in it."""
 SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST", "MMPCA_STORAGE_")
 """Environment variables that a client depends on begin with these."""
-
 GCS_KEYS = ("client_email", "private_key", "private_key_id")
 """What the key of a service account must have, even one that signs nothing."""
+LISTINGS = ("find", "ls")
+PATTERNS = frozenset(["cat", "copy", "cp", "delete", "expand_path", "get", "glob", "move", "mv", "put", "rm"])
+"""Operations of fsspec that take names for patterns, which may match the objects of others."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,12 @@ class Bucket:
             )
         return cls(protocol, name, account), f"{name}{slash}{key}"
 
-    @property
-    def client(self) -> Any:
-        """The obstore client of this process for the bucket, with the credentials of the environment."""
-        settings = frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS))
-        return _client(self, settings)[0]
+    def connect(self) -> tuple[Any, bool]:
+        """Return this process's obstore client, with the credentials of the environment, and whether it is plain.
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the connection is not encrypted: then only checksums notice a bit that flips on the way."""
-        settings = frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS))
-        return _client(self, settings)[1]
+        Over a plain connection, which is not encrypted, only checksums notice a bit that flips on the way.
+        """
+        return _client(self, frozenset(item for item in os.environ.items() if item[0].startswith(SETTINGS)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -93,15 +90,15 @@ def _client(bucket: Bucket, settings: frozenset[tuple[str, str]]) -> tuple[Any, 
         bucket.name,
         client_options={
             "allow_http": is_plain,
-            "connect_timeout": timedelta(seconds=min(retries.timeout(), 10.0)),
-            "read_timeout": timedelta(seconds=retries.timeout()),
-            "timeout": timedelta(seconds=max(retries.patience(), retries.timeout())),
+            "connect_timeout": timedelta(seconds=min(failures.timeout(), 10.0)),
+            "read_timeout": timedelta(seconds=failures.timeout()),
+            "timeout": timedelta(seconds=max(failures.patience(), failures.timeout())),
         },
         retry_config={
             "max_retries": 5,
-            "retry_timeout": timedelta(seconds=min(REQUEST_SECONDS, retries.patience())),
+            "retry_timeout": timedelta(seconds=min(REQUEST_SECONDS, failures.patience())),
             "backoff": {
-                "init_backoff": timedelta(seconds=retries.FIRST_PAUSE),
+                "init_backoff": timedelta(seconds=LIMITS.first_pause),
                 "max_backoff": timedelta(seconds=REQUEST_SECONDS),
                 "base": 2,
             },
@@ -125,7 +122,7 @@ def _s3_options() -> tuple[str, dict[str, Any]]:
             aws_credentials()
             options["credential_provider"] = aws_credentials
     except (BotoCoreError, ValueError) as error:
-        raise AccessError(f"Cannot reach S3: {failure_reasons.NO_CREDENTIALS}.") from error
+        raise AccessError(f"Cannot reach S3: {failures.NO_CREDENTIALS}.") from error
     return endpoint, options
 
 
@@ -155,12 +152,12 @@ class BucketFileSystem:
     @property
     def is_plain(self) -> bool:
         """Whether the connection is not encrypted."""
-        return self.bucket.is_plain
+        return self.bucket.connect()[1]
 
     def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
         """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
         key = path.partition("/")[2]
-        return retries.patiently(self._what(verb, path), lambda: operation(self.bucket.client, key))
+        return failures.patiently(self._what(verb, path), lambda: operation(self.bucket.connect()[0], key))
 
     def _what(self, verb: str, path: str) -> str:
         return f"{verb} {self.bucket.protocol}://{path}"
@@ -180,7 +177,7 @@ class BucketFileSystem:
         try:
             return self._call("read", path, read)
         except Exception as error:
-            if failure_reasons.status(error) == 416:  # nothing is left from ``start`` on
+            if failures.status(error) == 416:  # nothing is left from ``start`` on
                 return b""
             raise
 
@@ -241,35 +238,39 @@ class BucketFileSystem:
     def _listed(self, path: str, operation: Callable[[Any, str], list[Any]]) -> list[Any] | None:
         """Return a listing, read until two agree where the connection is plain; None without a bucket."""
         try:
-            return retries.agreed(
+            return failures.agreed(
                 self._what("list", path), lambda: self._call("list", path.rstrip("/"), operation), lambda: self.is_plain
             )
         except Exception as error:
-            if failure_reasons.status(error) == 404:
+            if failures.status(error) == 404:
                 return None
             raise
 
-    def pipe_file(self, path: str, value: bytes) -> None:
-        """Write an object, whole."""
-        self._call("write", path, lambda client, key: client.put(key, value))
-
-    def create(self, path: str, value: bytes) -> bool:
-        """Write an object if there is none of this name, and return whether this call did.
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+        """Write an object, whole; with ``mode="create"`` only if there is none of this name.
 
         A first answer may be lost, so that a second attempt finds the object of the first: its metadata tell.
+
+        Raises
+        ------
+        FileExistsError
+            Where ``mode`` is "create" and another call has created the object.
         """
         writer = uuid.uuid4().hex
 
-        def attempt(client: Any, key: str) -> bool:
+        def create(client: Any, key: str) -> None:
             from obstore.exceptions import AlreadyExistsError
 
             try:
                 client.put(key, value, mode="create", attributes={WRITER: writer})
-            except AlreadyExistsError:
-                return _attributes(client, key).get(WRITER) == writer
-            return True
+            except AlreadyExistsError as error:
+                if _attributes(client, key).get(WRITER) != writer:
+                    raise FileExistsError(path) from error
 
-        return self._call("create", path, attempt)
+        if mode == "create":
+            self._call("create", path, create)
+        else:
+            self._call("write", path, lambda client, key: client.put(key, value))
 
     def put_file(self, local: str, path: str) -> None:
         """Write an object with the contents of a local file."""
@@ -324,3 +325,29 @@ class _RangeFile(io.RawIOBase):
         buffer[: len(data)] = data
         self._at = end
         return len(data)
+
+
+class PatientFileSystem:
+    """An fsspec file system that repeats operations while they fail for reasons that pass.
+
+    Without encryption it lists until two listings agree.
+    """
+
+    def __init__(self, fs: Any, protocol: str) -> None:
+        self._fs, self._protocol = fs, protocol
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the connection is not encrypted."""
+        return self._protocol == "http"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in PATTERNS:
+            raise AttributeError(f"{name} expands patterns in names; see mmpca_dist.datasets.stores.storage.remove")
+        attribute = getattr(self._fs, name)
+        return functools.partial(self._patiently, name, attribute) if callable(attribute) else attribute
+
+    def _patiently(self, name: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        what = f"{'list' if name in LISTINGS else name} {self._protocol}://{args[0]}" if args else name
+        attempt = functools.partial(failures.patiently, what, functools.partial(method, *args, **options))
+        return failures.agreed(what, attempt, lambda: self.is_plain) if name in LISTINGS else attempt()

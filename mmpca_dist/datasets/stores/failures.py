@@ -1,0 +1,315 @@
+"""Failures of file systems, networks and object stores: the reason for a message, and which are retried for how long.
+
+Packages are recognised by the classes an error derives from, so that none is imported for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import socket
+import sys
+import time
+import zipfile
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tenacity
+from tenacity.wait import wait_base
+
+from mmpca_dist.errors import AccessError, ConfigError, MmpcaError
+from mmpca_dist.limits import LIMITS
+
+T = TypeVar("T")
+log = logging.getLogger("mmpca_dist.storage")
+
+PATIENCE_SECONDS = 120.0
+"""How long an operation is retried (``MMPCA_STORAGE_PATIENCE``)."""
+TIMEOUT_SECONDS = 30.0
+"""How long an answer may take, or the next part of it (``MMPCA_STORAGE_TIMEOUT``)."""
+LONGEST_PAUSE = 15.0
+UNKNOWN_ATTEMPTS = 3
+"""Attempts where the failure is not known to pass, such as an answer that cannot be read."""
+READINGS = 3
+"""Readings of data that fail their checksum before they count as damaged: the transfer may have been at fault."""
+
+REMOTE_PACKAGES = frozenset(["aiohttp", "obstore", "requests", "urllib3"])
+STATUS = re.compile(r"status code: (\d{3})")
+"""obstore has one exception for most answers of a server; their status is only in its text."""
+TYPED = {403: "PermissionDeniedError", 401: "UnauthenticatedError", 412: "AlreadyExistsError"}
+"""The statuses for which obstore has exceptions of their own; 404 is a ``FileNotFoundError``."""
+METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")
+"""Clients that find no credentials ask these for some, in vain anywhere but in the cloud."""
+PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
+LASTING_STATUS = frozenset([401, 403, 404, 412, 416])
+LASTING_OBSTORE = ("InvalidPathError", "NotSupportedError", "UnknownConfigurationKeyError")
+LASTING = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError, MmpcaError,
+           ImportError, NotImplementedError, TypeError, AttributeError, LookupError)  # fmt: skip
+
+DENIED = "permission denied. Check the access rights, or for object storage the credentials in the environment"
+NO_CREDENTIALS = "there are no valid credentials in the environment. Set them as the store's own tools want them"
+UNREACHABLE = "the host cannot be reached. Check the address and the network"
+UNKNOWN_HOST = "the host's name is not known. Check the address and the network"
+TIMED_OUT = "no answer came in time. Check the address and the network, and try again"
+ABSENT = "it does not exist"
+NO_BUCKET = "its bucket or container does not exist. Create it, or correct the address"
+OTHER_REGION = "the bucket is in another region. Set AWS_REGION to the one it is in"
+UNREADABLE_ANSWER = "the store's answer cannot be read. Try again later, or check that the address is that of a store"
+UNREADABLE_NAME = (
+    "objects there have names with an empty, '.' or '..' part, which obstore cannot list. Choose another folder, or "
+    "rename them"
+)
+REASONS_OF_ERRNO = {
+    errno.ENOSPC: "no space is left on the device. Free some, or choose another place",
+    errno.EDQUOT: "the disk quota is used up. Free some, or choose another place",
+    errno.EROFS: "the file system is read-only. Choose another place",
+    errno.ENAMETOOLONG: "the name is too long. Choose a shorter one",
+    errno.EHOSTUNREACH: UNREACHABLE,
+    errno.ENETUNREACH: UNREACHABLE,
+}
+REASONS_OF_TYPE = {
+    IsADirectoryError: "it is a folder where a file belongs",
+    socket.gaierror: UNKNOWN_HOST,
+    ConnectionError: UNREACHABLE,
+    TimeoutError: TIMED_OUT,
+    PermissionError: DENIED,
+}
+
+
+def patience() -> float:
+    """Return for how many seconds an operation is retried."""
+    return _seconds("MMPCA_STORAGE_PATIENCE", PATIENCE_SECONDS)
+
+
+def timeout() -> float:
+    """Return how many seconds an answer may take."""
+    return _seconds("MMPCA_STORAGE_TIMEOUT", TIMEOUT_SECONDS)
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    try:
+        seconds = default if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"The environment variable {name} is {text!r}; it must be a number of seconds above 0.")
+    return seconds
+
+
+def patiently(what: str, operation: Callable[[], T]) -> T:
+    """Return the result of an operation that may be repeated; retry it while it fails for reasons that pass.
+
+    Clients retry for a few seconds at most. What fails longer is logged and retried here, with pauses that double.
+    """
+    return tenacity.Retrying(**_policy(what))(operation)
+
+
+async def patiently_async(what: str, operation: Callable[[], Awaitable[T]]) -> T:
+    """Do as ``patiently`` does, in an event loop."""
+
+    async def attempt() -> T:  # tenacity does not await what a plain function returns
+        return await operation()
+
+    return await tenacity.AsyncRetrying(**_policy(what))(attempt)
+
+
+def _policy(what: str) -> dict[str, Any]:
+    """Return tenacity's settings for one operation: which failures it retries, after which pauses, and how long."""
+    limit = patience()
+
+    def is_exhausted(state: tenacity.RetryCallState) -> bool:
+        is_unknown = persistence(_error(state)) == "unknown"
+        return (is_unknown and state.attempt_number >= UNKNOWN_ATTEMPTS) or (state.seconds_since_start or 0) >= limit
+
+    def log_failure(state: tenacity.RetryCallState) -> None:
+        # The words of a store or its client are not repeated: they may hold a secret.
+        name, pause = type(_error(state)).__name__, state.next_action.sleep if state.next_action else 0.0
+        log.warning("%s failed (%s, attempt %d); again in %.1f s", what, name, state.attempt_number, pause)
+
+    pauses: wait_base = tenacity.wait_exponential(multiplier=LIMITS.first_pause, max=LONGEST_PAUSE)
+    return {
+        "retry": tenacity.retry_if_exception(
+            lambda error: isinstance(error, Exception) and persistence(error) != "lasting"
+        ),
+        "stop": is_exhausted,
+        "wait": pauses + tenacity.wait_random(0, LIMITS.first_pause),
+        "before_sleep": log_failure,
+        "reraise": True,
+    }
+
+
+def _error(state: tenacity.RetryCallState) -> BaseException:
+    return (state.outcome.exception() if state.outcome is not None else None) or RuntimeError()
+
+
+def agreed(what: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
+    """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection.
+
+    ``is_plain`` tells, after a reading, whether the connection is not encrypted; otherwise one reading is enough.
+
+    Raises
+    ------
+    AccessError
+        Where readings differ for longer than the patience lasts: another process may be changing what is read.
+    """
+    refuse_endless, reading = _disagreement(what), read()
+    while is_plain() and (again := read()) != reading:
+        refuse_endless()
+        reading = again
+    return reading
+
+
+async def agreed_async(what: str, read: Callable[[], Awaitable[T]], is_plain: Callable[[], bool]) -> T:
+    """Do as ``agreed`` does, in an event loop."""
+    refuse_endless, reading = _disagreement(what), await read()
+    while is_plain() and (again := await read()) != reading:
+        refuse_endless()
+        reading = again
+    return reading
+
+
+def _disagreement(what: str) -> Callable[[], None]:
+    """Return a function to call whenever two readings differ, which raises once that has gone on for too long."""
+    n_differences, begin = 0, time.monotonic()
+
+    def refuse_endless() -> None:
+        nonlocal n_differences
+        n_differences += 1
+        seconds = time.monotonic() - begin
+        if n_differences >= READINGS and seconds >= patience():
+            raise AccessError(
+                f"Cannot {what}: in {seconds:.0f} s no two answers in a row were alike. Something goes on writing "
+                "there, or the connection, which is not encrypted, damages what it carries. Try again later, or reach "
+                "the store by https."
+            )
+
+    return refuse_endless
+
+
+def undamaged(is_remote: bool, what: str, read: Callable[[], T]) -> T:
+    """Return the result of ``read``, which is called again where data come damaged over a network."""
+    for attempt in range(1, READINGS if is_remote else 1):
+        try:
+            return read()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            log.warning("%s came damaged (%s, reading %d); reading it again", what, type(error).__name__, attempt)
+    return read()
+
+
+def is_damage(error: BaseException) -> bool:
+    """Tell whether data came that are not what was written, rather than none."""
+    if isinstance(error, MmpcaError):
+        return False
+    if isinstance(error, OSError):
+        return type(error) is OSError and error.errno is None  # pyarrow says so of a page
+    return isinstance(error, ValueError | RuntimeError | EOFError | zlib.error | zipfile.BadZipFile)
+
+
+def persistence(error: BaseException) -> str:
+    """Tell whether a remote store fails for a ``passing`` reason, a ``lasting`` or an ``unknown`` one."""
+    code = status(error)
+    if code in PASSING_STATUS:
+        return "passing"
+    if isinstance(error, LASTING) or code in LASTING_STATUS or _is_obstore(error, *LASTING_OBSTORE):
+        return "lasting"
+    if code is not None or _lacks_credentials(error):
+        return "unknown"
+    is_connection = isinstance(error, ConnectionError | TimeoutError) or _package(error) == "aiohttp"
+    # obstore says "HTTP error" where a request or an answer was broken off.
+    return "passing" if is_connection or (_is_obstore(error) and "HTTP error" in str(error)) else "unknown"
+
+
+def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
+    """Return why an operation failed, without the final stop; None for what is no failure of an address.
+
+    ``path`` is the path on a local disk, or None for a URL; ``writing`` says whether something was to be written.
+    """
+    if _package(error) is not None:
+        return _remote_reason(error, writing)
+    if isinstance(error, FileNotFoundError):
+        # File systems hide what a server answered behind "not found".
+        hidden = error.__cause__ and reason(error.__cause__, path, writing)
+        if isinstance(hidden, str) and hidden != ABSENT:
+            return hidden
+        return _no_folder(path) if writing else ABSENT
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        return _file_in_the_way(path)
+    text = next((text for kind, text in REASONS_OF_TYPE.items() if isinstance(error, kind)), None)
+    if text is None and isinstance(error, OSError):
+        text = REASONS_OF_ERRNO.get(error.errno or 0)
+        return text or " ".join(str(error.strerror or error).split()).rstrip(".") or type(error).__name__
+    return text
+
+
+def _remote_reason(error: BaseException, writing: bool) -> str:
+    """Return the reason behind an error of a network package or an object store."""
+    code, text = status(error), str(error).lower()
+    if _lacks_credentials(error):
+        return NO_CREDENTIALS
+    if code in (401, 403):
+        return DENIED
+    if code == 404:
+        return NO_BUCKET if writing else ABSENT
+    if code in (301, 307) or "incorrectly configured region" in text:
+        return OTHER_REGION
+    if code is not None:
+        return f"the store answers {code}"
+    if _is_obstore(error, "InvalidPathError"):
+        return UNREADABLE_NAME
+    if isinstance(error, socket.gaierror) or "DNSError" in type(error).__name__ or "dns error" in text:
+        return UNKNOWN_HOST
+    if isinstance(error, TimeoutError) or "timed out" in text:
+        return TIMED_OUT
+    return UNREADABLE_ANSWER if _is_obstore(error) and "http error" not in text else UNREACHABLE
+
+
+def status(error: BaseException) -> int | None:
+    """Return the HTTP status an error carries, wherever its package keeps it."""
+    if _is_obstore(error):
+        text = STATUS.search(str(error))
+        return int(text[1]) if text else next((code for code, name in TYPED.items() if _is_obstore(error, name)), None)
+    codes = (getattr(error, "status", None), getattr(getattr(error, "response", None), "status_code", None))
+    return next((code for code in codes if isinstance(code, int)), None)
+
+
+def _is_obstore(error: BaseException, *names: str) -> bool:
+    """Tell whether an error is one of obstore's, or one of these."""
+    exceptions = sys.modules.get("obstore.exceptions")  # no error of obstore's comes before its import
+    return exceptions is not None and isinstance(
+        error, tuple(getattr(exceptions, name) for name in names or ("BaseError",))
+    )
+
+
+def _package(error: BaseException) -> str | None:
+    packages = [cls.__module__.partition(".")[0] for cls in type(error).__mro__]
+    return next((package for package in packages if package in REMOTE_PACKAGES), None)
+
+
+def _lacks_credentials(error: BaseException) -> bool:
+    """Tell whether a client of an object store sought credentials in vain."""
+    return _is_obstore(error) and any(server in str(error) for server in METADATA_SERVERS)
+
+
+def _no_folder(path: str | None) -> str:
+    """Say why nothing can be written to an address whose folder does not exist."""
+    if path is None:
+        return NO_BUCKET
+    missing = Path(path)
+    while not missing.parent.exists():
+        missing = missing.parent
+    if missing == Path(path):
+        return f"it cannot be made in {missing.parent}. Choose another place"
+    return f"the folder {missing} does not exist and cannot be made. Create it, or choose another place"
+
+
+def _file_in_the_way(path: str | None) -> str:
+    ancestors = [Path(path), *Path(path).parents] if path is not None else []
+    file = next((path for path in ancestors if path.is_file()), None)
+    return f"{file or 'a part of the path'} is a file where a folder belongs. Choose another path"
