@@ -135,8 +135,8 @@ def measure(case: str, path: Path, profile: bool = False) -> dict[str, Any]:
     """Run a case in this process and return its seconds, CPU seconds, peak memory, and CPU seconds by stage."""
     import mmpca_dist.evaluation_runs.stages
     import mmpca_dist.neighbors.pair_statistics
-    import mmpca_dist.report.evaluation_files
-    import mmpca_dist.report.run_contents  # noqa: F401
+    import mmpca_dist.report.evaluation_page
+    import mmpca_dist.report.run_page  # noqa: F401
 
     profiler = cProfile.Profile()
     begin, spent = time.perf_counter(), time.process_time()

@@ -27,8 +27,8 @@ from mmpca_dist.evaluation.splits import fold_splits
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.report.choices import tried
-from mmpca_dist.report.run_contents import report_contents
+from mmpca_dist.report.component_choices import tried
+from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.runs.summary import choice
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
@@ -235,13 +235,13 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
     assert "n_components: auto" in page and "choose: moments, choose: score" in page
     contents = report_contents(RunDirectory(config.output), config, open_dataset("bundled:iris"), results)
     pca = results["choose"]["methods"]["pca"]
-    assert [cell.summary.mean for cell in contents.choices[0].cells] == pca["means"]
+    assert [cell.summary.mean for cell in contents.choices.methods[0].cells] == pca["means"]
     np.testing.assert_allclose(
-        [cell.summary.corrected_standard_error for cell in contents.choices[0].cells],
+        [cell.summary.corrected_standard_error for cell in contents.choices.methods[0].cells],
         pca["standard_errors"],
         rtol=1e-12,
     )
-    assert contents.choices[0].chosen.n_components == pca["candidate"]
+    assert contents.choices.methods[0].chosen.n_components == pca["candidate"]
     assert [method.requested for method in contents.methods] == [[pca["chosen"]], [1]]
 
 

@@ -30,7 +30,7 @@ LAYOUTS = {
 
 
 def without_report(monkeypatch):
-    monkeypatch.setattr("mmpca_dist.report.run_contents.write_report", lambda *_: {"outputs": []})
+    monkeypatch.setattr("mmpca_dist.report.run_page.write_report", lambda *_: {"outputs": []})
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

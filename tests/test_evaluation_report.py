@@ -21,17 +21,11 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.evaluation_runs.results import error_rows
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.report.evaluation_files import evaluation_tables, write_evaluation_report
-from mmpca_dist.report.evaluation_page import render_evaluation, sections
-from mmpca_dist.report.evaluation_rows import (
-    PLUS_MINUS,
-    error_grids,
-    margin_grids,
-    published_words,
-    standing_rows,
-)
-from mmpca_dist.report.evaluation_words import drawn_sizes, probability, words
-from mmpca_dist.report.signed_margins import SignedMargins, signed_margins
+from mmpca_dist.report.error_tables import error_grids, standing_rows
+from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections, write_evaluation_report
+from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability, words
+from mmpca_dist.report.published_comparison import published_words
+from mmpca_dist.report.signed_margins import SignedMargins, margin_grids, signed_margins
 
 MANY = ("pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "lasso", "random-projection")
 FOUR = {**CLASSIFIERS, "naive-bayes": "naive Bayes"}
@@ -146,7 +140,7 @@ def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> N
 
 def test_the_largest_class_is_named_for_the_rows_held_out() -> None:
     """Given parts may hold other shares of the classes than all rows do."""
-    made = dataclasses.replace(evaluation(errors=lambda *_: 10), guesses=[90.0, 97.0])
+    made = dataclasses.replace(evaluation(errors=lambda *_: 10), baselines=[90.0, 97.0])
     assert words(made)[-2] == "Baseline (always the largest class): 93.5% error."
 
 

@@ -15,7 +15,7 @@ from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.refresh.refresh import RefreshConfig, refresh
-from mmpca_dist.report.rebuilt_rows import example_rows, reconstructions
+from mmpca_dist.report.reconstructions import Reconstructions, example_rows
 
 CONFIG = Path(__file__).parents[1] / "conf" / "digits.yaml"
 SIZES = [2, 8, 20]
@@ -49,7 +49,7 @@ def test_what_is_shown_is_what_models_of_each_size_rebuild(digits):
     data = open_dataset(load_config(CONFIG).dataset.uri)
     methods = ("pca", "hsic", "fisher", "lasso", "random-projection")
     models = ((method, load_model(output, method)) for method in methods)
-    found = reconstructions(data, np.arange(3), models, SIZES)
+    found = Reconstructions.of(data, np.arange(3), models, SIZES)
     assert (found.labels, found.sizes) == (["0", "1", "2"], SIZES)
     X, y = data.read_rows(0, data.n_rows), data.read_labels(0, data.n_rows)
     firsts = [int(np.flatnonzero(y == label)[0]) for label in range(3)]
@@ -69,7 +69,7 @@ def test_pca_rebuilds_the_mean_and_what_its_components_see(digits):
     output, _ = digits
     data = open_dataset(load_config(CONFIG).dataset.uri)
     X = data.read_rows(0, data.n_rows)
-    found = reconstructions(data, np.arange(3), [("pca", load_model(output, "pca"))], [8])
+    found = Reconstructions.of(data, np.arange(3), [("pca", load_model(output, "pca"))], [8])
     values, vectors = np.linalg.eigh(naive.mean_outer_product(naive.ROWS["pca"](X, None)))
     mean, basis = X.mean(axis=0), vectors[:, ::-1][:, :8].T
     expected = [mean + sum((v @ (x - mean)) * v for v in basis) for x in found.rows]

@@ -18,10 +18,8 @@ from helpers.reports import (
     with_rebuilt,
 )
 
-from mmpca_dist.report.contents import ReportContents
 from mmpca_dist.report.drawing import Figure
-from mmpca_dist.report.figures import figures
-from mmpca_dist.report.page import render
+from mmpca_dist.report.run_page import ReportContents, figures, render
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
 NONE: dict[str, Any] = {
@@ -68,7 +66,7 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     ),
     "a method without components": lambda: report_contents([method_result(), method_result("hsic", **NONE)]),
     "a method that was not projected": lambda: report_contents(projected={}),
-    "a class without rows": lambda: report_contents(codes=np.zeros(90, dtype=int)),
+    "a class without rows": lambda: report_contents(sample_codes=np.zeros(90, dtype=int)),
     "far outlier": lambda: report_contents(
         [method_result()], projected={"pca": np.vstack([np.eye(3)[np.arange(89) % 3], [[1e6, 1, 1]]])}
     ),

@@ -13,13 +13,12 @@ from helpers.reports import check_page, method_result, report_contents, with_mar
 from helpers.sheets import drawn_sheet
 
 from mmpca_dist import FisherDiscriminant, MarginPCA
-from mmpca_dist.report.contents import MethodResult, ReportContents
+from mmpca_dist.jobs.notes import arbitrary
+from mmpca_dist.report.components import _rows_of_panels, overlaps
 from mmpca_dist.report.drawing import distinct, plain
-from mmpca_dist.report.figures import figures
-from mmpca_dist.report.loadings import _rows_of_panels
-from mmpca_dist.report.page import render
+from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.report.projections import _reach
-from mmpca_dist.report.spectra import overlaps
+from mmpca_dist.report.run_page import ReportContents, figures, render
 
 
 def drawn_texts(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> list[list[str]]:
@@ -34,7 +33,7 @@ def test_names_of_classes_do_not_run_into_one_another(monkeypatch: pytest.Monkey
     centres = np.array([[0, 0], [0.1, 0.1], *[[4.0 * i, 9.0 * (i % 2)] for i in range(1, 8)]])
     codes = np.arange(90) % 9
     rows = {"pca": np.hstack([centres[codes], np.zeros((90, 1))])}
-    contents = report_contents([method_result()], classes=classes, projected=rows, codes=codes)
+    contents = report_contents([method_result()], classes=classes, projected=rows, sample_codes=codes)
     names = drawn_texts(monkeypatch, contents, "projection")[0]
     assert names == ["0", *classes[2:]]  # "1" would stand on "0"
 
@@ -160,7 +159,7 @@ def test_outliers_are_cut_only_where_they_squeeze_the_rest() -> None:
 
 def test_names_are_fit_for_drawing() -> None:
     assert plain("a$b$") == r"a\$b\$"
-    assert plain("x" * 10 + "end", most=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
+    assert plain("x" * 10 + "end", limit=7) == "xxx\N{HORIZONTAL ELLIPSIS}end"
     assert plain("\u732b", "no. 2") == "no. 2"
     assert plain("tab\tand\nline") == "tab and line"
     assert plain("") == "?"
@@ -176,9 +175,9 @@ def test_what_is_not_told_apart():
         "residuals": np.r_[0.06, 0.05, 0.01],
         "relative_errors": np.full(3, 1e-9),
     }
-    assert method_result(**near).arbitrary.tolist() == [True, True, False]
-    assert not method_result(**near, orthonormal=False).arbitrary.any()
-    assert not method_result(**near, ordered=False).arbitrary.any()
+    assert arbitrary(**near, ordered=True, orthonormal=True).tolist() == [True, True, False]
+    assert not arbitrary(**near, ordered=True, orthonormal=False).any()
+    assert not arbitrary(**near, ordered=False, orthonormal=True).any()
     tied = {**near, "eigenvalues": np.r_[1, 0.5, 0.5], "residuals": np.full(3, np.nan)}
     for orthonormal in (True, False):
-        assert method_result(**tied, orthonormal=orthonormal).arbitrary.tolist() == [False, True, True]
+        assert arbitrary(**tied, ordered=True, orthonormal=orthonormal).tolist() == [False, True, True]

@@ -9,8 +9,8 @@ from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import Results
 from mmpca_dist.jobs.searches import search_lines, search_rows
-from mmpca_dist.report.page import _method_rows
-from mmpca_dist.report.run_contents import report_contents
+from mmpca_dist.report.method_results import method_row
+from mmpca_dist.report.run_page import report_contents
 from mmpca_dist.runs.summary import components, searches
 
 
@@ -93,7 +93,7 @@ def test_what_was_not_measured_is_shown_as_absent(digits_run):
     contents = report_contents(
         RunDirectory(output), RunDirectory(output).config, open_dataset("bundled:digits"), results
     )
-    shown = {m.name: _method_rows(m)["rows"] for m in contents.methods}
+    shown = {m.name: method_row(m)["rows"] for m in contents.methods}
     assert {row["residual"] for row in shown["lol"]} == {"\N{EN DASH}"}
     assert "\N{EN DASH}" not in {row["residual"] for row in shown["pca"]}
 

@@ -15,7 +15,7 @@ from mmpca_dist.errors import OutputError
 from mmpca_dist.jobs.events import Callbacks
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.tracebacks import UnforeseenError, traceback_kept
-from mmpca_dist.report import run_contents
+from mmpca_dist.report import run_page
 from mmpca_dist.runs.stages import run, stages_of
 from mmpca_pipelines import fit
 from mmpca_pipelines.__main__ import main
@@ -66,7 +66,7 @@ def assert_holds_the_traceback(file):
 
 def test_a_stage_that_fails_leaves_the_traceback_in_the_run(tmp_path, prefect_server, config, command, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(run_contents, "figures", fails)
+        patched.setattr(run_page, "figures", fails)
         file = command("run", str(config))
     assert file.parent == tmp_path / "out" / "errors"
     assert_holds_the_traceback(file)

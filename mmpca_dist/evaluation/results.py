@@ -42,7 +42,7 @@ class Evaluation:
         Data set whose published figures stand beside the own ones.
     notes : list of str
         Warnings, shown at the top.
-    guesses : list of float
+    baselines : list of float
         For each split, percent of the rows held out that are wrong if each is named the largest class in training.
     margin_rows : str
         Whose distances the margins are, in words.
@@ -66,7 +66,7 @@ class Evaluation:
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_read: dict[str, int] = field(default_factory=dict)
     published: str | None = None
-    guesses: list[float] = field(default_factory=list)
+    baselines: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     margin_rows: str = "the rows held out"
     standardized: bool = False
@@ -86,10 +86,10 @@ class Evaluation:
         return max((cell.t_test.tests for cell in self.cells.values() if cell.t_test is not None), default=0)
 
     @property
-    def guessing(self) -> float:
-        """Percent of errors of whoever names the largest class for every row: of the rows held out, where known."""
-        if self.guesses:
-            return sum(self.guesses) / len(self.guesses)
+    def baseline(self) -> float:
+        """Percent of errors of always naming the largest class: of the rows held out, or without these of all rows."""
+        if self.baselines:
+            return sum(self.baselines) / len(self.baselines)
         counts = self.dataset["counts"]
         return 100 * (1 - max(counts) / sum(counts))
 
@@ -105,6 +105,11 @@ class Evaluation:
     def compared(self) -> list[Compared]:
         """Own cells beside published ones; none where nothing is published."""
         return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
+
+    @property
+    def counted_classifiers(self) -> list[str]:
+        """The classifiers that the table has errors of."""
+        return [name for name in self.classifiers if any(key[2] == name for key in self.cells)]
 
     def column(self, n_components: int, classifier: str) -> list[Cell]:
         """Return the cells of all methods with so many components under a classifier; some may be missing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,16 +19,7 @@ from mmpca_dist.jobs.directory import RunDirectory, versions
 from mmpca_dist.jobs.finished_runs import finished
 from mmpca_dist.jobs.job import Job, asked
 from mmpca_dist.jobs.object_records import AGAIN, read_recorded
-from mmpca_dist.jobs.records import COMPARE, COUNT, TUNE, CompareRecord
-
-
-def write_comparison(job: Job, records: list[dict[str, Any]]) -> CompareRecord:
-    """Write the tables and the report, and return where they are."""
-    from mmpca_dist.report.evaluation_files import evaluation_tables, write_evaluation_report
-
-    found = evaluation_of(job, records)
-    report = write_evaluation_report(job.run.uri, found)
-    return cast(CompareRecord, {**report, "tables": evaluation_tables(found)})
+from mmpca_dist.jobs.records import COMPARE, COUNT, TUNE
 
 
 def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
@@ -57,7 +48,7 @@ def evaluation_of(job: Job, records: list[dict[str, Any]]) -> Evaluation:
         seconds=_summed([record["seconds"] for record in records]),
         bytes_read=_summed([record.get("read", {}) for record in records]),
         published=wanted.published,
-        guesses=[100 * record["guessed"] / record["rows"] for record in records if "guessed" in record],
+        baselines=[100 * record["guessed"] / record["rows"] for record in records if "guessed" in record],
         notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *told])),
         stages=[(name, results[name]["seconds"], "") for name in results],
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),

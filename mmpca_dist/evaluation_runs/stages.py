@@ -78,13 +78,14 @@ def _score(job: Job) -> ScoreRecord:
 
 
 def _report(job: Job) -> CompareRecord:
-    from mmpca_dist.evaluation_runs.results import write_comparison
+    from mmpca_dist.evaluation_runs import results
+    from mmpca_dist.report.evaluation_page import write_evaluation_report
 
     splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
-    found = write_comparison(job, splits)
-    for note in found["notes"]:
+    record = write_evaluation_report(job.run.uri, results.evaluation_of(job, splits))
+    for note in record["notes"]:
         job.callback.on_note(note)
-    return found
+    return record
 
 
 PLAN = Stage(records.PLAN, "Plan", _plan)

@@ -1,4 +1,4 @@
-"""Shared by all pictures: panels, colours, safe text, PNG bytes.
+"""What all pictures share: sheets, panels, mosaics of images, colours, safe text, PNG bytes.
 
 No pyplot and no rcParams are touched, and no mathtext is used (its parser is one object for all threads).
 """
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 from matplotlib import colormaps, font_manager
@@ -20,7 +21,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Sheet
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
 from PIL import Image
 
 DPI = 200
@@ -42,6 +45,13 @@ TEN_COLOURS = (
     "#AA4499", "#44AA99", "#999933", "#882255", "#9a9a9a",
 )  # fmt: skip
 METHOD_MARKERS = "osD^vPX"
+
+NAMES_WIDTH = 1.2
+"""Inches for the names on the left of a mosaic, with the margins."""
+LINE_HEIGHT, LINE_GAP = 0.19, 0.09
+"""Inches for a line of titles, and between two lines of images."""
+SHARE, NARROWEST = 0.94, 0.6
+"""Share of a column that an image takes; least inches of a column where there is room, for its title."""
 
 _drawing = threading.Lock()  # Agg draws figures independently, but matplotlib's font caches promise nothing
 
@@ -79,9 +89,8 @@ class Figure:
 
 def sheet(width: float, height: float) -> Sheet:
     """Return an empty white sheet of this size in inches, whose panels make room for their labels."""
-    made = Sheet(
-        figsize=(width, height), dpi=DPI, layout=ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06), facecolor="white"
-    )
+    layout = ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06)
+    made = Sheet(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     FigureCanvasAgg(made)
     return made
 
@@ -106,13 +115,23 @@ def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad:
         panel.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         panel.spines[side].set_color(FAINT)
-    panel.tick_params(labelsize=TICK_SIZE, color=FAINT, labelcolor=INK, length=3)
+    panel.tick_params(labelsize=TICK_SIZE, color=FAINT, labelcolor=INK, labelfontfamily=FONT, length=3)
     panel.tick_params(which="minor", length=0)
     panel.set_title(title, fontsize=TITLE_SIZE, color=INK, loc="left", family=FONT, fontweight="bold", pad=pad)
     panel.set_xlabel(xlabel, fontsize=LABEL_SIZE, color=INK, family=FONT)
     panel.set_ylabel(ylabel, fontsize=LABEL_SIZE, color=INK, family=FONT)
-    for label in (*panel.get_xticklabels(), *panel.get_yticklabels()):
-        label.set_fontfamily(FONT)
+
+
+def outer_labels(panel: Axes, index: int, count: int, xlabel: str, ylabel: str) -> tuple[str, str]:
+    """Return the labels of a panel in a grid of ``count``: only the lowest panels and those on the left have any."""
+    spec = panel.get_subplotspec()
+    columns = spec.get_gridspec().ncols if spec else 1
+    return xlabel if index >= count - columns else "", ylabel if index % columns == 0 else ""
+
+
+def legend_below(made: Sheet, handles: Sequence[Any], labels: Sequence[str], columns: int, **look: Any) -> None:
+    """Put a legend without frame below all panels."""
+    made.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=LABEL_SIZE, **look)
 
 
 def whole_numbers(panel: Axes, last: int) -> None:
@@ -134,7 +153,7 @@ def percent_axis(panel: Axes) -> None:
 
 def png(drawn: Sheet, *, palette: bool = True) -> bytes:
     """Return the sheet as a PNG, with a palette unless shades matter (a third to a quarter of the bytes)."""
-    canvas = FigureCanvasAgg(drawn)
+    canvas = cast(FigureCanvasAgg, drawn.canvas)
     with _drawing:
         canvas.draw()
         image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
@@ -170,7 +189,7 @@ def _drawable() -> frozenset[int]:
     return frozenset(font_manager.get_font(path).get_charmap())
 
 
-def plain(text: object, fallback: str = "?", most: int = 24) -> str:
+def plain(text: object, fallback: str = "?", limit: int = 24) -> str:
     """Return text from data as matplotlib may draw it.
 
     Shortened in the middle, because names often differ at their ends only; dollars do not start formulas; a
@@ -179,23 +198,84 @@ def plain(text: object, fallback: str = "?", most: int = 24) -> str:
     words = "".join(c if c.isprintable() else " " for c in str(text)).strip()
     if not words or any(ord(c) not in _drawable() for c in words):
         words = fallback
-    if len(words) > most:
-        head = most // 2
-        words = words[:head] + "\N{HORIZONTAL ELLIPSIS}" + words[len(words) - (most - 1 - head) :]
+    if len(words) > limit:
+        head = limit // 2
+        words = words[:head] + "\N{HORIZONTAL ELLIPSIS}" + words[len(words) - (limit - 1 - head) :]
     return words.replace("$", r"\$")
 
 
 def distinct(
     names: Sequence[object],
-    most: int = 24,
+    limit: int = 24,
     fallback: str = "no. {}",
     positions: Sequence[int] | None = None,
 ) -> list[str]:
     """Return names as ``plain`` does, led by their position where shortening makes two of them equal."""
     numbers = range(len(names)) if positions is None else positions
-    short = [plain(name, fallback.format(i), most) for i, name in zip(numbers, names, strict=True)]
+    short = [plain(name, fallback.format(i), limit) for i, name in zip(numbers, names, strict=True)]
     times = Counter(short)
     return [
-        f"{i}: {plain(name, fallback.format(i), max(most - 4, 4))}" if times[shown] > 1 else shown
+        f"{i}: {plain(name, fallback.format(i), max(limit - 4, 4))}" if times[shown] > 1 else shown
         for i, name, shown in zip(numbers, names, short, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """An image, its column, the values at the ends of the colours, and a title."""
+
+    image: NDArray
+    column: float
+    ends: tuple[float, float]
+    title: str = ""
+
+
+def widths(shape: tuple[int, int], room: float, tallest: float) -> tuple[float, float]:
+    """Return the width of an image and of its column, for at most ``room`` and ``tallest``; all in inches."""
+    image = min(room, tallest * shape[1] / shape[0])
+    return SHARE * image, min(room, max(image, NARROWEST))
+
+
+def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float, colours: str) -> Sheet:
+    """Return a sheet with a line of images beside each name.
+
+    Parameters
+    ----------
+    lines : sequence of (name, tiles)
+        All images have one shape.
+    room, tallest : float
+        Inches of a column across, and of an image down, at most.
+    colours : str
+        The name of a colour map of matplotlib.
+    """
+    shape = lines[0][1][0].image.shape
+    width, column_width = widths(shape, room, tallest)
+    tall = width * shape[0] / shape[1]
+    tops, bottom = [], 0.0
+    for _, tiles in lines:
+        tops.append(bottom + (LINE_HEIGHT if any(tile.title for tile in tiles) else 0) + LINE_GAP)
+        bottom = tops[-1] + tall
+    across = max(tile.column for _, tiles in lines for tile in tiles) * column_width + width
+    made = sheet(NAMES_WIDTH + across, bottom + 0.15)
+    panel = made.subplots()
+    for (_, tiles), top in zip(lines, tops, strict=True):
+        for tile in tiles:
+            left = tile.column * column_width
+            _draw_tile(panel, tile, (left, left + width, top + tall, top), colours)
+    panel.set(xlim=(-0.01, across + 0.01), ylim=(bottom + 0.01, 0), frame_on=False, xticks=[])
+    panel.set_aspect("equal", anchor="NW")  # elsewhere, constrained layout would leave too little room for the names
+    panel.set_yticks([top + tall / 2 for top in tops], [plain(n, limit=22).replace(" ", "\n", 1) for n, _ in lines])
+    panel.tick_params(length=0, labelsize=LABEL_SIZE, labelcolor=INK)
+    for label in panel.get_yticklabels():
+        label.set(family=FONT, fontweight="bold")
+    return made
+
+
+def _draw_tile(panel: Axes, tile: Tile, edges: tuple[float, float, float, float], colours: str) -> None:
+    """Draw a tile between its left, right, lower and upper edges."""
+    (left, right, bottom, top), (low, high) = edges, tile.ends
+    panel.imshow(tile.image, cmap=colours, vmin=low, vmax=high, interpolation="nearest", extent=edges)
+    panel.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=FAINT, linewidth=0.5))
+    if tile.title:
+        position = ((left + right) / 2, top - 0.04)
+        panel.text(*position, tile.title, ha="center", va="bottom", fontsize=LABEL_SIZE, family=FONT, color=INK)

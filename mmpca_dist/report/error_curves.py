@@ -1,4 +1,4 @@
-"""Pictures of test errors against the number of components, and beside published ones."""
+"""Errors of an evaluation: against the number of components, and split by split."""
 
 from __future__ import annotations
 
@@ -10,80 +10,69 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.published import WITHIN, sources_of
 from mmpca_dist.evaluation.results import Evaluation
-from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
-from mmpca_dist.report.evaluation_words import Style, label, styles, title_of
+from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.report.evaluation_words import (
+    MOST_DRAWN,
+    Style,
+    drawn_sizes,
+    label,
+    left_out,
+    probability,
+    styles,
+    title_of,
+)
 
 WIDE = 8
 """Numbers of components that span more than this factor stand on a logarithmic axis."""
 MOST_TICKS = 7
 LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
 """Inches that a line in a legend and a letter take."""
-FARTHEST = 8.0
-"""Combined standard errors at which points of the comparison with published figures are held."""
 LONG_NAME = 40
 SPREAD = 0.25
 """Share of the room between two numbers of components over which points are moved apart."""
+COLOURS = FEW_COLOURS[:MOST_DRAWN]
+LINE = 10.0
+"""Points between lines of text above a panel of single splits."""
 
 
 def error_curves(evaluation: Evaluation) -> list[Figure]:
     """Return one picture, a panel for each classifier; none of an empty table."""
-    classifiers = [name for name in evaluation.classifiers if any(key[2] == name for key in evaluation.cells)]
+    classifiers = evaluation.counted_classifiers
     if not classifiers:
         return []
-    several = len(evaluation.table.sizes) > 1
-    rows = len(evaluation.methods)
-    legend = 0.12 * rows if len(classifiers) == 1 else 0.0  # of a narrow sheet
-    made, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if several else 0.9 + 0.22 * rows)
+    many, n_methods = len(evaluation.table.sizes) > 1, len(evaluation.methods)
+    legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
+    made, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
+    labels = ("components", "test error (%)") if many else ("test error (%)",)
     for panel, classifier in zip(panels, classifiers, strict=True):
-        (_curves if several else _dots)(panel, evaluation, classifier)
-        if several:
-            _draw_guessing(panel, evaluation)
-        if several:
-            drawing.dress(panel, plain(label(evaluation, classifier), most=LONG_NAME), "components", "test error (%)")
-        else:
-            drawing.dress(panel, plain(label(evaluation, classifier), most=LONG_NAME), "test error (%)")
-    if several:
-        handles = [_handle(method, style) for method, style in styles(evaluation).items() if _has(evaluation, method)]
-        made.legend(
-            handles=handles, loc="outside lower center", ncols=_columns(handles, made.get_figwidth()), frameon=False,
-            fontsize=drawing.LABEL_SIZE, labelcolor=INK,
-        )  # fmt: skip
-    return [Figure("errors-by-components", _title(several), _caption(evaluation, several), drawing.png(made))]
+        (_curves if many else _dots)(panel, evaluation, classifier)
+        drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), *labels)
+    if many:
+        counted = {method for method, _, _ in evaluation.cells}
+        handles = [_handle(method, style) for method, style in styles(evaluation).items() if method in counted]
+        columns = _legend_columns(handles, made.get_figwidth())
+        drawing.legend_below(made, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+    title = "Error against the number of components" if many else "Error of every method"
+    return [Figure("errors-by-components", title, _curves_caption(evaluation, many), drawing.png(made))]
 
 
-def _draw_guessing(panel: Axes, evaluation: Evaluation) -> None:
-    """Draw the errors of naming the largest class, where they are among those shown."""
-    low, high = panel.get_ylim()
-    if low < evaluation.guessing < high:
-        panel.axhline(evaluation.guessing, color=INK, linewidth=0.9, linestyle=":", zorder=0)
-
-
-def _title(several: bool) -> str:
-    return "Error against the number of components" if several else "Error of every method"
-
-
-def _caption(evaluation: Evaluation, several: bool) -> str:
+def _curves_caption(evaluation: Evaluation, many: bool) -> str:
     caption = "Mean test error over the splits, in percent; lower is better. "
     if any(cell.summary.count > 1 for cell in evaluation.cells.values()):
         caption += "Bars are one standard error of the mean to either side, corrected for splits that share rows. "
-    if several:
+    if many:
         caption += f"The reference, {title_of(evaluation.reference)}, is black. "
         caption += "Points are moved apart sideways where they would cover each other. "
-        caption += f"Dotted, where in sight: naming the largest class for every row, {evaluation.guessing:.1f}%. "
+        caption += f"Dotted, where in sight: naming the largest class for every row, {evaluation.baseline:.1f}%. "
     if any(cell.used < cell.n_components for cell in evaluation.cells.values()):
         caption += "Hollow: the method gave fewer components than asked for. "
-    return caption + "Vertical scales differ from panel to panel." if several else caption.rstrip()
+    return caption + "Vertical scales differ from panel to panel." if many else caption.rstrip()
 
 
-def _has(evaluation: Evaluation, method: str) -> bool:
-    return any(key[0] == method for key in evaluation.cells)
-
-
-def _columns(handles: list[Line2D], width: float) -> int:
+def _legend_columns(handles: list[Line2D], width: float) -> int:
     """Return how many columns of a legend fit a width in inches, in rows that are filled evenly."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     fit = max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest)))
@@ -99,36 +88,34 @@ def _handle(method: str, style: Style) -> Line2D:
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    sizes = evaluation.table.sizes
-    places = places_of(sizes)
-    step = SPREAD * float(np.diff(places).min()) / len(styles(evaluation))
-    drawn = styles(evaluation)
+    sizes, drawn = evaluation.table.sizes, styles(evaluation)
+    positions = axis_positions(sizes)
+    step = SPREAD * float(np.diff(positions).min()) / len(drawn)
     for i, (method, style) in enumerate(drawn.items()):
-        cells = {
-            cell.n_components: cell
-            for cell in evaluation.cells.values()
-            if (cell.method, cell.classifier) == (method, classifier)
-        }
-        at = np.array([position for position, size in zip(places, sizes, strict=True) if size in cells])
+        cells = {size: evaluation.cells.get((method, size, classifier)) for size in sizes}
+        at = np.array([position for position, cell in zip(positions, cells.values(), strict=True) if cell])
         shift = step * (i - (len(drawn) - 1) / 2)
-        draw_line(panel, at + shift, [cells[size] for size in sizes if size in cells], style)
-    size_axis(panel, sizes, places)
+        draw_line(panel, at + shift, [cell for cell in cells.values() if cell], style)
+    size_axis(panel, sizes, positions)
+    low, high = panel.get_ylim()
+    if low < evaluation.baseline < high:
+        panel.axhline(evaluation.baseline, color=INK, linewidth=0.9, linestyle=":", zorder=0)
 
 
-def places_of(sizes: Sequence[int]) -> NDArray[np.float64]:
-    """Return where numbers of components, ascending, stand on an axis: by their logarithms where they span much."""
+def axis_positions(sizes: Sequence[int]) -> NDArray[np.float64]:
+    """Return the positions of numbers of components, ascending, on an axis: their logarithms if they span much."""
     logarithmic = sizes[0] > 0 and sizes[-1] > WIDE * sizes[0]
     return np.log2(sizes) if logarithmic else np.asarray(sizes, float)
 
 
-def size_axis(panel: Axes, sizes: Sequence[int], places: NDArray[np.float64]) -> None:
-    """Label the horizontal axis with some of the numbers of components at these places."""
-    room = (places[-1] - places[0]) / (MOST_TICKS + 1)
+def size_axis(panel: Axes, sizes: Sequence[int], positions: NDArray[np.float64]) -> None:
+    """Label the horizontal axis with some of the numbers of components at these positions."""
+    room = (positions[-1] - positions[0]) / (MOST_TICKS + 1)
     shown = [0]
     for i in range(1, len(sizes)):
-        if places[i] - places[shown[-1]] >= room:
+        if positions[i] - positions[shown[-1]] >= room:
             shown.append(i)
-    panel.xaxis.set_major_locator(FixedLocator([float(places[i]) for i in shown]))
+    panel.xaxis.set_major_locator(FixedLocator([float(positions[i]) for i in shown]))
     panel.xaxis.set_major_formatter(FixedFormatter([str(sizes[i]) for i in shown]))
     panel.xaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_locator(MaxNLocator(nbins=6))
@@ -149,18 +136,17 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
 
 
 def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    columns = [(method, evaluation.column(evaluation.table.sizes[0], classifier)) for method in evaluation.methods]
-    for position, (method, column) in enumerate(columns):
-        style = styles(evaluation)[method]
-        cells = [cell for cell in column if cell.method == method]
-        means = [cell.summary.mean for cell in cells]
+    drawn = styles(evaluation)
+    for position, method in enumerate(evaluation.methods):
+        cell, style = evaluation.cells.get((method, evaluation.table.sizes[0], classifier)), drawn[method]
+        cells = [cell] if cell else []
         panel.errorbar(
-            means, [position] * len(cells), xerr=_errors(cells), fmt=style.marker, color=style.colour, markersize=5,
-            elinewidth=1.3,
-            markerfacecolor="white" if any(cell.used < cell.n_components for cell in cells) else style.colour,
+            [cell.summary.mean for cell in cells], [position] * len(cells), xerr=_errors(cells), fmt=style.marker,
+            color=style.colour, markersize=5, elinewidth=1.3,
+            markerfacecolor="white" if cell and cell.used < cell.n_components else style.colour,
         )  # fmt: skip
-    panel.set_yticks(range(len(columns)), [plain(title_of(method)) for method, _ in columns])
-    panel.set_ylim(len(columns) - 0.4, -0.6)
+    panel.set_yticks(range(len(evaluation.methods)), [plain(title_of(method)) for method in evaluation.methods])
+    panel.set_ylim(len(evaluation.methods) - 0.4, -0.6)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
     panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
 
@@ -169,39 +155,87 @@ def _errors(cells: Sequence[Cell]) -> np.ndarray:
     return np.nan_to_num([cell.summary.corrected_standard_error for cell in cells])
 
 
-def published_differences(evaluation: Evaluation) -> list[Figure]:
-    """Return one picture of own less published means in combined standard errors; none where nothing is published."""
-    rows = [row for row in evaluation.compared if row.within is not None]
-    if not rows:
+def split_errors(evaluation: Evaluation) -> list[Figure]:
+    """Return a picture for each classifier, a panel for each method; none where nothing is paired with a reference.
+
+    As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
+    """
+    return [
+        figure
+        for number, classifier in enumerate(evaluation.classifiers)
+        for figure in _splits_of_classifier(evaluation, classifier, number)
+    ]
+
+
+def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int) -> list[Figure]:
+    sizes, reference = drawn_sizes(evaluation, classifier), evaluation.reference
+    points: dict[str, dict[int, NDArray[np.float64]]] = {}
+    for method in evaluation.methods:
+        by_size = {size: _points(evaluation, (method, size, classifier)) for size in sizes}
+        by_size = {size: xy for size, xy in by_size.items() if xy.size}
+        if by_size and method != reference:
+            points[method] = by_size
+    if not points:
         return []
-    lines = list(dict.fromkeys((row.published.n_components, row.published.method) for row in rows))
-    lines.sort(key=lambda line: line[0])
-    classifiers = [name for name in evaluation.classifiers if any(row.own.classifier == name for row in rows)]
-    made = drawing.sheet(PAGE_WIDTH, 0.19 * len(lines) + 1.1)
-    panels = made.subplots(1, len(classifiers), sharey=True, squeeze=False)[0]
-    for panel, classifier in zip(panels, classifiers, strict=True):
-        panel.axvspan(-WITHIN, WITHIN, color=FAINT, alpha=0.16, linewidth=0)
-        panel.axvline(0, color=FAINT, linewidth=0.8)
-        for row in rows:
-            if row.own.classifier == classifier:
-                position = lines.index((row.published.n_components, row.published.method))
-                colour = FEW_COLOURS[0] if row.within else FEW_COLOURS[1]
-                beyond = abs(row.apart) > FARTHEST
-                panel.plot(
-                    [float(np.clip(row.apart, -FARTHEST, FARTHEST))], [position], color=colour, markersize=5.5,
-                    marker=("<" if row.apart < 0 else ">") if beyond else "o",
-                    markerfacecolor=colour if row.published.certain else "white",
-                )  # fmt: skip
-        panel.set_xlim(-FARTHEST - 0.8, FARTHEST + 0.8)
-        panel.xaxis.set_major_locator(FixedLocator([-8, -4, -2, 0, 2, 4, 8]))
-        panel.set_yticks(range(len(lines)), [f"{plain(title_of(method))}, K = {size}" for size, method in lines])
-        panel.set_ylim(len(lines) - 0.4, -0.6)
-        panel.grid(axis="y", color=FAINT, alpha=0.2, linewidth=0.6)
-        drawing.dress(panel, plain(classifier), "standard errors apart")
-    source = sources_of(evaluation.published)
-    caption = (
-        f"Own mean less the mean published by {source}, in combined standard errors of both: right of zero, own errors "
-        "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: which "
-        f"column the published figure stands in is not certain. Arrows: beyond {FARTHEST:.0f}."
+    all_points = np.concatenate([xy for by_size in points.values() for xy in by_size.values()])
+    low, high = float(all_points.min()), float(all_points.max())
+    room = 0.06 * (high - low) or 1.0
+    ends = [low - room, high + room]
+    made, panels = drawing.panel_grid(len(points), 3.3 if len(points) <= 6 else 2.7)
+    for i, (panel, (method, by_size)) in enumerate(zip(panels, points.items(), strict=True)):
+        panel.plot(ends, ends, color=FAINT, linewidth=0.9)
+        for index, (size, xy) in enumerate(by_size.items()):
+            spots, counts = np.unique(xy, axis=0, return_counts=True)
+            panel.scatter(
+                spots[:, 0], spots[:, 1], s=14 * counts, color=COLOURS[index], alpha=0.6, linewidths=0.5,
+                edgecolors="white", zorder=2,
+            )  # fmt: skip
+            colour = COLOURS[index] if len(sizes) > 1 else INK
+            panel.annotate(
+                _test_words(evaluation, (method, size, classifier), len(sizes) > 1), (0, 1),
+                xytext=(0, 4 + LINE * (len(by_size) - 1 - index)), xycoords="axes fraction",
+                textcoords="offset points", fontsize=drawing.TICK_SIZE - 0.5, color=colour,
+            )  # fmt: skip
+        panel.set_xlim(*ends)
+        panel.set_ylim(*ends)
+        panel.set_box_aspect(1)
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(MaxNLocator(nbins=4))
+        below = f"{plain(title_of(reference))}: error (%)"
+        labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
+        drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
+    title = f"Split by split: {label(evaluation, classifier)}"
+    caption = _splits_caption(evaluation, sizes) + left_out(evaluation, list(points))
+    return [Figure(f"splits-{number + 1}", title, caption, drawing.png(made))]
+
+
+def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:
+    reference = title_of(evaluation.reference)
+    listed = " and ".join(str(size) for size in sizes)
+    chosen = "" if len(sizes) == len(evaluation.table.sizes) else f", the number at which {reference} errs least"
+    colours = " (blue and orange)" if len(sizes) > 1 else ""
+    return (
+        f"Every point is a split: to the right the error of {reference}, upwards that of the method, both with "
+        f"{listed} components{colours}{chosen}. Below the diagonal the method errs less. Larger points are several "
+        "splits that coincide. The numbers are splits that the method wins and loses, ties, and the p-value of the "
+        "sign test for its erring less, which is of these splits only: they share rows."
     )
-    return [Figure("published-differences", "Own less published errors", caption, drawing.png(made))]
+
+
+def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
+    """Return the reference's and the method's error in percent for each split that both have, shape (m, 2)."""
+    table = evaluation.table
+    rows, reference = table.paired(key, (evaluation.reference, *key[1:]))
+    return np.stack([table.percent(reference), table.percent(rows)], axis=1)
+
+
+def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
+    test = evaluation.cells[key].test
+    if test is None:
+        return ""
+    ties = len(_points(evaluation, key)) - test.untied
+    words = (
+        f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, "
+        f"p = {probability(test.p_value)}"
+    )
+    return f"K = {key[1]}: {words}" if has_sizes else words

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
+from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods import registry
 from mmpca_dist.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
 ALL_COLUMNS = "all columns"
+PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 MOST_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 
@@ -35,11 +36,10 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
     """Return how every method is drawn: the reference in black, the others by their place."""
     others = [method for method in evaluation.methods if method != evaluation.reference]
     colours = FEW_COLOURS[:-1] if len(others) < len(FEW_COLOURS) else TEN_COLOURS  # the last of the few is black
-    made = {
+    return {evaluation.reference: Style(INK, "o", False)} | {
         method: Style(colours[i % len(colours)], METHOD_MARKERS[i % len(METHOD_MARKERS)], i >= len(colours))
         for i, method in enumerate(others)
     }
-    return {evaluation.reference: Style(INK, "o", False), **made}
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
@@ -51,8 +51,8 @@ def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
     sizes = sorted({cell.n_components for cell in cells}) or sorted(evaluation.n_components)
     if len(sizes) <= MOST_DRAWN:
         return sizes
-    own = [cell for cell in cells if cell.method == evaluation.reference] or cells
-    return [min(own, key=lambda cell: cell.summary.mean).n_components] if own else sizes[-1:]
+    compared = [cell for cell in cells if cell.method == evaluation.reference] or cells
+    return [min(compared, key=lambda cell: cell.summary.mean).n_components] if compared else sizes[-1:]
 
 
 def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:
@@ -67,6 +67,12 @@ def digits(evaluation: Evaluation) -> int:
     if not errors:
         return 1
     return min(max(1, math.ceil(-math.log10(2 * errors[len(errors) // 2]))), 4)
+
+
+def spread(summary: Summary, places: int) -> str:
+    """Return mean and deviation: "17.3 ± 3.0"."""
+    mean, deviation = f"{summary.mean:.{places}f}", summary.deviation
+    return f"{mean}{PLUS_MINUS}{deviation:.{places}f}" if math.isfinite(deviation) else mean
 
 
 def probability(value: float) -> str:
@@ -105,38 +111,38 @@ def words(evaluation: Evaluation) -> list[str]:
         if best.count > 1
         else "one split, so that no deviation is known"
     )
-    said = [
+    sentences = [
         f"The lowest mean error, {best.mean:.{places}f}%, is that of {named(evaluation, outcome.best)} ({spread})."
         + (f" Cells with the same mean: {len(outcome.tied)} more." if outcome.tied else "")
     ]
     if outcome.rival is not None:
-        said.append(_against(evaluation, outcome, outcome.rival, places))
-        said += _tested(evaluation, outcome, outcome.rival)
+        sentences.append(_against(evaluation, outcome, outcome.rival, places))
+        sentences += _tested(evaluation, outcome, outcome.rival)
     if outcome.smallest.used < outcome.best.used:
-        said.append(
+        sentences.append(
             f"By the one-standard-error rule fewer components do: {named(evaluation, outcome.smallest)} has a mean of "
             f"{outcome.smallest.summary.mean:.{places}f}%, at most one corrected standard error above the lowest."
         )
-    said.append(_baseline(evaluation, best.mean, places))
+    sentences.append(_baseline(evaluation, best.mean, places))
     if best.count > 1 and len(evaluation.distinct) > 1:
-        said.append(
+        sentences.append(
             f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking: it tends to be too low. "
             "Corrected standard errors and tests allow for splits that share rows (Nadeau & Bengio 2003)."
         )
-    return said
+    return sentences
 
 
 def _baseline(evaluation: Evaluation, lowest: float, places: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
-    guessing, cells = evaluation.guessing, evaluation.distinct
-    said = f"Baseline (always the largest class): {guessing:.{places}f}% error"
-    if lowest >= guessing:
+    baseline, cells = evaluation.baseline, evaluation.distinct
+    sentence = f"Baseline (always the largest class): {baseline:.{places}f}% error"
+    if lowest >= baseline:
         return (
-            f"{said}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
+            f"{sentence}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
             "without bias) take no account of how frequent classes are: try others."
         )
-    above = sum(cell.summary.mean >= guessing for cell in cells)
-    return f"{said}; {above} of {len(cells)} means are no lower." if above else f"{said}."
+    above = sum(cell.summary.mean >= baseline for cell in cells)
+    return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."
 
 
 def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, places: int) -> str:
@@ -165,17 +171,19 @@ def _small(value: float, places: int) -> str:
 
 def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
     """Return what tests say of the best cell and its rival: of new rows first, then of these splits."""
-    title, splits = (
-        title_of(outcome.best.method),
-        len(evaluation.table.paired(outcome.best.key, rival.key)[0]),
-    )
     if outcome.test is None or outcome.t_test is None:
         return []
+    title, splits = title_of(outcome.best.method), len(evaluation.table.paired(outcome.best.key, rival.key)[0])
     if splits == 1:
         return [
             f"One split has no standard error: {title} has {'fewer' if outcome.test.wins else 'no fewer'} errors in it."
         ]
-    return [f"{_corrected(outcome.t_test)} {_of_these_splits(title, outcome.test, splits)}"]
+    test = outcome.test
+    return [
+        f"{_corrected(outcome.t_test)} Of these {splits} splits, {title} errs less in {test.wins}, more in "
+        f"{test.untied - test.wins} and as often in {splits - test.untied} (sign test of these splits: p = "
+        f"{probability(test.p_value)})."
+    ]
 
 
 def _corrected(test: CorrectedTest) -> str:
@@ -184,18 +192,8 @@ def _corrected(test: CorrectedTest) -> str:
             "They differ by the same number of rows in every split, so that no deviation is known and nothing tested."
         )
     significant = "significant" if test.is_significant else "not significant"
+    tests = "1 test" if test.tests == 1 else f"{test.tests} tests"
     return (
         f"The difference is {significant} at the 5% level: p = {probability(test.p_value)} by the corrected resampled "
-        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {_tests(test.tests)}."
-    )
-
-
-def _tests(count: int) -> str:
-    return "1 test" if count == 1 else f"{count} tests"
-
-
-def _of_these_splits(title: str, test: SignTest, splits: int) -> str:
-    return (
-        f"Of these {splits} splits, {title} errs less in {test.wins}, more in {test.untied - test.wins} and as often "
-        f"in {splits - test.untied} (sign test of these splits: p = {probability(test.p_value)})."
+        f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {tests}."
     )

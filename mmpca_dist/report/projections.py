@@ -1,6 +1,9 @@
-"""Pictures of projected rows."""
+"""The rows along the first components."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib import patheffects
@@ -10,10 +13,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.stores.zarr_stores import reading_own
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.report import drawing
-from mmpca_dist.report.contents import ReportContents
 from mmpca_dist.report.drawing import FAINT, INK, MOST_COLOURS, Figure, plain
+from mmpca_dist.report.method_results import MethodResult
 
+SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
+"""Rows that are drawn, and chunks that they are read from."""
 TAIL = 0.5
 """Percent of the rows on either side that do not decide whether a panel is cut."""
 STRETCH = 4.0
@@ -23,55 +34,97 @@ NAME_WIDTH, NAME_HEIGHT = 0.06, 0.08
 """Room for a letter of a class's name, and for a line, as shares of a panel."""
 
 
-def projections(contents: ReportContents) -> list[Figure]:
-    """Return one picture of the sample of rows along the first components, a panel for each method."""
-    codes = np.asarray(contents.codes)
+@dataclass(frozen=True)
+class ProjectedSample:
+    """Some rows, projected.
+
+    Attributes
+    ----------
+    rows : dict of str to array of shape (m, at most K)
+        By name of the method; a method may be missing.
+    codes : int array of shape (m,)
+        Position of the class of each row.
+    note : str
+        Which rows these are: ``"all 1797 rows"``.
+    """
+
+    rows: dict[str, NDArray]
+    codes: NDArray
+    note: str
+
+    @classmethod
+    def of(cls, run: RunDirectory, config: RunConfig, classes: NDArray, n_rows: int) -> ProjectedSample:
+        """Read projected rows of a run, evenly spaced within a few chunks."""
+        stores = config.projected if "zarr" in config.project.format else []
+        if not stores:
+            return cls({}, np.empty(0, int), "no projected rows are stored as Zarr")
+        with reading_own(run.path("projected"), AGAIN):
+            datasets = {name: open_dataset(run.path("projected", f"{name}.zarr")) for name in stores}
+            first = datasets[stores[0]]
+            edges, labels = first.chunk_edges, []
+            n_chunks = len(edges) - 1
+            count = min(n_chunks, SAMPLE_CHUNKS)
+            rows: dict[str, list[NDArray]] = {name: [] for name in stores}
+            for chunk in (int((i + 0.5) * n_chunks / count) for i in range(count)):
+                start, stop = int(edges[chunk]), int(edges[chunk + 1])
+                picks = np.unique(np.linspace(0, stop - start - 1, min(SAMPLE_ROWS // count, stop - start)).astype(int))
+                labels.append(first.read_labels(start, stop)[picks])
+                for name, dataset in datasets.items():
+                    rows[name].append(dataset.read_rows(start, stop)[picks])
+            codes = encode(np.concatenate(labels), classes, run.uri)
+        note = f"all {n_rows} rows" if len(codes) == n_rows else f"{len(codes)} of {n_rows} rows, evenly spaced"
+        return cls({name: np.concatenate(blocks) for name, blocks in rows.items()}, codes, note)
+
+
+def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classes: Sequence[str]) -> list[Figure]:
+    """Return one picture of the sample along the first components, a panel for each method."""
+    codes = np.asarray(sample.codes)
     shown = [
-        (method, np.asarray(contents.projected[method.name], dtype=np.float64))
-        for method in contents.solved
-        if method.name in contents.projected and contents.projected[method.name].shape[1]
+        (method, np.asarray(sample.rows[method.name], dtype=np.float64))
+        for method in methods
+        if method.name in sample.rows and sample.rows[method.name].shape[1]
     ]
     if not shown or not len(codes):
         return []
-    names = drawing.distinct(contents.dataset["classes"], 22)
-    strips = [rows.shape[1] == 1 for _, rows in shown]
+    names = drawing.distinct(classes, 22)
+    narrow = drawing.distinct(classes, 22 if len(shown) == 1 else 12)
+    only_strips = all(rows.shape[1] == 1 for _, rows in shown)
     made, panels = drawing.panel_grid(len(shown), 4.2 if len(shown) == 1 else 3.1 if len(shown) <= 6 else 2.6)
-    narrow = drawing.distinct(contents.dataset["classes"], 22 if len(shown) == 1 else 12)
-    strip_label = "" if len(names) <= MOST_COLOURS else "classes, in sorted order"
     for panel, (method, rows) in zip(panels, shown, strict=True):
         finite = np.isfinite(rows).all(axis=1)
         if rows.shape[1] == 1:
-            outside, vertical = _strips(panel, rows[finite, 0], codes[finite], narrow), strip_label
+            outside = _strips(panel, rows[finite, 0], codes[finite], narrow)
+            vertical = "" if len(names) <= MOST_COLOURS else "classes, in sorted order"
         else:
             outside, vertical = _scatter(panel, rows[finite, :2], codes[finite], names), "component 2"
         hidden = f" ({outside} {'row' if outside == 1 else 'rows'} outside)" if outside else ""
         drawing.dress(panel, plain(method.title), "component 1" + hidden, vertical)
         for axis in (panel.xaxis, panel.yaxis):
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
-    if not all(strips) and len(names) <= MOST_COLOURS:  # strips have their names beside them
+    if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names beside them
         _legend(made, names)
-    caption = _caption(contents.sample_note, len(names), strips)
-    if not all(strips) and _named(names):
-        caption += " Names stand at the medians of their classes, where there is room."
-    which = "component" if all(strips) else "two components"
-    return [Figure("projection", f"The rows along the first {which}", caption, drawing.png(made))]
+    caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
+    title = f"The rows along the first {'component' if only_strips else 'two components'}"
+    return [Figure("projection", title, caption, drawing.png(made))]
 
 
-def _caption(sample_note: str, n_classes: int, strips: list[bool]) -> str:
+def _caption(note: str, names: list[str], strips: list[bool]) -> str:
     if all(strips):
         caption = (
-            f"How the only coordinate of the rows ({sample_note}) is spread in each class, with a line at "
+            f"How the only coordinate of the rows ({note}) is spread in each class, with a line at "
             "the median: where the heaps do not overlap, one number tells the classes apart."
         )
     else:
         caption = (
-            f"Each point is a row ({sample_note}), coloured by its class: where colours separate, two "
+            f"Each point is a row ({note}), coloured by its class: where colours separate, two "
             "numbers already tell the classes apart; where they mix, more components may still do so."
         )
         if any(strips):
             caption += " A method with one component shows how its only coordinate is spread in each class instead."
-    if n_classes > MOST_COLOURS:
-        caption += f" There are {n_classes} classes: colours run from dark to light in their sorted order."
+    if len(names) > MOST_COLOURS:
+        caption += f" There are {len(names)} classes: colours run from dark to light in their sorted order."
+    if not all(strips) and _has_names(names):
+        caption += " Names stand at the medians of their classes, where there is room."
     return caption
 
 
@@ -100,13 +153,13 @@ def _scatter(panel: Axes, rows: NDArray[np.float64], codes: NDArray, names: list
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=5))
     panel.ticklabel_format(scilimits=(-3, 4))
-    if _named(names):
+    if _has_names(names):
         _name_centres(panel, rows, codes, names)
     return int(left_out.sum())
 
 
-def _named(names: list[str]) -> bool:
-    """Tell whether the names of classes stand in the picture: where colours alone are many, and names short."""
+def _has_names(names: list[str]) -> bool:
+    """Tell whether the picture holds the names of classes: where colours alone are many, and names short."""
     return 7 < len(names) <= MOST_COLOURS and max(map(len, names)) <= 4
 
 
@@ -134,11 +187,11 @@ def _reach(values: NDArray[np.float64]) -> tuple[float, float]:
     # Rounded inwards: among few values, too, the outermost does not count.
     low = float(np.percentile(values, TAIL, method="higher"))
     high = float(np.percentile(values, 100 - TAIL, method="lower"))
-    least, most = float(values.min()), float(values.max())
-    if most - least <= STRETCH * (high - low) or high <= low:
-        return least, most
+    least, largest = float(values.min()), float(values.max())
+    if largest - least <= STRETCH * (high - low) or high <= low:
+        return least, largest
     margin = 0.25 * (high - low)
-    return max(least, low - margin), min(most, high + margin)
+    return max(least, low - margin), min(largest, high + margin)
 
 
 def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: list[str]) -> int:
@@ -146,28 +199,25 @@ def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: lis
 
     Returns how many values lie outside the picture.
     """
-    colours = drawing.class_colours(len(names))
+    colours, many = drawing.class_colours(len(names)), len(names) > MOST_COLOURS
     low, high = _reach(values)
     outside = (values < low) | (values > high)
     edges = np.linspace(low, high, BINS + 1) if high > low else np.linspace(low - 0.5, low + 0.5, BINS + 1)
     jitter = np.random.default_rng(0).uniform(-0.4, 0.4, len(values))
     for position in range(len(names)):
-        own, base = values[codes == position], -float(position)
-        if len(names) > MOST_COLOURS:
-            panel.scatter(own, base + jitter[codes == position], s=4, color=colours[position], linewidths=0)
+        of_class, base = values[codes == position], -float(position)
+        if many:
+            panel.scatter(of_class, base + jitter[codes == position], s=4, color=colours[position], linewidths=0)
             continue
         panel.axhline(base - 0.45, color=FAINT, linewidth=0.5)
-        if len(own):
-            heights = np.histogram(own, edges)[0]
+        if len(of_class):
+            heights = np.histogram(of_class, edges)[0]
             top = 0.88 * heights / max(heights.max(), 1)
             panel.stairs(base - 0.45 + top, edges, baseline=base - 0.45, fill=True, color=colours[position], alpha=0.85)
-            middle = np.clip(np.median(own), edges[0], edges[-1])
+            middle = np.clip(np.median(of_class), edges[0], edges[-1])
             panel.plot([middle, middle], [base - 0.45, base + 0.43], color=INK, linewidth=1.2)
     panel.set_ylim(-len(names) + 0.45, 0.55)
-    if len(names) <= MOST_COLOURS:
-        panel.set_yticks(-np.arange(len(names)), names)
-    else:
-        panel.set_yticks([])
+    panel.set_yticks([] if many else -np.arange(len(names)), None if many else names)
     if outside.any():
         panel.set_xlim(edges[0], edges[-1])
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
@@ -186,8 +236,6 @@ def _legend(made: Sheet, names: list[str]) -> None:
     columns = -(-len(names) // rows)
     # Legends are filled column by column, and read row by row.
     order = [i for first in range(columns) for i in range(first, len(names), columns)]
-    made.legend(
-        [handles[i] for i in order], [names[i] for i in order], loc="outside lower center", ncols=columns,
-        frameon=False, fontsize=drawing.LABEL_SIZE,
-        handletextpad=0.1, columnspacing=1.2,
-    )  # fmt: skip
+    drawing.legend_below(
+        made, [handles[i] for i in order], [names[i] for i in order], columns, handletextpad=0.1, columnspacing=1.2
+    )

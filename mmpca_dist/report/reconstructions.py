@@ -1,24 +1,122 @@
-"""Pictures of images rebuilt from few components."""
+"""Images rebuilt from few components."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.report import drawing
-from mmpca_dist.report.contents import Reconstructions, ReportContents
-from mmpca_dist.report.drawing import PAGE_WIDTH, Figure, plain
-from mmpca_dist.report.mosaics import NAMES_WIDTH, Tile, mosaic, widths
+from mmpca_dist.report.drawing import NAMES_WIDTH, PAGE_WIDTH, Figure, Tile, mosaic, plain, widths
+from mmpca_dist.report.method_results import MethodResult
 
+EXAMPLES = 4
+"""Rows that are rebuilt; classes beyond so many are represented by some, evenly spaced."""
+WINDOWS, WINDOW_ROWS = 8, 256
+"""Rows are taken from the beginnings of a few chunks, as far as labels have to be read for it."""
+MOST_SIZES = 3
 GAP, TALLEST = 0.25, 1.1
-"""Between two rows of the data, in places of an image; inches of an image at most."""
+"""Between two rows of the data, in widths of an image; inches of an image at most."""
 LETTERS = 12
 """Letters of a title an inch."""
 
 
-def reconstructions(contents: ReportContents) -> list[Figure]:
+@dataclass(frozen=True)
+class Reconstructions:
+    """A few rows, and what the first components of the methods rebuild of them.
+
+    Attributes
+    ----------
+    rows : array of shape (m, d)
+        As they were read.
+    before_noise : array of shape (m, d), or None
+        The same rows before noise was added, if the data set has them.
+    labels : list of m str
+    sizes : list of int
+        Numbers of components, as asked for, increasing.
+    rebuilt : dict of str to dict of int to array of shape (m, d)
+        For each method's name and number of components, ``inverse_transform(transform(rows))``; a method that has
+        fewer components than asked for has an entry under the number it has.
+    """
+
+    rows: NDArray[np.float64]
+    before_noise: NDArray[np.float64] | None
+    labels: list[str]
+    sizes: list[int]
+    rebuilt: dict[str, dict[int, NDArray[np.float64]]]
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, classes: NDArray, models: Iterable[tuple[str, MomentReducer]], sizes: Sequence[int]
+    ) -> Reconstructions:
+        """Rebuild a few rows by the first components of every model.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            That the models were fitted to; a few of its rows are read, and as many of those before noise was added.
+        classes : array of shape (C,)
+            Sorted labels.
+        models : iterable of (str, MomentReducer)
+            Names and models, which are used one after the other.
+        sizes : list of int
+            Increasing; of more than three the first, the middle and the last are shown.
+        """
+        numbers, codes = example_rows(dataset, classes)
+        rows, before = _read(dataset, numbers), dataset.before_noise
+        last = len(sizes) - 1
+        shown = list(sizes) if last < MOST_SIZES else [sizes[i] for i in (0, last // 2, last)]
+        return cls(
+            rows=rows,
+            before_noise=None if before is None else _read(before, numbers),
+            labels=[str(classes[code]) for code in codes],
+            sizes=shown,
+            rebuilt={name: _rebuilt(model, rows, shown) for name, model in models},
+        )
+
+
+def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[int, NDArray]:
+    """Return the rows from so many components, or as many as there are, by their number."""
+    rebuilt = {}
+    for size in sizes:
+        shorter = copy.copy(model)
+        shorter._shorten(min(size, len(model.components_)))
+        if len(shorter.components_):
+            rebuilt[len(shorter.components_)] = shorter.inverse_transform(shorter.transform(rows))
+    return rebuilt
+
+
+def example_rows(dataset: Dataset, classes: NDArray) -> tuple[list[int], list[int]]:
+    """Return the numbers and class codes of a few rows: the first of each class, or of some classes."""
+    edges = dataset.chunk_edges
+    starts = edges[np.unique(np.linspace(0, len(edges) - 2, WINDOWS).astype(int))]
+    windows = [(int(start), int(min(start + WINDOW_ROWS, dataset.n_rows))) for start in starts]
+    numbers = np.concatenate([np.arange(*window) for window in windows])
+    labels = np.concatenate([dataset.read_labels(*window) for window in windows])
+    numbers, firsts = np.unique(numbers, return_index=True)  # windows of small chunks overlap
+    codes = encode(labels[firsts], classes, dataset.uri)
+    present = np.unique(codes)
+    shown = present[np.linspace(0, len(present) - 1, min(EXAMPLES, len(present))).astype(int)]
+    each = max(EXAMPLES // len(shown), 1)
+    chosen = np.concatenate([np.flatnonzero(codes == code)[:each] for code in shown])
+    return numbers[chosen].tolist(), codes[chosen].tolist()
+
+
+def _read(dataset: Dataset, numbers: Sequence[int]) -> NDArray[np.float64]:
+    return np.concatenate([np.array(dataset.read_rows(i, i + 1), np.float64) for i in numbers])
+
+
+def reconstructions(
+    methods: Sequence[MethodResult], shown: Reconstructions | None, shape: tuple[int, int] | None
+) -> list[Figure]:
     """Return a picture of a few rows and of what the first components of every method rebuild of them."""
-    shown, shape = contents.reconstructions, contents.image_shape
-    methods = [m for m in contents.solved if shown is not None and shown.rebuilt.get(m.name)]
+    methods = [m for m in methods if shown is not None and shown.rebuilt.get(m.name)]
     if shown is None or shape is None or not methods:
         return []
     tops = [("as read", shown.rows)]
@@ -26,26 +124,24 @@ def reconstructions(contents: ReportContents) -> list[Figure]:
         tops = [("original", shown.before_noise), ("with noise", shown.rows)]
     n, columns = len(shown.rows), len(shown.sizes)
     room = (PAGE_WIDTH - NAMES_WIDTH) / (n * (columns + GAP) - GAP)
-    _, slot = widths(shape, room, TALLEST)
+    slot = widths(shape, room, TALLEST)[1]
     ends = (float(tops[0][1].min()), float(tops[0][1].max()))
 
-    def tile(row: NDArray, example: int, column: float, title: str) -> Tile:
-        return Tile(row.reshape(shape), example * (columns + GAP) + column, ends, title)
+    def tiles(rows: NDArray, column: float, titles: Sequence[str]) -> list[Tile]:
+        starts = np.arange(n) * (columns + GAP) + column
+        return [Tile(*tile) for tile in zip(rows.reshape(n, *shape), starts, [ends] * n, titles, strict=True)]
 
-    lines: list[tuple[str, list[Tile]]] = []
-    for name, rows in tops:
-        most = max(int(LETTERS * slot * columns), 4)
-        titles = ["" if lines else plain(label, most=most) for label in shown.labels]
-        lines.append((name, [tile(rows[i], i, (columns - 1) / 2, titles[i]) for i in range(n)]))
+    labels = [plain(label, limit=max(int(LETTERS * slot * columns), 4)) for label in shown.labels]
+    lines = [(name, tiles(rows, (columns - 1) / 2, [""] * n if i else labels)) for i, (name, rows) in enumerate(tops)]
     for method in methods:
-        rebuilt, tiles = shown.rebuilt[method.name], []
+        rebuilt, line = shown.rebuilt[method.name], []
         for column, size in enumerate(shown.sizes):
             used = _used(rebuilt, shown.sizes, column)
             if used is not None:
                 is_labelled = method is methods[0] or used != size
                 title = (f"K = {used}" if slot > 0.5 else str(used)) if is_labelled else ""
-                tiles += [tile(rebuilt[used][i], i, column, title) for i in range(n)]
-        lines.append((method.title, tiles))
+                line += tiles(rebuilt[used], column, [title] * n)
+        lines.append((method.title, line))
     made = mosaic(lines, room, TALLEST, "gray_r")
     caption, title = _words(shown)
     return [Figure("reconstructions", title, caption, drawing.png(made))]
@@ -53,10 +149,10 @@ def reconstructions(contents: ReportContents) -> list[Figure]:
 
 def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | None:
     """Return how many components a column shows: as asked, or all where a method has fewer, and that once."""
-    most = max(rebuilt)
+    largest = max(rebuilt)
     if sizes[column] in rebuilt:
         return sizes[column]
-    return most if sizes[column] > most and (column == 0 or sizes[column - 1] < most) else None
+    return largest if sizes[column] > largest and (column == 0 or sizes[column - 1] < largest) else None
 
 
 def _words(shown: Reconstructions) -> tuple[str, str]:

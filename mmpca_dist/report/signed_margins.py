@@ -1,4 +1,4 @@
-"""Pictures of signed distances to a hyperplane, before and after projection."""
+"""Margins of an evaluation: signed distances to a hyperplane, before and after projection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
-from mmpca_dist.report.evaluation_words import MOST_DRAWN, drawn_sizes, label, left_out, title_of
+from mmpca_dist.report.error_tables import Entry, Grid
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label, left_out, title_of
+from mmpca_dist.report.pages import DASH
 
 BEFORE, AFTER = "#c9ced4", FEW_COLOURS[:MOST_DRAWN]
 BARS = 48
@@ -84,13 +86,31 @@ def signed_margins(evaluation: Evaluation) -> dict[Key, SignedMargins]:
     return {key: SignedMargins.of(records) for key, records in grouped.items()}
 
 
+def margin_grids(evaluation: Evaluation) -> list[Grid]:
+    """Return a table of smallest margins and Wasserstein-1 distances for each classifier that has margins."""
+    margins_of, grids = signed_margins(evaluation), []
+    for classifier in dict.fromkeys(name for _, _, name in margins_of):
+        sizes = sorted({size for method, size, name in margins_of if method and name == classifier})
+        rows = [
+            (ALL_COLUMNS, f"{before.n_components} columns", [Entry(f"{before.minimum:.3g}", DASH) for _ in sizes])
+            for (method, _, name), before in margins_of.items()
+            if not method and name == classifier
+        ]
+        for method in evaluation.methods:
+            margins = [margins_of.get((method, size, classifier)) for size in sizes]
+            if any(margins):
+                entries = [Entry(f"{m.minimum:.3g}", f"{m.wasserstein:.3g}") if m else Entry(DASH) for m in margins]
+                rows.append((title_of(method), method, entries))
+        grids.append(Grid(label(evaluation, classifier), [(f"K = {size}", "") for size in sizes], rows))
+    return grids
+
+
 def margin_figures(evaluation: Evaluation) -> list[Figure]:
     """Return a picture for each classifier with margins, a panel for each method."""
     margins_of = signed_margins(evaluation)
-    classifiers = list(dict.fromkeys(key[2] for key in margins_of))
     return [
         figure
-        for number, classifier in enumerate(classifiers)
+        for number, classifier in enumerate(dict.fromkeys(name for _, _, name in margins_of))
         for figure in _of_classifier(evaluation, margins_of, classifier, number)
     ]
 
@@ -98,23 +118,23 @@ def margin_figures(evaluation: Evaluation) -> list[Figure]:
 def _of_classifier(
     evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int
 ) -> list[Figure]:
-    sizes = drawn_sizes(evaluation, classifier)
+    sizes, own_units = drawn_sizes(evaluation, classifier), evaluation.own_units
     before = next((margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier), None)
-    after = {
-        method: [margins_of[method, size, classifier] for size in sizes if (method, size, classifier) in margins_of]
-        for method in evaluation.methods
-    }
-    after = {method: several for method, several in after.items() if several}
+    after: dict[str, list[SignedMargins]] = {}
+    for method in evaluation.methods:
+        keys = [(method, size, classifier) for size in sizes]
+        if margins := [margins_of[key] for key in keys if key in margins_of]:
+            after[method] = margins
     if not after:
         return []
-    comparable = [one for method, several in after.items() for one in several if method not in evaluation.own_units]
+    comparable = [one for method, margins in after.items() for one in margins if method not in own_units]
     edges = _edges(comparable, before)
     grey = before.shares(edges) if before else np.zeros(BARS)
     top = _top(grey, [margins.shares(edges) for margins in comparable])
     made, panels = drawing.panel_grid(len(after), 2.2)
-    for i, (panel, (method, several)) in enumerate(zip(panels, after.items(), strict=True)):
-        if method in evaluation.own_units:
-            _outlines(panel, several, _edges(several, None), sizes)
+    for i, (panel, (method, margins)) in enumerate(zip(panels, after.items(), strict=True)):
+        if method in own_units:
+            _outlines(panel, margins, _edges(margins, None), sizes)
             panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
             panel.text(
                 0.98, 0.97, "own units", transform=panel.transAxes, ha="right", va="top", color=FAINT,
@@ -123,52 +143,34 @@ def _of_classifier(
         else:
             if before:
                 panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
-            _outlines(panel, several, edges, sizes)
+            _outlines(panel, margins, edges, sizes)
             panel.set_ylim(0, top)
-        _finish(panel, title_of(method), i, len(after))
+        panel.axvline(0, color=INK, linewidth=0.8)
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        panel.ticklabel_format(axis="x", scilimits=(-3, 4))
+        drawing.percent_axis(panel)
+        labels = drawing.outer_labels(panel, i, len(after), "signed distance", "share of rows")
+        drawing.dress(panel, plain(title_of(method)), *labels)
     handles = {
         text: handle for panel in panels for handle, text in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    made.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=len(handles), frameon=False,
-        fontsize=drawing.LABEL_SIZE,
-    )  # fmt: skip
-    return [
-        Figure(
-            f"signed-margins-{number + 1}",
-            f"Margins: {label(evaluation, classifier)}",
-            _caption(evaluation, list(after), sizes, before is not None),
-            drawing.png(made),
-        )
-    ]
+    drawing.legend_below(made, list(handles.values()), list(handles), len(handles))
+    title = f"Margins: {label(evaluation, classifier)}"
+    caption = _caption(evaluation, list(after), sizes, before is not None)
+    return [Figure(f"signed-margins-{number + 1}", title, caption, drawing.png(made))]
 
 
-def _outlines(panel: Axes, several: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
-    for margins in several:
+def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:
+    for margins in drawn:
         colour = AFTER[sizes.index(margins.n_components) % len(AFTER)]
-        counted = "component" if margins.n_components == 1 else "components"
+        unit = "component" if margins.n_components == 1 else "components"
         panel.stairs(
             margins.shares(edges), edges, color=colour, linewidth=1.4, baseline=None,
-            label=f"{margins.n_components} {counted}",
+            label=f"{margins.n_components} {unit}",
         )  # fmt: skip
         panel.axvline(margins.median, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
     panel.set_xlim(edges[0], edges[-1])
-
-
-def _finish(panel: Axes, title: str, index: int, count: int) -> None:
-    panel.axvline(0, color=INK, linewidth=0.8)
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
-    panel.ticklabel_format(axis="x", scilimits=(-3, 4))
-    drawing.percent_axis(panel)
-    spec = panel.get_subplotspec()
-    columns = spec.get_gridspec().ncols if spec else 1
-    drawing.dress(
-        panel,
-        plain(title),
-        "signed distance" if index >= count - columns else "",
-        "share of rows" if index % columns == 0 else "",
-    )
 
 
 def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[np.float64]:

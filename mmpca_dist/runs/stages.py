@@ -155,7 +155,7 @@ def _project(job: Job) -> ProjectRecord:
 
 
 def _report(job: Job) -> ReportRecord:
-    from mmpca_dist.report.run_contents import write_report
+    from mmpca_dist.report.run_page import write_report
 
     return write_report(job.run, job.config, job.table, job.results)
 

@@ -12,7 +12,7 @@ from mmpca_dist import run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.refresh.refresh import RefreshConfig, refresh
-from mmpca_dist.report import run_contents
+from mmpca_dist.report import run_page
 
 D = 5
 NAMES = [f"feature {j}" for j in range(D)]
@@ -25,8 +25,8 @@ PARTS = {"first": slice(0, 160), "a": slice(160, 260), "b": slice(260, 330), "c"
 
 def no_pictures(patch):
     """Leave out the pictures of reports, which are slow to draw; what is written, and when, stays as it is."""
-    patch.setattr(run_contents, "figures", lambda _: [])
-    patch.setattr(run_contents, "render", lambda *_: "a page")
+    patch.setattr(run_page, "figures", lambda _: [])
+    patch.setattr(run_page, "render", lambda *_: "a page")
 
 
 def fit(output, uri, **changes):

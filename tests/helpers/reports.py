@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmpca_dist.report.contents import Margins, MethodResult, Reconstructions, ReportContents
 from mmpca_dist.report.drawing import Figure
+from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.pair_margins import PairMargins
+from mmpca_dist.report.projections import ProjectedSample
+from mmpca_dist.report.reconstructions import Reconstructions
+from mmpca_dist.report.run_page import ReportContents
 
 VOID = {"meta", "img", "br"}
 
@@ -47,6 +51,8 @@ def report_contents(
     feature_names: list[str] | None = None,
     image_shape: list[int] | None = None,
     rows: int = 90,
+    projected: dict[str, Any] | None = None,
+    sample_codes: Any = None,
     **changes: Any,
 ) -> ReportContents:
     methods = [method_result("pca"), method_result("m-pca0")] if methods is None else methods
@@ -67,9 +73,11 @@ def report_contents(
             "image_shape": image_shape,
         },
         methods=methods,
-        projected={m.name: X @ m.components.T for m in methods},
-        codes=codes,
-        sample_note=f"all {rows} rows",
+        sample=ProjectedSample(
+            {m.name: X @ m.components.T for m in methods} if projected is None else projected,
+            codes if sample_codes is None else sample_codes,
+            f"all {rows} rows",
+        ),
         plan=[("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")],
         stages=[("moments", 1.25, ""), ("solve", 75.0, "reused")],
         config_yaml="methods: [pca]\nn_components: [3]\n",
@@ -79,12 +87,12 @@ def report_contents(
     return dataclasses.replace(contents, **changes)
 
 
-def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) -> Margins:
+def margins_of(methods: list[MethodResult], pairs: int = 400, **changes: Any) -> PairMargins:
     rng = np.random.default_rng(2)
     before = rng.uniform(1, 3, pairs)
     counts, edges = np.histogram(np.repeat(before, 3), np.linspace(0, 3, 121))
     after = {m.name: before * rng.uniform(0.3, 1, pairs) for m in methods}
-    return dataclasses.replace(Margins(edges, counts, before, after), **changes)
+    return dataclasses.replace(PairMargins(edges, counts, before, after), **changes)
 
 
 def with_margins(methods: list[MethodResult] | None = None, **changes: Any) -> ReportContents:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mmpca_dist.report import drawing
-from mmpca_dist.report.contents import ReportContents
-from mmpca_dist.report.figures import figures
+from mmpca_dist.report.run_page import ReportContents, figures
 
 
 def drawn_sheet(monkeypatch: pytest.MonkeyPatch, contents: ReportContents, name: str) -> Any:

@@ -1,13 +1,19 @@
-"""Templates that escape text from data, and tables that pages share."""
+"""HTML pages: templates that escape text from data, tables that pages share, and their files."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 import jinja2
 
+from mmpca_dist.datasets.stores import storage
+from mmpca_dist.jobs.records import ReportRecord
+from mmpca_dist.report.drawing import Figure
+
+DASH = "\N{EN DASH}"
 OPEN_CLASSES, MOST_CLASSES = 12, 200
 """Up to so many classes are listed openly; at most so many are listed at all."""
 
@@ -21,7 +27,7 @@ def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, 
     Parameters
     ----------
     template : str
-        ``"page.html"``.
+        ``"run.html"``.
     dataset : dict
         ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
     stages : list of (stage, seconds, note)
@@ -48,6 +54,22 @@ def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, 
     )
 
 
+def write_page(folder: str, html: str, figures: Sequence[Figure]) -> ReportRecord:
+    """Write ``report/index.html`` and the pictures below a folder, local or a URL, and return where they are."""
+    outputs = ["report/index.html", *(f"report/{figure.name}.png" for figure in figures)]
+    urls = [storage.join(folder, path) for path in outputs]
+    for url, content in zip(urls, [html.encode(), *(figure.png for figure in figures)], strict=True):
+        storage.write_bytes(url, content)
+    return {
+        "html": urls[0],
+        "figures": [
+            {"name": figure.name, "title": figure.title, "caption": figure.caption, "png": url}
+            for figure, url in zip(figures, urls[1:], strict=True)
+        ],
+        "outputs": outputs,
+    }
+
+
 def _printable(value: Any) -> Any:
     # The type is kept: markup that is already safe stays so.
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value) if type(value) is str else value
@@ -59,28 +81,23 @@ def _short_name(uri: object) -> str:
 
 def _class_rows(dataset: dict[str, Any]) -> list[dict[str, Any]]:
     names, counts = dataset["classes"], dataset["counts"]
-    total, most = max(sum(counts), 1), max([*counts, 1])
+    total, largest = max(sum(counts), 1), max([*counts, 1])
     return [
         {
             "number": i,
             "name": name,
             "count": f"{count:,}",
             "share": f"{100 * count / total:.1f}%",
-            "width": f"{100 * count / most:.1f}",
+            "width": f"{100 * count / largest:.1f}",
         }
         for i, (name, count) in enumerate(zip(names, counts, strict=True))
     ][:MOST_CLASSES]
 
 
 def _stage_rows(stages: list[tuple[str, float, str]]) -> list[dict[str, str]]:
-    longest = max([seconds for _, seconds, _ in stages] + [1e-9])
+    longest = max((seconds for _, seconds, _ in stages), default=0) or 1e-9
     return [
-        {
-            "stage": stage,
-            "seconds": seconds_in_words(seconds),
-            "note": note,
-            "width": f"{100 * seconds / longest:.1f}",
-        }
+        {"stage": stage, "seconds": seconds_in_words(seconds), "note": note, "width": f"{100 * seconds / longest:.1f}"}
         for stage, seconds, note in stages
     ]
 

@@ -1,15 +1,18 @@
-"""Pictures of distances to the nearest row of another class, before and after projection."""
+"""Distances to the nearest row of another class, before and after projection."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.report import drawing
-from mmpca_dist.report.contents import Margins, MethodResult, ReportContents
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.statistics.pair_scatter import PairScatter
 
 BEFORE, AFTER = "#c9ced4", FEW_COLOURS[1]
 FEW_PAIRS = 2000
@@ -20,21 +23,71 @@ TAIL, STRETCH = 99.5, 1.25
 """Percent of the distances that a panel shows at least, and the room it has beyond them."""
 
 
-def margins(contents: ReportContents) -> list[Figure]:
+@dataclass(frozen=True)
+class PairMargins:
+    """Distances between rows and their nearest rows of other classes, before and after projection.
+
+    Attributes
+    ----------
+    edges, counts : arrays of shape (b + 1,) and (b,)
+        Histogram of all distances before projection.
+    before : array of shape (s,)
+        Distances of pairs spread evenly over all.
+    after : dict of str to array of shape (s,)
+        For each method's name, the lengths of what its components see of these pairs' differences: of their
+        orthogonal projections onto the space that the components span.
+    standardized : bool
+        Whether columns were divided by their standard deviations.
+    """
+
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    before: NDArray[np.float64]
+    after: dict[str, NDArray[np.float64]]
+    standardized: bool = False
+
+    @classmethod
+    def of(cls, pairs: PairScatter, methods: Sequence[MethodResult], standardized: bool) -> PairMargins:
+        """Project the sampled differences of pairs by every method."""
+        after = {}
+        for method in methods:
+            components = np.asarray(method.components, np.float64)
+            basis = components if method.orthonormal else np.linalg.qr(components.T)[0].T
+            after[method.name] = np.linalg.norm(pairs.sample @ basis.T, axis=1)
+        return cls(pairs.edges, pairs.counts, np.linalg.norm(pairs.sample, axis=1), after, standardized)
+
+    def kept(self, name: str) -> NDArray[np.float64]:
+        """Return lengths after projection over distances before, of the pairs that do not coincide."""
+        apart = self.before > 0
+        return self.after[name][apart] / self.before[apart]
+
+    def quantile(self, percent: float) -> float:
+        """Return the right edge of the bar up to which so many percent of all distances lie."""
+        shares = np.cumsum(self.counts) / self.counts.sum()
+        return float(self.edges[1 + int(np.searchsorted(shares, percent / 100))])
+
+    def bars(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return edges and shares of the histogram, with wider bars where pairs are few."""
+        total = int(self.counts.sum())
+        by = 4 if total < FEW_PAIRS else 2 if total < 10 * FEW_PAIRS else 1
+        if len(self.counts) % by:
+            by = 1
+        return self.edges[::by], self.counts.reshape(-1, by).sum(axis=1) / total
+
+
+def pair_margins(methods: Sequence[MethodResult], margins: PairMargins | None) -> list[Figure]:
     """Return the distances before and after projection by each method, and the shares that are kept."""
-    margins = contents.margins
-    if margins is None or not contents.solved or not len(margins.before):
+    if margins is None or not methods or not len(margins.before):
         return []
-    figures = [_distances(contents.solved, margins)]
+    figures = [_distances(methods, margins)]
     if (margins.before > 0).any():
-        figures.append(_kept(contents.solved, margins))
+        figures.append(_kept(methods, margins))
     return figures
 
 
-def _distances(methods: list[MethodResult], margins: Margins) -> Figure:
-    edges, before = _coarser(margins)
-    width = edges[1] - edges[0]
-    right = min(edges[-1], STRETCH * _quantile(margins, TAIL) + width)
+def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
+    edges, before = margins.bars()
+    right = min(edges[-1], STRETCH * margins.quantile(TAIL) + edges[1] - edges[0])
     top = TALLEST * before.max()
     made, panels = drawing.panel_grid(len(methods), 2.1)
     cut = False
@@ -52,21 +105,18 @@ def _distances(methods: list[MethodResult], margins: Margins) -> Figure:
         panel.ticklabel_format(axis="x", scilimits=(-3, 4))
         drawing.percent_axis(panel)
         panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
-        last_row = i >= len(methods) - _columns(panel)
-        drawing.dress(panel, _title(method), "distance within a pair" if last_row else "", _share_label(panel))
+        axis_labels = drawing.outer_labels(panel, i, len(methods), "distance within a pair", "share of pairs")
+        drawing.dress(panel, _title(method), *axis_labels)
     highest = min(top, 1.06 * max(panel.get_ylim()[1] for panel in panels))
     for panel in panels:
         panel.set_ylim(0, highest)
-    made.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False,
-        fontsize=drawing.LABEL_SIZE,
-    )  # fmt: skip
-    return Figure(
-        "margins", "The margin before and after projection", _caption(methods, margins, cut), drawing.png(made)
-    )
+    handles, labels = panels[0].get_legend_handles_labels()
+    drawing.legend_below(made, handles, labels, 2)
+    title = "The margin before and after projection"
+    return Figure("margins", title, _caption(methods, margins, cut), drawing.png(made))
 
 
-def _caption(methods: list[MethodResult], margins: Margins, cut: bool) -> str:
+def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -> str:
     total, sampled = int(margins.counts.sum()), len(margins.before)
     pairs = f"all {total:,} pairs" if sampled == total else f"{sampled:,} of the {total:,} pairs, evenly spaced"
     caption = (
@@ -91,17 +141,17 @@ def _caption(methods: list[MethodResult], margins: Margins, cut: bool) -> str:
     return caption
 
 
-def _kept(methods: list[MethodResult], margins: Margins) -> Figure:
+def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     order = sorted(methods, key=lambda method: -float(np.median(margins.kept(method.name))))
     made = drawing.sheet(0.8 * PAGE_WIDTH, 0.34 * len(order) + 0.75)
     panel = made.subplots()
-    for place, method in enumerate(order):
+    for i, method in enumerate(order):
         low, first, middle, third, high = np.percentile(margins.kept(method.name), [5, 25, 50, 75, 95])
-        panel.plot([low, high], [place, place], color=AFTER, linewidth=1.3, solid_capstyle="butt")
-        panel.plot([first, third], [place, place], color=AFTER, linewidth=7, alpha=0.45, solid_capstyle="butt")
-        panel.plot([middle], [place], marker="o", color=AFTER, markersize=5.5)
+        panel.plot([low, high], [i, i], color=AFTER, linewidth=1.3, solid_capstyle="butt")
+        panel.plot([first, third], [i, i], color=AFTER, linewidth=7, alpha=0.45, solid_capstyle="butt")
+        panel.plot([middle], [i], marker="o", color=AFTER, markersize=5.5)
         panel.annotate(
-            f"{100 * middle:.0f}%", (1.03, place), va="center", ha="left", fontsize=drawing.TICK_SIZE, color=INK,
+            f"{100 * middle:.0f}%", (1.03, i), va="center", ha="left", fontsize=drawing.TICK_SIZE, color=INK,
             annotation_clip=False,
         )  # fmt: skip
     panel.set_yticks(range(len(order)), [_title(method) for method in order])
@@ -123,28 +173,3 @@ def _kept(methods: list[MethodResult], margins: Margins) -> Figure:
 
 def _title(method: MethodResult) -> str:
     return f"{plain(method.title)} ({len(method.components)})"
-
-
-def _columns(panel: Axes) -> int:
-    spec = panel.get_subplotspec()
-    return 1 if spec is None else int(spec.get_gridspec().ncols)
-
-
-def _share_label(panel: Axes) -> str:
-    spec = panel.get_subplotspec()
-    return "share of pairs" if spec is None or spec.is_first_col() else ""
-
-
-def _quantile(margins: Margins, percent: float) -> float:
-    """Return the right edge of the bar up to which so many of all distances lie."""
-    together = np.cumsum(margins.counts) / margins.counts.sum()
-    return float(margins.edges[1 + int(np.searchsorted(together, percent / 100))])
-
-
-def _coarser(margins: Margins) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return edges and shares of wider bars where pairs are few."""
-    total = int(margins.counts.sum())
-    by = 4 if total < FEW_PAIRS else 2 if total < 10 * FEW_PAIRS else 1
-    if len(margins.counts) % by:
-        by = 1
-    return margins.edges[::by], margins.counts.reshape(-1, by).sum(axis=1) / total

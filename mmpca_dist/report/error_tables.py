@@ -1,0 +1,148 @@
+"""The tables of an evaluation as rows of text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask.utils import format_bytes
+
+from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS
+from mmpca_dist.evaluation.results import Evaluation, standings
+from mmpca_dist.evaluation.tables import Cell
+from mmpca_dist.report.evaluation_words import components, digits, label, probability, spread, title_of
+from mmpca_dist.report.pages import DASH, seconds_in_words
+
+WIDEST = 8
+"""Up to so many pairs of a number of components and a classifier share one table."""
+SHARED = {
+    MOMENTS: "For all methods: moments of the rows that train",
+    ERRORS: "For all methods: errors on the rows held out",
+    MARGINS: "For all methods: margins",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table: its text, what stands small below, and whether it and the first small line are marked."""
+
+    text: str
+    below: str = ""
+    remark: str = ""
+    sign_test: str = ""
+    best: bool = False
+    significant: bool = False
+
+    @property
+    def words(self) -> str:
+        """All of it in one line; a star marks the best."""
+        return " ".join(filter(None, [self.text + "*" * self.best, self.below, self.sign_test, self.remark]))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table with a row for each method.
+
+    Attributes
+    ----------
+    title : str
+    columns : list of (heading, what stands small below)
+    rows : list of (title, what stands small below, list of Entry)
+    """
+
+    title: str
+    columns: list[tuple[str, str]]
+    rows: list[tuple[str, str, list[Entry]]] = field(default_factory=list)
+
+    def records(self) -> list[dict[str, str]]:
+        """Return a dict for each row, as table artifacts take it."""
+        names = [" ".join(filter(None, column)) for column in self.columns]
+        return [
+            {"method": title, **{name: entry.words for name, entry in zip(names, entries, strict=True)}}
+            for title, _, entries in self.rows
+        ]
+
+
+def error_grids(evaluation: Evaluation) -> list[Grid]:
+    """Return the error tables: one, or one for each classifier where columns are many."""
+    sizes, classifiers = evaluation.table.sizes, evaluation.counted_classifiers
+    if len(sizes) * len(classifiers) <= WIDEST:
+        pairs = [(size, name) for size in sizes for name in classifiers]
+        headings = [(name, f"K = {size}") for size, name in pairs]
+        return [_error_grid(evaluation, "", pairs, headings)] if pairs else []
+    headings = [(f"K = {size}", "") for size in sizes]
+    return [
+        _error_grid(evaluation, label(evaluation, name), [(size, name) for size in sizes], headings)
+        for name in classifiers
+    ]
+
+
+def _error_grid(
+    evaluation: Evaluation, title: str, pairs: list[tuple[int, str]], headings: list[tuple[str, str]]
+) -> Grid:
+    lowest = {pair: min((c.summary.mean for c in evaluation.column(*pair)), default=math.nan) for pair in pairs}
+    places = digits(evaluation)
+    rows = []
+    for method in evaluation.methods:
+        entries = [_error_entry(evaluation.cells.get((method, *pair)), lowest[pair], places) for pair in pairs]
+        note = "the reference" if method == evaluation.reference else method
+        rows.append((title_of(method), note, entries))
+    return Grid(title, headings, rows)
+
+
+def _error_entry(cell: Cell | None, lowest: float, places: int) -> Entry:
+    if cell is None:
+        return Entry(DASH)
+    return Entry(
+        spread(cell.summary, places),
+        _p_value(cell),
+        f"with {cell.used}" if cell.used < cell.n_components else "",
+        f"sign {probability(cell.test.p_value)}" if cell.test is not None else "",
+        best=math.isclose(cell.summary.mean, lowest, rel_tol=1e-12, abs_tol=1e-12),
+        significant=cell.differs,
+    )
+
+
+def _p_value(cell: Cell) -> str:
+    if cell.t_test is None:
+        return ""
+    return f"p = {probability(cell.t_test.adjusted)}" if cell.t_test.adjusted is not None else "p unknown"
+
+
+def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
+    """Return a row for each method: its lowest mean error, and how it compares with the reference."""
+    places, rows = digits(evaluation), []
+    for standing in standings(evaluation):
+        best = standing.best
+        counts = {
+            "lower": f"{standing.lower} of {standing.compared}",
+            "significantly lower": str(standing.lower_significant),
+            "higher": f"{standing.higher} of {standing.compared}",
+            "significantly higher": str(standing.higher_significant),
+        }
+        rows.append(
+            {
+                "method": title_of(standing.method),
+                "lowest mean error": f"{spread(best.summary, places)}%" if best else DASH,
+                "with": f"{components(best)}, {label(evaluation, best.classifier)}" if best else "no component",
+                **(counts if standing.compared else dict.fromkeys(counts, DASH)),
+            }
+        )
+    return rows
+
+
+def cost_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return time and bytes read for each method, and for what serves several."""
+    names = list(dict.fromkeys([*evaluation.methods, *SHARED, *evaluation.seconds, *evaluation.bytes_read]))
+    names = [name for name in names if name in evaluation.seconds or name in evaluation.bytes_read]
+    longest = max([*evaluation.seconds.values(), 1e-9])
+    return [
+        {
+            "what": SHARED.get(name) or title_of(name),
+            "time": seconds_in_words(evaluation.seconds[name]) if name in evaluation.seconds else DASH,
+            "width": f"{100 * evaluation.seconds.get(name, 0) / longest:.1f}",
+            "read": format_bytes(evaluation.bytes_read[name]) if name in evaluation.bytes_read else DASH,
+        }
+        for name in names
+    ]

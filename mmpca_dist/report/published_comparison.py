@@ -1,0 +1,102 @@
+"""Own errors beside published ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import FixedLocator
+
+from mmpca_dist.evaluation.published import WITHIN, agreement, sources_of
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.report import drawing
+from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, PAGE_WIDTH, Figure, plain
+from mmpca_dist.report.evaluation_words import digits, spread, title_of
+from mmpca_dist.report.pages import DASH
+
+FARTHEST = 8.0
+"""Combined standard errors at which points of the picture are held."""
+
+
+def published_differences(evaluation: Evaluation) -> list[Figure]:
+    """Return one picture of own less published means in combined standard errors; none where nothing is published."""
+    rows = [row for row in evaluation.compared if row.within is not None]
+    if not rows:
+        return []
+    by_size = sorted(rows, key=lambda row: row.published.n_components)
+    lines = list(dict.fromkeys((row.published.n_components, row.published.method) for row in by_size))
+    classifiers = [name for name in evaluation.classifiers if any(row.own.classifier == name for row in rows)]
+    made = drawing.sheet(PAGE_WIDTH, 0.19 * len(lines) + 1.1)
+    panels = made.subplots(1, len(classifiers), sharey=True, squeeze=False)[0]
+    for panel, classifier in zip(panels, classifiers, strict=True):
+        panel.axvspan(-WITHIN, WITHIN, color=FAINT, alpha=0.16, linewidth=0)
+        panel.axvline(0, color=FAINT, linewidth=0.8)
+        for row in rows:
+            if row.own.classifier == classifier:
+                position = lines.index((row.published.n_components, row.published.method))
+                colour = FEW_COLOURS[0] if row.within else FEW_COLOURS[1]
+                beyond = abs(row.apart) > FARTHEST
+                panel.plot(
+                    [float(np.clip(row.apart, -FARTHEST, FARTHEST))], [position], color=colour, markersize=5.5,
+                    marker=("<" if row.apart < 0 else ">") if beyond else "o",
+                    markerfacecolor=colour if row.published.certain else "white",
+                )  # fmt: skip
+        panel.set_xlim(-FARTHEST - 0.8, FARTHEST + 0.8)
+        panel.xaxis.set_major_locator(FixedLocator([-8, -4, -2, 0, 2, 4, 8]))
+        panel.set_yticks(range(len(lines)), [f"{plain(title_of(method))}, K = {size}" for size, method in lines])
+        panel.set_ylim(len(lines) - 0.4, -0.6)
+        panel.grid(axis="y", color=FAINT, alpha=0.2, linewidth=0.6)
+        drawing.dress(panel, plain(classifier), "standard errors apart")
+    source = sources_of(evaluation.published)
+    caption = (
+        f"Own mean less the mean published by {source}, in combined standard errors of both: right of zero, own errors "
+        "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: which "
+        f"column the published figure stands in is not certain. Arrows: beyond {FARTHEST:.0f}."
+    )
+    return [Figure("published-differences", "Own less published errors", caption, drawing.png(made))]
+
+
+def published_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return own and published figures side by side, with reasons where they are far apart."""
+    places = digits(evaluation)
+    return [
+        {
+            "K": str(row.own.n_components),
+            "method": title_of(row.own.method),
+            "classifier": row.own.classifier,
+            "own": spread(row.own.summary, places),
+            "published": spread(row.published.summary, 1),
+            "standard errors apart": _signed(row.apart),
+            "within two": {True: "yes", False: "no", None: DASH}[row.within],
+            "column": "" if row.published.certain else "uncertain",
+            "reason": row.reason,
+        }
+        for row in evaluation.compared
+    ]
+
+
+def _signed(value: float) -> str:
+    if math.isnan(value):
+        return DASH
+    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
+
+
+def published_words(evaluation: Evaluation) -> str:
+    """Return in words how many of the PCA and M-PCA means agree with the published ones."""
+    all_means, certain = agreement(evaluation.compared), agreement(evaluation.compared, certain_only=True)
+    source = sources_of(evaluation.published)
+    opening = f"Own figures, of {evaluation.dataset['uri']}, beside those of {source} for {evaluation.published}. "
+    if not evaluation.compared:
+        return opening + "None of the published cells was evaluated here."
+    if not all_means.compared:
+        return opening + "One split has no standard error, so that nothing can be said of the differences."
+    missed = [row for row in evaluation.compared if row.within is False]
+    unknown = sum(not row.explained for row in missed)
+    undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
+    return (
+        f"{opening}Of the {all_means.compared} means of PCA and M-PCA, {all_means.within} ({all_means.share:.0%}) are "
+        f"within two combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, "
+        f"{certain.within} are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them "
+        "for no reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
+    )

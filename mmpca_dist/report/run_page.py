@@ -1,0 +1,229 @@
+"""The report of a run: from its records to one HTML file without scripts and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import yaml
+from dask.utils import format_bytes, format_time
+
+from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.dataset import Dataset, Table
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import classes_of
+from mmpca_dist.jobs.job import asked, sizes_of
+from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
+from mmpca_dist.jobs.records import (
+    CHOOSE,
+    COUNT,
+    PLAN,
+    PROJECT,
+    REDUCE,
+    SOLVE,
+    ReportRecord,
+    Results,
+    SearchRecord,
+    StageName,
+)
+from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
+from mmpca_dist.report.component_choices import ComponentChoices, component_choices
+from mmpca_dist.report.components import agreement, components
+from mmpca_dist.report.drawing import Figure
+from mmpca_dist.report.method_results import MethodResult, method_row
+from mmpca_dist.report.pages import fill, write_page
+from mmpca_dist.report.pair_margins import PairMargins, pair_margins
+from mmpca_dist.report.projections import ProjectedSample, projections
+from mmpca_dist.report.reconstructions import Reconstructions, reconstructions
+from mmpca_dist.report.spectra import convergence, spectra
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """Everything a report of a run shows.
+
+    Attributes
+    ----------
+    dataset : dict
+        ``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
+        ``feature_names`` (or None) and ``image_shape`` (``[height, width]`` of a row in C order, or None).
+    methods : list of MethodResult
+    sample : ProjectedSample
+    plan : list of (what, planned, measured)
+    stages : list of (stage, seconds, note)
+    config_yaml : str
+    versions : dict of str to str
+    notes : list of str
+        Warnings, shown at the top.
+    margins : PairMargins or None
+        None without a search for nearest rows of other classes.
+    search, solving : list of (what, value, meaning)
+        The certificates of that search, and of a solver in passes.
+    tolerance : float
+        Of that solver.
+    reconstructions : Reconstructions or None
+        Where rows are images.
+    choices : ComponentChoices or None
+        None where the configuration gives numbers of components.
+    """
+
+    dataset: dict[str, Any]
+    methods: list[MethodResult]
+    sample: ProjectedSample
+    plan: list[tuple[str, str, str]]
+    stages: list[tuple[str, float, str]]
+    config_yaml: str
+    versions: dict[str, str]
+    notes: list[str]
+    margins: PairMargins | None = None
+    search: list[tuple[str, str, str]] = field(default_factory=list)
+    solving: list[tuple[str, str, str]] = field(default_factory=list)
+    tolerance: float = 0.0
+    reconstructions: Reconstructions | None = None
+    choices: ComponentChoices | None = None
+
+    @property
+    def solved(self) -> list[MethodResult]:
+        """The methods that have at least one component."""
+        return [method for method in self.methods if len(method.eigenvalues)]
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the rows, where they are images."""
+        shape = self.dataset.get("image_shape")
+        if shape is None or int(np.prod(shape)) != self.dataset["n_features"]:
+            return None
+        return int(shape[0]), int(shape[1])
+
+
+def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
+    """Write ``report/index.html`` and the pictures, and return where they are."""
+    contents = report_contents(run, config, dataset, results)
+    pictures = figures(contents)
+    record = write_page(run.uri, render(contents, pictures), pictures)
+    return {**record, "notes": contents.notes}
+
+
+def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportContents:
+    """Gather what the report shows."""
+    count, choice, searches = results.of(COUNT), results.find(CHOOSE), searches_of(config)
+    search = next((search for search in searches if search.stage in results), None)
+    methods = [MethodResult.of(run, config, section, results) for section in config.methods]
+    return ReportContents(
+        dataset={
+            "uri": dataset.uri,
+            "n_rows": count["n_rows"],
+            "n_features": count["n_features"],
+            "dtype": count["dtype"],
+            "classes": [str(label) for label in count["classes"]],
+            "counts": count["counts"],
+            "feature_names": count["feature_names"],
+            "image_shape": list(count["image_shape"]) if count["image_shape"] else None,
+        },
+        methods=methods,
+        sample=ProjectedSample.of(run, config, classes_of(count), dataset.n_rows),
+        plan=plan_and_measured(results),
+        stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
+        config_yaml=yaml.safe_dump(asked(config, CHOOSE in results), sort_keys=False),
+        versions=run.header()["versions"],
+        notes=_notes(config, run, results),
+        margins=PairMargins.of(search.load_pairs(run, results), methods, config.standardize) if search else None,
+        search=search_rows(config, results),
+        solving=solver_rows(results),
+        tolerance=config.solver.tolerance,
+        reconstructions=_reconstructions(run, config, dataset, results),
+        choices=ComponentChoices.of(choice, config.labels) if choice else None,
+    )
+
+
+def figures(contents: ReportContents) -> list[Figure]:
+    """Return the pictures of a run, in reading order; those that would show nothing are left out.
+
+    ``choice`` (errors against numbers of components, with ``n_components: auto``), ``projection`` (rows along two
+    components), ``margins`` and ``margins-kept`` (distances to the nearest row of another class, for m-pca2),
+    ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence`` (residuals after every pass of a solver in
+    passes), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that are images, from few
+    components), ``agreement`` (between methods). May be called from several threads at once.
+    """
+    methods, dataset = contents.solved, contents.dataset
+    return [
+        *component_choices(contents.choices),
+        *projections(methods, contents.sample, dataset["classes"]),
+        *pair_margins(methods, contents.margins),
+        *spectra(methods),
+        *convergence(methods, contents.tolerance),
+        *components(methods, contents.image_shape, dataset.get("feature_names")),
+        *reconstructions(methods, contents.reconstructions, contents.image_shape),
+        *agreement(methods),
+    ]
+
+
+def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
+    """Return the report as one HTML document, with pictures in the order in which they are to appear."""
+    return fill(
+        "run.html",
+        contents.dataset,
+        contents.stages,
+        choices=contents.choices,
+        methods=[method_row(method) for method in contents.methods],
+        figures=figures,
+        search=contents.search,
+        solving=contents.solving,
+        plan=contents.plan,
+        config=contents.config_yaml,
+        versions=contents.versions,
+        notes=contents.notes,
+        any_imprecise=any(method.imprecise.any() for method in contents.methods),
+    )
+
+
+def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> Reconstructions | None:
+    """Return a few rows and what the methods rebuild of them, where rows are images."""
+    count = results.of(COUNT)
+    if not count["image_shape"] or not isinstance(dataset, Dataset):
+        return None
+    models = ((name, load_model(run.uri, name)) for name in config.labels)
+    sizes = {size for name in config.labels for size in sizes_of(config, results, name)}
+    return Reconstructions.of(dataset, classes_of(count), models, sorted(sizes))
+
+
+def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
+    """Return the notes that were logged while methods were solved; models of earlier versions have none."""
+    solve = results.of(SOLVE)
+    recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
+    if recorded is not None:
+        return list(recorded)
+    notes = []
+    for section in config.methods:
+        name = section.label
+        notes += method_notes(section, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)
+    return notes + shared_notes(config, results)
+
+
+def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
+    """Return rows (what, planned, measured)."""
+    plan, choice = results.find(PLAN), results.find(CHOOSE)
+    reduce, project = results.find(REDUCE), results.find(PROJECT)
+    searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
+    stages = [record for record in (choice, reduce, *searches, project) if record is not None]
+    passes = [
+        *(f"choose: {name}" for name in (choice.get("passes", []) if choice else [])),
+        *(name for record in (reduce, *searches) if record is not None for name in record["passes"]),
+        *(["project"] if project and project["bytes"] else []),
+    ]
+    measured = {
+        "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
+        "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),
+        "peak memory a worker": format_bytes(max((stage.get("memory", 0) for stage in stages), default=0)),
+        "output": format_bytes(project["written"] if project else 0),
+        "expected time": format_time(sum(stage.get("seconds", 0) for stage in stages)),
+    }
+    if searches:
+        certificates = [search["certificate"] for search in searches]
+        measured["pairs to compare"] = f"{sum(one['work']['compared'] for one in certificates):.2g}"
+        scratch = max(certificate["scratch_bytes"] for certificate in certificates)
+        measured["scratch"] = f"{format_bytes(2 * scratch)} while it was sorted"
+    return [(name, value, measured.get(name, "")) for name, value in (plan["rows"] if plan else [])]
