@@ -46,9 +46,8 @@ def make_store(path: Path, rows: int) -> None:
 
 
 def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
-    from mmpca_dist import open_dataset
+    from mmpca_dist import MarginPCA, open_dataset
     from mmpca_dist.datasets.dataset import make_spans
-    from mmpca_dist.methods.margin_pca import solve_margin
     from mmpca_dist.statistics.census import take_census
     from mmpca_dist.statistics.gather import gather_statistics
     from mmpca_dist.statistics.schedulers import Threads
@@ -62,7 +61,7 @@ def ours(path: Path, methods: tuple[str, ...] = METHODS) -> None:
         Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler), precision="single", pairings=pairings
     )
     for method in methods:
-        solve_margin(statistics, K, variant=method)
+        MarginPCA(K, method).fit_statistics(statistics)
 
 
 def ours_with_medians(path: Path) -> None:

@@ -18,8 +18,6 @@ from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.datasets.dataset import spans_of
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.fisher_discriminant import solve_fisher
-from mmpca_dist.methods.lol import solve_lol
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers import block_passes
 from mmpca_dist.solvers.block_passes import statistics_in_passes
@@ -127,7 +125,7 @@ def make_case(seed, patch, kinds=BLOCK_SOLVERS, precision=None, decay=None, shri
     statistics = in_passes(scipy.sparse.csr_array(X) if sparse else X, y, kind, made, k, precision, oversampling)
     B, plain = naive.fisher_matrices(X, y, 0.0)
     W = (1 - shrinkage) * plain + shrinkage * np.trace(plain) / d * np.eye(d)
-    found = solve_fisher(statistics, k, shrinkage=shrinkage)
+    found = FisherDiscriminant(k, shrinkage=shrinkage)._solve(statistics)
     return Case(B, W, plain, kind, shrinkage, precision, statistics, found)
 
 
@@ -225,7 +223,8 @@ def test_bounds_are_those_of_the_least_scatter(kind, monkeypatch):
 def test_more_passes_prove_more(monkeypatch):
     from_random(monkeypatch, 1)
     X, y = rows_of(np.random.default_rng(2), 200, 80, 3, 0.5, False)
-    told = [solve_fisher(in_passes(X, y, "krylov", made, 2, "double"), 2).certificate for made in (2, 4, 8, 16)]
+    statistics = [in_passes(X, y, "krylov", made, 2, "double") for made in (2, 4, 8, 16)]
+    told = [FisherDiscriminant(2)._solve(each).certificate for each in statistics]
     shares = [known["criterion"] for known in told]
     assert shares == sorted(shares)
     assert shares[0] < 0.1 and shares[-1] > 0.9999
@@ -256,7 +255,7 @@ def test_the_certificate_of_lol_is_that_of_its_eigenvectors(kind, sparse, monkey
         X, y = rows_of(rng, n, d, n_classes, rng.choice([0.5, 1.5]), sparse)
         k = n_classes + 2
         statistics = in_passes(scipy.sparse.csr_array(X) if sparse else X, y, kind, 2 + seed % 6, k, "double")
-        solution = solve_lol(statistics, k)
+        solution = LOL(k)._solve(statistics)
         known, within = solution.certificate, naive.fisher_matrices(X, y, 0.0)[1]
         assert known is not None
         exact = naive.lol(X, y, k)
@@ -302,7 +301,7 @@ def test_class_means_are_said_to_suffice(kind):
 def test_a_single_pass_of_lol_has_an_error(monkeypatch):
     from_random(monkeypatch, 3)
     X, y = rows_of(np.random.default_rng(3), 150, 40, 3, 1.5, False)
-    solution = solve_lol(in_passes(X, y, "nystroem", 2, 5, "double", 10), 5)
+    solution = LOL(5)._solve(in_passes(X, y, "nystroem", 2, 5, "double", 10))
     values = np.linalg.eigvalsh(naive.fisher_matrices(X, y, 0.0)[1])[::-1]
     assert solution.certificate is not None
     assert np.abs(solution.eigenvalues[2:].max() - values[0]) <= values[0]

@@ -5,7 +5,6 @@ import pytest
 
 from mmpca_dist import FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.supervised_pca import solve_targets
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 N, D = 4000, 6
@@ -90,6 +89,7 @@ def test_targets_that_vary_with_nothing_but_rounding_are_refused():
         CrossMoments(N, np.full(D, mean), np.zeros(1), shared, np.full(D, 1.0 * N), np.full(1, 1.0 * N))
         for mean in (0.0, far)
     ]
-    assert (solve_targets(moments[0], 1).relative_errors < 1e-4).all()
+    reducer = SupervisedPCA(1, target="continuous")
+    assert (reducer._solve_targets(moments[0]).relative_errors < 1e-4).all()
     with pytest.raises(InputError, match="zero up to rounding"):
-        solve_targets(moments[1], 1)
+        reducer._solve_targets(moments[1])

@@ -11,7 +11,6 @@ from mmpca_dist import MarginPCA
 from mmpca_dist.datasets.dataset import spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays, save_statistics
-from mmpca_dist.methods.margin_pca import solve_margin
 from mmpca_dist.solvers import block_passes, ritz
 from mmpca_dist.solvers.block_passes import leading_start, statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
@@ -60,7 +59,7 @@ def certificate_of(X, y, sample, monkeypatch, kind="krylov"):
         SolverOptions(kind, OVERSAMPLING, 2, 0.0),
         precision="double",
     )
-    found = solve_margin(statistics, K, variant="pca")
+    found = MarginPCA(K, variant="pca")._solve(statistics)
     np.testing.assert_allclose(found.eigenvalues, SHOWN, rtol=1e-6, err_msg="the attack failed: it was found")
     return found.certificate
 

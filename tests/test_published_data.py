@@ -6,10 +6,9 @@ import pytest
 import scipy.linalg
 from helpers.samples import SCATTERS, largest_angle
 
-from mmpca_dist import load_model, run
+from mmpca_dist import FisherDiscriminant, load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.methods.fisher_discriminant import DEFAULT_SHRINKAGE
 from mmpca_dist.methods.registry import METHODS
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -74,7 +73,7 @@ def assert_fisher(model, X, y):
     parts = [X[y == label] for label in sorted(set(y))]
     within = np.concatenate([part - part.mean(axis=0) for part in parts])
     between = np.stack([np.sqrt(len(part)) * (part.mean(axis=0) - mean) for part in parts])
-    g, trace = DEFAULT_SHRINKAGE, np.sum(within**2)
+    g, trace = FisherDiscriminant().shrinkage, np.sum(within**2)
     for v, value in zip(model.components_, model.eigenvalues_, strict=True):
         left = between.T @ (between @ v) / n
         right = (1 - g) * within.T @ (within @ v) / n + g * trace / (n * d) * v

@@ -17,27 +17,22 @@ from mmpca_dist.errors import ConfigError
 from mmpca_dist.evaluation_runs.results import error_rows
 from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.jobs.models import load_model
-from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.methods.specification import Method
+from mmpca_dist.methods.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 
 PLUGIN = """
+from mmpca_dist.methods.base import estimator, option
 from mmpca_dist.methods.margin_pca import MarginPCA
-from mmpca_dist.methods.specification import Method, MethodOptions
-from mmpca_dist.settings import setting
+from mmpca_dist.methods.registry import Method
 
+@estimator
 class Reversed(MarginPCA):
-    def __init__(self, n_components=None, *, times=1.0, standardize=False, center=False, precision="single",
-                 solver="auto"):
-        super().__init__(n_components, "pca", standardize=standardize, center=center, precision=precision)
-        self.times = times
+    variant: str = "pca"
+    times: float = option(1.0, gt=0, example=2.0, description="What eigenvalues are multiplied by")
 
-class Options(MethodOptions):
-    times: float = setting(1.0, gt=0, example=2.0, description="What eigenvalues are multiplied by")
-
-METHOD = Method("reversed", "Reversed PCA", "elsewhere", "what PCA keeps", "d", Reversed, options=Options)
+METHOD = Method("reversed", "Reversed PCA", "elsewhere", "what PCA keeps", "d", Reversed, settable=("times",))
 ANOTHER_PCA = Method("pca", "Not PCA", "elsewhere", "nothing", "d", Reversed)
 """
 PARTS = """

@@ -15,7 +15,7 @@ from scipy.stats import binom
 from mmpca_dist import MarginPCA
 from mmpca_dist.datasets.dataset import spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.methods.margin_pca import margin_scatter, solve_margin
+from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers import block_passes, ritz
 from mmpca_dist.solvers.block_passes import statistics_in_passes
@@ -121,7 +121,7 @@ def make_case(seed, kinds, patch, precision=None):
         solver,
         precision=precision or str(rng.choice(["single", "double"])),
     )
-    found = solve_margin(statistics, K, variant=variant)
+    found = MarginPCA(K, variant=variant)._solve(statistics)
     return Case(name, scatter_of(X, y, variant), statistics, variant, found)
 
 

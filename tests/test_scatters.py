@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from helpers.samples import SCATTERS, angle_bound, even_edges, labelled, largest_angle, take
 
+from mmpca_dist import FisherDiscriminant, MarginPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.fisher_discriminant import solve_fisher
-from mmpca_dist.methods.margin_pca import margin_scatter, solve_margin
+from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics.coordinates import tall_statistics, wide_statistics
 from mmpca_dist.statistics.moments import pooled_weights
@@ -133,7 +133,7 @@ def test_the_d_by_d_way_itself_is_the_naive_one():
     for name in SCATTERS:
         S = naive.mean_outer_product(naive.ROWS[name](X, y))
         values, vectors = naive.eigenpairs(S)
-        found = solve_margin(statistics, 3, variant=name)
+        found = MarginPCA(3, variant=name)._solve(statistics)
         np.testing.assert_allclose(found.eigenvalues, values[:3], rtol=1e-12)
         bound = angle_bound(S, 3, 60 * EPS * np.trace(S))
         assert largest_angle(found.components, vectors[:, :3]) <= bound
@@ -159,4 +159,4 @@ def test_what_cannot_be_computed_is_refused():
             margin_scatter(name, alone, np.zeros((2, 3)))
     repeated, _ = take(np.repeat(X[:2], 10, axis=0), np.repeat([0, 1], 10))
     with pytest.raises(InputError, match="all equal"):
-        solve_fisher(tall_statistics(repeated, None, precision="double"), 1)
+        FisherDiscriminant(1)._solve(tall_statistics(repeated, None, precision="double"))

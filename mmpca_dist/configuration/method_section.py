@@ -18,8 +18,7 @@ from pydantic_core import CoreSchema
 from mmpca_dist.configuration.parsing import parse_model
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.registry import METHODS, title_of
-from mmpca_dist.methods.specification import Method, MethodOptions
+from mmpca_dist.methods.registry import METHODS, Method, MethodOptions, title_of
 from mmpca_dist.solvers.needs import Needs
 
 LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]{0,62}[A-Za-z0-9+])?")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,13 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.solution import IMPRECISE, Solution
 from mmpca_dist.methods.statistics_for import statistics_for
 from mmpca_dist.methods.transform import LazyTransform, ProjectsInMemory
+from mmpca_dist.settings import setting
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.gather import moments_of
 from mmpca_dist.statistics.moments import ClassMoments, merge_classes
-from mmpca_dist.statistics.pairings import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 
@@ -47,43 +47,35 @@ class _Mergeable:
         return self._method.__get__(reducer, owner)
 
 
+def option(default: Any, **described: Any) -> Any:
+    """Return a parameter that configurations may set, too; described as by ``settings.setting``."""
+    return field(default=default, metadata={"setting": setting(default, **described)})
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field, option))
+def estimator(cls: type) -> Any:
+    """Make the annotated attributes of a class parameters: its constructor stores them, and does no more."""
+    return dataclass(eq=False, repr=False, kw_only=True)(cls)
+
+
+@estimator
 class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
-    A subclass stores its parameters, says in ``_needs`` what it needs to know of the rows, and solves.
+    A subclass declares its parameters (`estimator`), says in ``_needs`` what it needs to know of the rows, and solves.
     """
 
-    n_components: int | None
-    standardize: bool
-    center: bool
-    precision: str
-    pairing: str = "one-vs-rest"
+    n_components: int | None = field(default=None, kw_only=False)
+    standardize: bool = False
+    center: bool = False
+    precision: str = "single"
     solver: str = "auto"
-    oversampling: int = 10
-    passes: int = 4
-    tolerance: float = 1e-4
-    _by_classes = False
+    _by_classes: ClassVar[bool] = False
     """Whether there are at most as many components as classes less one."""
-    _stored: tuple[str, ...] = ()
+    _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays, that models keep beside those of all reducers."""
-    _scratch: str | None = None
-    _kept: Any = None
+    _kept: Any = field(default=None, init=False)
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-    ) -> None:
-        self.n_components = n_components
-        self.standardize = standardize
-        self.center = center
-        self.precision = precision
-        self.solver = solver
 
     def _needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
@@ -94,7 +86,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return []
 
     @abstractmethod
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+    def _solve(self, statistics: Statistics) -> Solution:
         """Return the components that follow from the statistics of the rows."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -156,13 +148,12 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         stored = self._extendable()
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
-        fresh = moments_of(dataset, precision=self.precision, classes=classes, scheduler=scheduler)
-        moments = self._kept = fresh if stored is None else merge_classes(stored, fresh)
+        arrived = moments_of(dataset, precision=self.precision, classes=classes, scheduler=scheduler)
+        moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
         if np.count_nonzero(moments.counts) < 2:
             self.classes_ = moments.classes
             return self
-        statistics = tall_statistics(moments, precision=self.precision, standardize=self.standardize)
-        return self.fit_statistics(statistics, at_most=True)
+        return self._fit_moments(moments, at_most=True)
 
     @property
     def moments_(self) -> Any:
@@ -199,21 +190,25 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
-        return cls._from_moments(moments, None, n_components=n_components, **parameters)
+        return cls(n_components, **parameters)._fit_moments(moments)
 
-    @classmethod
-    def _from_moments(cls, moments: ClassMoments, medians: NDArray | None, **parameters: Any) -> Self:
-        reducer = cls(**parameters)
-        reducer._check_parameters()
-        by_pairing = {} if medians is None else {reducer.pairing: medians}
-        statistics = tall_statistics(moments, by_pairing, precision=reducer.precision, standardize=reducer.standardize)
-        reducer.n_features_in_ = statistics.n_features
-        return reducer.fit_statistics(statistics)
+    def _fit_moments(
+        self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
+    ) -> Self:
+        self._check_parameters()
+        statistics = tall_statistics(moments, medians, precision=self.precision, standardize=self.standardize)
+        self.n_features_in_ = statistics.n_features
+        return self.fit_statistics(statistics, at_most)
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
+        if statistics.approximation is not None:
+            for name in self._needs().whole:
+                raise InputError(
+                    f"{name} needs the whole scatter, and these statistics know the leading part of it only."
+                )
         with single_blas_thread():
-            solution = self._solve(statistics, self.n_components)
+            solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
         self.classes_ = statistics.moments.classes
@@ -224,12 +219,12 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return self
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
-        found, wanted = len(solution.eigenvalues), self.n_components
-        if found == 0 or (wanted is not None and found < wanted):
+        count = len(solution.eigenvalues)
+        if count == 0 or (self.n_components is not None and count < self.n_components):
             raise InputError(
-                f"n_components={wanted} is more than the {found} components that {type(self).__name__} finds in "
-                f"{n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up to "
-                f"rounding ({precision} precision)."
+                f"n_components={self.n_components} is more than the {count} components that {type(self).__name__} "
+                f"finds in {n_rows} rows of {n_features} features: its limit is {solution.limit}, less what is zero up "
+                f"to rounding ({precision} precision)."
             )
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
@@ -280,25 +275,19 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return len(self.components_)
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows = Rows.of(dataset, scheduler, scratch=self._scratch)
-        most = self._most_components(int(np.count_nonzero(rows.census.counts)))
-        return statistics_for(
-            rows,
-            replace(self._needs(), n_components=most),
-            self._solver_options(),
-            precision=self.precision,
-            standardize=self.standardize,
-        )
+        rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
+        count = self.n_components
+        if self._by_classes:
+            count = self._at_most(max(int(np.count_nonzero(rows.census.counts)) - 1, 1))
+        needs, solver = replace(self._needs(), n_components=count), self._solver_options()
+        return statistics_for(rows, needs, solver, precision=self.precision, standardize=self.standardize)
 
-    def _most_components(self, n_classes: int) -> int | None:
-        """Return how many components a solver is to look for; None for all that the rows have."""
-        if not self._by_classes:
-            return self.n_components
-        most = max(n_classes - 1, 1)
-        return most if self.n_components is None else min(self.n_components, most)
+    def _at_most(self, limit: int) -> int:
+        """Return how many components to look for where there are at most so many."""
+        return limit if self.n_components is None else min(self.n_components, limit)
 
     def _solver_options(self) -> SolverOptions:
-        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)
+        return SolverOptions(self.solver)
 
     def _check_parameters(self) -> None:
         self._solver_options()
@@ -306,9 +295,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         k = self.n_components
         if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
             raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
-        for name, allowed in (("precision", ("single", "double")), ("pairing", PAIRINGS)):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
+        if self.precision not in ("single", "double"):
+            raise InputError(f"precision={self.precision!r} must be one of single, double.")
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
@@ -330,3 +318,15 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@estimator
+class BlockReducer(MomentReducer):
+    """Base of the reducers that solvers in passes serve, with the options of such solvers."""
+
+    oversampling: int = 10
+    passes: int = 4
+    tolerance: float = 1e-4
+
+    def _solver_options(self) -> SolverOptions:
+        return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)

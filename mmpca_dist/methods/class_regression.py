@@ -11,15 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
 
-EPS = float(np.finfo(np.float64).eps)
-
 
 @dataclass(frozen=True)
-class Regression:
+class ClassRegression:
     """What a regression onto the classes is made from, all of it divided by the number of rows.
 
     Attributes
@@ -37,15 +34,14 @@ class Regression:
     targets: NDArray[np.float64]
 
 
-def class_regression(statistics: Statistics, method: str) -> Regression:
+def class_regression(statistics: Statistics) -> ClassRegression:
     """Return the regression onto the classes that have rows.
 
     Raises
     ------
     InputError
-        For fewer than two such classes, or where no scatter was formed.
+        For fewer than two such classes.
     """
-    refuse_passes(statistics, method)
     moments = statistics.moments
     scatter = total_scatter(moments).dense(moments)
     present = np.flatnonzero(moments.counts)
@@ -53,9 +49,4 @@ def class_regression(statistics: Statistics, method: str) -> Regression:
     cross, targets = (moments.deviations[present] * shares[:, None]).T, np.diag(shares) - np.outer(shares, shares)
     if len(present) == 2:  # y = +1 for the second class, -1 for the first: twice its indicator, less one
         cross, targets = 2 * cross[:, 1:], 4 * targets[1:, 1:]
-    return Regression(scatter, cross, targets)
-
-
-def refuse_passes(statistics: Statistics, method: str) -> None:
-    if statistics.approximation is not None:
-        raise InputError(f"{method} needs the whole scatter, and these statistics know the leading part of it only.")
+    return ClassRegression(scatter, cross, targets)

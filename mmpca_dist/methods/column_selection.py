@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.solution import Solution
 
 
 class ColumnSelection(MomentReducer):
@@ -23,12 +22,3 @@ def unit_vectors(columns: NDArray[np.intp], n_features: int) -> NDArray[np.float
     components = np.zeros((len(columns), n_features))
     components[np.arange(len(columns)), columns] = 1
     return components
-
-
-def selection(
-    columns: NDArray[np.intp], values: NDArray[np.float64], errors: NDArray[np.float64], total: float, limit: str,
-    n_features: int,
-) -> Solution:  # fmt: skip
-    """Return the solution that columns are, with their values and the errors of these, shape (K,)."""
-    unknown = np.full(len(columns), np.nan)
-    return Solution(unit_vectors(columns, n_features), values, unknown, errors, total, limit)

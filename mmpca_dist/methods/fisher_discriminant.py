@@ -5,29 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.solution import Solution, solution_of
-from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method, MethodOptions
-from mmpca_dist.settings import setting
+from mmpca_dist.methods.base import BlockReducer, estimator, option
+from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.discriminants import discriminants
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 
-DEFAULT_SHRINKAGE = 1e-3
 
-
-class FisherDiscriminant(MomentReducer):
+@estimator
+class FisherDiscriminant(BlockReducer):
     """Directions that maximise the scatter between the classes over that within them.
+
+    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. Other parameters and attributes are those of
+    ``MarginPCA``.
 
     Parameters
     ----------
     n_components : int, optional
         At most the number of classes less one, which is the default.
     shrinkage : float
-        g in W_g = (1 - g) W / n + g tr(W) / (n d) I, from 0 to 1. Above 0 (by default 0.001), singular scatters,
-        constant columns and fewer rows than columns do no harm.
-    standardize, center, precision, solver, oversampling, passes, tolerance
-        As in ``MarginPCA``.
+        g, from 0 to 1. Above 0 (by default 0.001), singular scatters, constant columns and fewer rows than columns do
+        no harm.
 
     Attributes
     ----------
@@ -41,8 +40,6 @@ class FisherDiscriminant(MomentReducer):
     certificate_ : dict
         Where a solver in passes was used, what share of the criterion that is possible the components reach
         (``criterion``: at least; ``estimate``: about), and how far they may be off; see ``solvers.discriminants``.
-    mean_, classes_, moments_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -57,59 +54,23 @@ class FisherDiscriminant(MomentReducer):
     (2, 13)
     """
 
+    shrinkage: float = option(
+        1e-3, ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes"
+    )
     _by_classes = True
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        shrinkage: float = DEFAULT_SHRINKAGE,
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-        oversampling: int = 10,
-        passes: int = 4,
-        tolerance: float = 1e-4,
-    ) -> None:
-        self.n_components = n_components
-        self.shrinkage = shrinkage
-        self.standardize = standardize
-        self.center = center
-        self.precision = precision
-        self.solver = solver
-        self.oversampling = oversampling
-        self.passes = passes
-        self.tolerance = tolerance
-
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        return solve_fisher(statistics, n_components, shrinkage=self.shrinkage)
+    def _solve(self, statistics: Statistics) -> Solution:
+        moments, n = statistics.moments, statistics.moments.n_rows
+        present = at_least_two(moments.counts)
+        between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
+        count = self._at_most(min(len(present) - 1, moments.n_features))
+        pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
+        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), class_limit(len(present)), certificate)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not 0 <= self.shrinkage <= 1:
             raise InputError(f"shrinkage={self.shrinkage!r} must lie between 0 and 1.")
-
-
-def solve_fisher(statistics: Statistics, n_components: int | None, *, shrinkage: float = DEFAULT_SHRINKAGE) -> Solution:
-    """Fisher's discriminant directions: B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I.
-
-    Source: STAT 841, Fisher discriminant analysis.
-    """
-    moments, n = statistics.moments, statistics.moments.n_rows
-    present = at_least_two(moments.counts)
-    between = moments.deviations[present] * np.sqrt(moments.counts[present] / n)[:, None]
-    most = min(len(present) - 1, moments.n_features)
-    wanted = most if n_components is None else min(n_components, most)
-    pairs, certificate = discriminants(statistics, between, wanted, shrinkage)
-    limit = f"the number of classes less one, {len(present) - 1}"
-    return solution_of(statistics, pairs, limit, certificate)
-
-
-class _Options(MethodOptions):
-    shrinkage: float = setting(
-        DEFAULT_SHRINKAGE, ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes"
-    )
 
 
 METHOD = Method(
@@ -119,7 +80,7 @@ METHOD = Method(
     "scatter between classes over scatter within",
     BETWEEN_CLASSES,
     FisherDiscriminant,
-    options=_Options,
+    settable=("shrinkage",),
     orthonormal=False,
     scale_free=True,
     residuals="in units of the scatter within classes, at most",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.column_selection import ColumnSelection, selection
+from mmpca_dist.methods.column_selection import ColumnSelection, unit_vectors
+from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
-from mmpca_dist.methods.specification import Method
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
@@ -18,15 +18,14 @@ class FisherScore(ColumnSelection):
 
     The score of a column is ((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2) for two classes, whatever their sizes, and
     sum n_c (m_c - m)^2 / sum n_c s_c^2 for several: m is the mean of all rows, m_c and s_c^2 are the mean and the
-    variance (the sum of squares divided by n_c) of class c.
+    variance (the sum of squares divided by n_c) of class c. Standardising does not change scores. Other parameters and
+    attributes are those of ``MarginPCA``.
 
     Parameters
     ----------
     n_components : int, optional
         By default all columns with a score above zero. Equal scores go by column order. A column that is the same in
         all rows has the score zero, and one that is constant in every class, but not between them, an infinite one.
-    standardize, center, precision
-        As in ``MarginPCA``. Standardising does not change scores.
     solver : {"auto", "dense", "dual", "krylov", "nystroem"}
         As in ``MarginPCA``; of many columns, one pass takes means and variances, which are all that is needed.
 
@@ -40,8 +39,6 @@ class FisherScore(ColumnSelection):
         Their scores. ``total_`` is the sum over all columns, NaN where some are infinite.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors.
-    mean_, classes_, moments_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -59,33 +56,21 @@ class FisherScore(ColumnSelection):
     def _needs(self) -> Needs:
         return Needs(scatters=frozenset(), columns=True)
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        return solve_fisher_score(statistics, n_components)
+    def _solve(self, statistics: Statistics) -> Solution:
+        scores = _scores(statistics)
+        ranked = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores)]
+        columns = ranked[: self.n_components]
+        with np.errstate(divide="ignore"):
+            errors = statistics.epsilon * (1 + 1 / np.sqrt(scores[columns]))
+        total = float(scores.sum()) if np.isfinite(scores).all() else float("nan")
+        limit = f"the number of columns that differ between the class means, {len(ranked)}"
+        return Solution.of_directions(
+            unit_vectors(columns, statistics.n_features), scores[columns], errors, total, limit
+        )
 
 
-def solve_fisher_score(statistics: Statistics, n_components: int | None) -> Solution:
-    """Choose the columns of the largest Fisher scores; equal scores go by column order, and a score of zero never.
-
-    A column that is constant within the classes, and not between them, has an infinite score.
-
-    Source: STAT 841, Fisher score.
-    """
-    scores = fisher_scores(statistics)
-    ranked = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores)]
-    limit = f"the number of columns that differ between the class means, {len(ranked)}"
-    taken = ranked if n_components is None else ranked[:n_components]
-    with np.errstate(divide="ignore"):
-        errors = statistics.epsilon * (1 + 1 / np.sqrt(scores[taken]))
-    total = float(scores.sum()) if np.isfinite(scores).all() else float("nan")
-    return selection(taken, scores[taken], errors, total, limit, statistics.n_features)
-
-
-def fisher_scores(statistics: Statistics) -> NDArray[np.float64]:
-    """Return the Fisher score of every column, shape (d,).
-
-    Two classes: ((m_1 - m)^2 + (m_2 - m)^2) / (s_1^2 + s_2^2); several: sum n_c (m_c - m)^2 / sum n_c s_c^2; with m the
-    mean of all rows and s_c^2 the mean of (x - m_c)^2. Deviations that are zero up to rounding are zero.
-    """
+def _scores(statistics: Statistics) -> NDArray[np.float64]:
+    """Return the score of every column, shape (d,). Deviations that are zero up to rounding are zero."""
     counts = statistics.moments.counts
     present = at_least_two(counts)
     weights, shares = np.zeros(len(counts)), np.zeros(len(counts))

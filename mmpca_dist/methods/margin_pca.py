@@ -21,20 +21,18 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field
 from itertools import combinations
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.solution import Solution, solution_of
-from mmpca_dist.methods.specification import FULL_RANK, Method, MethodOptions
+from mmpca_dist.methods.base import BlockReducer, estimator, option
+from mmpca_dist.methods.registry import FULL_RANK, Method
+from mmpca_dist.methods.solution import Solution
 from mmpca_dist.neighbors.options import PairSearch, Search
-from mmpca_dist.settings import setting
 from mmpca_dist.solvers.dense import leading_eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.ritz import certify, ritz_pairs
@@ -42,6 +40,7 @@ from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
 from mmpca_dist.statistics.krylov_statistics import Approximation
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
+from mmpca_dist.statistics.pairings import PAIRINGS
 from mmpca_dist.statistics.scatters import (
     ClassWeighting,
     WeightedScatter,
@@ -56,7 +55,8 @@ FOLLOWING = 48
 """Eigenvalues after the last that the uncertainty of a subspace is judged by."""
 
 
-class MarginPCA(MomentReducer):
+@estimator
+class MarginPCA(BlockReducer):
     """Leading eigenvectors of the scatter of margin rows: differences that lead from one class to the others.
 
     Parameters
@@ -128,40 +128,33 @@ class MarginPCA(MomentReducer):
     (150, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        variant: str = "m-pca0",
-        *,
-        pairing: str = "one-vs-rest",
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-        oversampling: int = 10,
-        passes: int = 4,
-        tolerance: float = 1e-4,
-        search: str = "exact",
-        recall: float = 0.98,
-        max_queries: int | None = None,
-        mutual: str = "twice",
-        scratch: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.variant = variant
-        self.pairing = pairing
-        self.standardize = standardize
-        self.center = center
-        self.precision = precision
-        self.solver = solver
-        self.oversampling = oversampling
-        self.passes = passes
-        self.tolerance = tolerance
-        self.search = search
-        self.recall = recall
-        self.max_queries = max_queries
-        self.mutual = mutual
-        self.scratch = scratch
+    variant: str = field(default="m-pca0", kw_only=False)
+    pairing: Literal["one-vs-rest", "one-vs-one"] = option(
+        "one-vs-rest",
+        example="one-vs-one",
+        description="Whether a row is compared with the rows of all other classes together, or of each other class "
+        "separately",
+    )
+    search: Literal["exact", "approximate"] = option(
+        "exact",
+        example="approximate",
+        description="Whether all nearest rows are found, proved, or most of them, measured, sooner",
+    )
+    recall: float = option(
+        0.98,
+        gt=0,
+        lt=1,
+        values="a number between 0 and 1",
+        example=0.95,
+        description="Share of nearest rows that an approximate search aims at",
+    )
+    max_queries: int | None = option(
+        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+    )
+    mutual: Literal["twice", "once"] = option(
+        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
+    )
+    scratch: str | None = None
 
     @classmethod
     def from_moments(  # type: ignore[override]
@@ -181,12 +174,44 @@ class MarginPCA(MomentReducer):
         medians : array of shape (C, d), optional
             For ``m-pca1b``: the medians of the rows not of each class.
         """
-        return cls._from_moments(moments, medians, n_components=n_components, variant=variant, **parameters)
+        reducer = cls(n_components, variant, **parameters)
+        return reducer._fit_moments(moments, {} if medians is None else {reducer.pairing: medians})
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+    def _solve(self, statistics: Statistics) -> Solution:
         if self.variant == PAIRED:
-            return solve_pairs(statistics, self._search(), n_components)
-        return solve_margin(statistics, n_components, variant=self.variant, pairing=self.pairing)
+            return self._solve_pairs(statistics)
+        if self.variant == "m-pca0" and isinstance(statistics, SubspaceStatistics) and statistics.weighted is not None:
+            statistics = statistics.weighted
+        scatter = margin_scatter(self.variant, statistics.moments, statistics.medians.get(self.pairing), self.pairing)
+        bound = "min(n_features, n_samples)" if self.variant == "m-pca1b" else "min(n_features, n_samples - 1)"
+        most = min(statistics.n_features, statistics.moments.n_rows - (self.variant != "m-pca1b"))
+        pairs = ritz_pairs(statistics, scatter, self._at_most(scatter.max_rank))
+        certificate = certify(statistics, scatter, pairs)
+        limit = f"the rank of its scatter, at most {bound} = {most}"
+        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit, certificate)
+
+    def _solve_pairs(self, statistics: Statistics) -> Solution:
+        """Return the leading eigenvectors of the mean outer product of differences to the nearest row."""
+        pairs = statistics.pairs.get(self._search())
+        if pairs is None:
+            raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
+        size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
+        most = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
+        count = self._at_most(most)
+        # More than asked for: the gaps behind the last tell how certain the subspace is.
+        proved = {}
+        if pairs.approximation is None:
+            leading = leading_eigenpairs(pairs.mean_outer_product(), count + FOLLOWING, statistics.unit)
+        else:
+            statistics, scatter = _of_pairs(statistics, pairs, pairs.approximation)
+            leading = ritz_pairs(statistics, scatter, count + FOLLOWING)
+            proved = {"solver": certify(statistics, scatter, leading.leading(count))}
+        solved, vectors = leading.leading(count), statistics.loadings(leading.vectors)
+        spectrum = (vectors, leading.values, len(solved.values))
+        errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
+        limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
+        components = statistics.loadings(solved.vectors)
+        return Solution.of_pairs(solved, components, limit, {**pairs.certificate, **errors, **proved})
 
     def _needs(self) -> Needs:
         if self.variant == PAIRED:
@@ -207,11 +232,9 @@ class MarginPCA(MomentReducer):
                 f"{did_you_mean(str(self.variant), VARIANTS)}"
             )
         super()._check_parameters()
+        if self.pairing not in PAIRINGS:
+            raise InputError(f"pairing={self.pairing!r} must be one of {', '.join(PAIRINGS)}.")
         self._search()
-
-    @property
-    def _scratch(self) -> str | None:  # type: ignore[override]
-        return self.scratch
 
 
 def margin_scatter(
@@ -271,50 +294,6 @@ def _from_medians(moments: ClassMoments, medians: NDArray[np.float64], pairing: 
     return WeightedScatter(others * ones, offsets, counts[[a for a, _ in pairs]], n * others, rank)
 
 
-def solve_margin(
-    statistics: Statistics, n_components: int | None, *, variant: str, pairing: str = "one-vs-rest"
-) -> Solution:
-    """Leading eigenvectors of a margin scatter.
-
-    Source: Luo & Durrant 2017, section 3.
-    """
-    if variant == "m-pca0" and isinstance(statistics, SubspaceStatistics) and statistics.weighted is not None:
-        statistics = statistics.weighted
-    scatter = margin_scatter(variant, statistics.moments, statistics.medians.get(pairing), pairing)
-    wanted = scatter.max_rank if n_components is None else min(n_components, scatter.max_rank)
-    bound = "min(n_features, n_samples)" if variant == "m-pca1b" else "min(n_features, n_samples - 1)"
-    most = min(statistics.n_features, statistics.moments.n_rows - (variant != "m-pca1b"))
-    limit = f"the rank of its scatter, at most {bound} = {most}"
-    pairs = ritz_pairs(statistics, scatter, wanted)
-    return solution_of(statistics, pairs, limit, certify(statistics, scatter, pairs))
-
-
-def solve_pairs(statistics: Statistics, search: PairSearch, n_components: int | None) -> Solution:
-    """Leading eigenvectors of the mean outer product of differences to the nearest row of another class.
-
-    Source: Luo & Durrant 2017, section 3, M-PCA2.
-    """
-    pairs = statistics.pairs.get(search)
-    if pairs is None:
-        raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
-    size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
-    most = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
-    wanted = most if n_components is None else min(n_components, most)
-    # More than wanted: the gaps behind the last tell how certain the subspace is.
-    proved = {}
-    if pairs.approximation is None:
-        leading = leading_eigenpairs(pairs.mean_outer_product(), wanted + FOLLOWING, statistics.unit)
-    else:
-        statistics, scatter = _of_pairs(statistics, pairs, pairs.approximation)
-        leading = ritz_pairs(statistics, scatter, wanted + FOLLOWING)
-        proved = {"solver": certify(statistics, scatter, leading.leading(wanted))}
-    limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
-    solution = solution_of(statistics, leading.leading(wanted), limit)
-    spectrum = (statistics.loadings(leading.vectors), leading.values, len(solution.eigenvalues))
-    errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
-    return replace(solution, certificate={**pairs.certificate, **errors, **proved})
-
-
 def _of_pairs(
     statistics: Statistics, pairs: PairScatter, approximation: Approximation
 ) -> tuple[SubspaceStatistics, WeightedScatter]:
@@ -339,48 +318,6 @@ def _of_pairs(
     return of_pairs, scatter
 
 
-Pairing = Literal["one-vs-rest", "one-vs-one"]
-
-
-class _PairingOptions(MethodOptions):
-    pairing: Pairing = setting(
-        "one-vs-rest",
-        example="one-vs-one",
-        description="Whether a row is compared with the rows of all other classes together, or of each other class "
-        "separately",
-    )
-
-
-class _SearchOptions(_PairingOptions):
-    search: Literal["exact", "approximate"] = setting(
-        "exact",
-        example="approximate",
-        description="Whether all nearest rows are found, proved, or most of them, measured, sooner",
-    )
-    recall: float = setting(
-        0.98,
-        gt=0,
-        lt=1,
-        values="a number between 0 and 1",
-        example=0.95,
-        description="Share of nearest rows that an approximate search aims at",
-    )
-    max_queries: int | None = setting(
-        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
-    )
-    mutual: Literal["twice", "once"] = setting(
-        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
-    )
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        try:
-            PairSearch(Search(self.search, self.recall, self.max_queries, self.pairing), self.mutual)
-        except InputError as error:
-            raise ValueError(str(error).removesuffix(".")) from error
-        return self
-
-
 def _variant(name: str, title: str, keeps: str, limit: str = FULL_RANK, **more: Any) -> Method:
     return Method(name, title, "margins", keeps, limit, MarginPCA, {"variant": name}, **more)
 
@@ -388,19 +325,19 @@ def _variant(name: str, title: str, keeps: str, limit: str = FULL_RANK, **more: 
 METHODS = (
     _variant("pca", "PCA", "differences of rows from the mean", reference=True),
     _variant("m-pca0", "M-PCA0", "differences of all pairs of rows of different classes"),
-    _variant("m-pca1a", "M-PCA1a", "differences of rows from the mean of the other classes", options=_PairingOptions),
+    _variant("m-pca1a", "M-PCA1a", "differences of rows from the mean of the other classes", settable=("pairing",)),
     _variant(
         "m-pca1b",
         "M-PCA1b",
         "differences of rows from the coordinate-wise median of the other classes",
         "min(d, n)",
-        options=_PairingOptions,
+        settable=("pairing",),
     ),
     _variant(
         "m-pca2",
         "M-PCA2",
         "differences of rows from the nearest row of the other classes (needs a search)",
-        options=_SearchOptions,
+        settable=("pairing", "search", "recall", "max_queries", "mutual"),
     ),
 )
 VARIANTS = tuple(method.name for method in METHODS)

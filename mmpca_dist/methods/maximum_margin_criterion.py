@@ -7,9 +7,8 @@ import scipy.linalg
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.class_regression import refuse_passes
-from mmpca_dist.methods.solution import Solution, solution_of
-from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.dense import Eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import EPS, Statistics
@@ -21,14 +20,13 @@ class MaximumMarginCriterion(MomentReducer):
 
     S_b is the scatter of the class means and S_w the mean scatter within the classes, both divided by the number of
     rows. The sum of the eigenvalues of the components is the criterion. It is largest with all components whose
-    eigenvalue is positive, so that these are returned; if there is none, the one nearest to zero is.
+    eigenvalue is positive, so that these are returned; if there is none, the one nearest to zero is. Other
+    parameters and attributes are those of ``MarginPCA``.
 
     Parameters
     ----------
     n_components : int, optional
         At most the number of classes less one: S_b has no higher rank, and S_w lowers every eigenvalue.
-    standardize, center, precision
-        As in ``MarginPCA``.
     solver : {"auto", "dense", "dual"}
         As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
 
@@ -40,8 +38,6 @@ class MaximumMarginCriterion(MomentReducer):
         Of S_b - S_w, decreasing. ``total_`` is the sum of all positive ones, the largest value of the criterion.
     negative_ : array of shape (2,)
         How many eigenvalues of S_b - S_w are negative, and their sum.
-    mean_, classes_, residuals_, moments_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -63,17 +59,15 @@ class MaximumMarginCriterion(MomentReducer):
     def _needs(self) -> Needs:
         return Needs(whole=("mmc",))
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        refuse_passes(statistics, "mmc")
+    def _solve(self, statistics: Statistics) -> Solution:
         pairs, count, below = criterion_eigenpairs(statistics)
         self.negative_ = np.asarray([count, below])
         positive = int(np.sum(pairs.values > 0))
         limit = f"the number of directions in which the criterion is positive, {positive}"
         if not positive:
             limit = "a single direction, as the criterion is positive in none"
-        return solution_of(
-            statistics, pairs.leading(len(pairs.values) if n_components is None else n_components), limit
-        )
+        pairs = pairs.leading(self._at_most(len(pairs.values)))
+        return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit)
 
     def _remarks(self) -> list[str]:
         count, below = self.negative_

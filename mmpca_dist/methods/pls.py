@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.class_regression import EPS, class_regression
-from mmpca_dist.methods.solution import Solution, unknown_residuals
-from mmpca_dist.methods.specification import FULL_RANK, Method
-from mmpca_dist.methods.target_reducer import TargetReducer
-from mmpca_dist.solvers.dense import fix_signs
-from mmpca_dist.solvers.kernel_pls import kernel_pls
+from mmpca_dist.methods.base import estimator
+from mmpca_dist.methods.class_regression import class_regression
+from mmpca_dist.methods.registry import FULL_RANK, Method
+from mmpca_dist.methods.solution import Solution, rank_limit
+from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 
+@estimator
 class PLS(TargetReducer):
     """Directions of largest covariance with the target, one after the other: partial least squares.
 
     The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each
     class, up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
+    Other parameters and attributes are those of ``MarginPCA``.
 
     Parameters
     ----------
@@ -28,8 +32,6 @@ class PLS(TargetReducer):
         By default all there are.
     target : {"classes", "continuous"}
         What y holds: labels, or numbers of shape (n,) or (n, q).
-    standardize
-        As in ``MarginPCA``.
     precision : {"single", "double"}
         As in ``MarginPCA``. No matter for continuous targets, whose products are always double.
     center : bool
@@ -51,12 +53,11 @@ class PLS(TargetReducer):
         Only of classes.
     moments_ : ClassMoments or CrossMoments
         Of all rows so far, which ``partial_fit`` extends.
-    mean_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
-    Dayal & MacGregor 1997, "Improved PLS algorithms", Journal of Chemometrics 11.
+    Dayal & MacGregor 1997, "Improved PLS algorithms", Journal of Chemometrics 11, the second kernel
+    algorithm.
 
     Examples
     --------
@@ -74,62 +75,90 @@ class PLS(TargetReducer):
 
     _needs_rows = True
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        target: str = "classes",
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-    ) -> None:
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
-        self.target = target
-
     def _needs(self) -> Needs:
         return Needs(whole=("pls",))
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        self._refuse_continuous()
-        return solve_pls(statistics, n_components)
+    def _solve(self, statistics: Statistics) -> Solution:
+        problem, most = class_regression(statistics), min(statistics.n_features, statistics.moments.n_rows - 1)
+        total = float(np.trace(problem.targets))
+        rotations, explained, errors = kernel_pls(
+            problem.scatter, problem.cross, total, self._at_most(most), statistics.epsilon
+        )
+        return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(most))
 
     def _solve_targets(self, cross: CrossMoments) -> Solution:
-        return solve_pls_targets(cross, self.n_components, standardize=self.standardize)
+        assert cross.rows is not None  # noqa: S101  (asked for)
+        n, d, scale = cross.n_rows, len(cross.mean), cross.scale if self.standardize else np.ones(len(cross.mean))
+        most, total = min(d, n - 1), float(cross.target_squares.sum()) / n
+        scatter, shared = cross.rows / (n * scale[:, None] * scale), cross.scatter / (n * scale[:, None])
+        rotations, explained, errors = kernel_pls(scatter, shared, total, self._at_most(most), EPS)
+        if not len(explained):
+            raise InputError(NOTHING_SHARED)
+        return Solution.of_directions(np.ascontiguousarray(rotations.T), explained, errors, total, rank_limit(most))
 
 
-def solve_pls(statistics: Statistics, n_components: int | None) -> Solution:
-    """Partial least squares onto the classes; values are the variance of the targets that each component explains.
+def kernel_pls(
+    scatter: NDArray[np.float64], cross: NDArray[np.float64], target_squares: float, n_components: int, epsilon: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Solve partial least squares from X^T X and X^T Y alone.
 
-    Source: Dayal & MacGregor 1997, "Improved PLS algorithms".
+    Parameters
+    ----------
+    scatter : array of shape (d, d)
+        X^T X of centred rows.
+    cross : array of shape (d, q)
+        X^T Y with centred targets.
+    target_squares : float
+        Trace of Y^T Y.
+    epsilon : float
+        Relative rounding error of the products: of their entry i, j over the lengths of columns i and j.
+
+    Returns
+    -------
+    rotations : array of shape (d, K)
+        R = W (P^T W)^-1, with weights W of length one and loadings P: the scores are X R. Fewer than asked for where
+        the others are rounding errors.
+    explained : array of shape (K,)
+        Sum of squares of the targets that each score explains.
+    relative_errors : array of shape (K,)
+        What rounding of the products may be, over what the component comes from. At 1 nothing of it is known.
     """
-    problem = class_regression(statistics, "pls")
-    most = min(statistics.n_features, statistics.moments.n_rows - 1)
-    total = float(np.trace(problem.targets))
-    wanted = most if n_components is None else min(n_components, most)
-    found = kernel_pls(problem.scatter, problem.cross, total, wanted, statistics.epsilon)
-    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
-    components = fix_signs(statistics.loadings(found.vectors))
-    return Solution(components, found.explained, unknown_residuals(components), found.relative_errors, total, limit)
+    d = len(scatter)
+    total, epsilon = float(np.trace(scatter)), max(epsilon, 10 * d * EPS)
+    loadings, rotations = np.empty((0, d)), np.empty((0, d))
+    explained: list[float] = []
+    errors: list[float] = []
+    cross = cross.copy()
+    noise = epsilon * np.sqrt(total * target_squares)
+    with single_blas_thread():
+        while len(rotations) < min(n_components, d):
+            size = float(np.linalg.norm(cross))
+            if not size > noise:
+                break
+            rotation = _leading_direction(cross)
+            for _ in range(2):  # the second time takes out what rounding left of the first
+                rotation = rotation - (loadings @ rotation) @ rotations
+            image = scatter @ rotation
+            square, length = float(rotation @ image), float(np.linalg.norm(rotation))
+            floor = epsilon * total * length**2
+            if not square > floor:
+                break
+            slopes = cross.T @ rotation / square
+            cross -= np.outer(image, slopes)
+            loadings = np.concatenate([loadings, image[None] / square])
+            rotations = np.concatenate([rotations, rotation[None]])
+            explained.append(square * float(slopes @ slopes))
+            errors.append(max(noise / size, floor / square))
+            noise += epsilon * total * length * float(np.linalg.norm(slopes))
+    return rotations.T, np.asarray(explained), np.asarray(errors)
 
 
-def solve_pls_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
-    """Partial least squares onto continuous targets; values are the variance of the targets that components explain.
-
-    Source: Dayal & MacGregor 1997, "Improved PLS algorithms".
-    """
-    assert cross.rows is not None  # noqa: S101  (asked for)
-    n, d, scale = cross.n_rows, len(cross.mean), cross.scale if standardize else np.ones(len(cross.mean))
-    most, total = min(d, n - 1), float(cross.target_squares.sum()) / n
-    found = kernel_pls(
-        cross.rows / (n * scale[:, None] * scale), cross.scatter / (n * scale[:, None]), total,
-        most if n_components is None else min(n_components, most), EPS,
-    )  # fmt: skip
-    if not len(found.explained):
-        raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
-    limit = f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
-    components = fix_signs(np.ascontiguousarray(found.vectors.T))
-    return Solution(components, found.explained, unknown_residuals(components), found.relative_errors, total, limit)
+def _leading_direction(cross: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the leading left singular vector, shape (d,): that of the largest covariance with the targets."""
+    if cross.shape[1] == 1:
+        return cross[:, 0] / np.linalg.norm(cross)
+    left, _, _ = scipy.linalg.svd(cross, full_matrices=False, check_finite=False)
+    return np.ascontiguousarray(left[:, 0])
 
 
 METHOD = Method(

@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.solution import Solution, unknown_residuals
-from mmpca_dist.methods.specification import Method, MethodOptions
-from mmpca_dist.settings import setting
+from mmpca_dist.methods.base import MomentReducer, estimator, option
+from mmpca_dist.methods.registry import Method
+from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.dense import fix_signs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two, total_scatter
 
 
+@estimator
 class RandomProjection(MomentReducer):
     """Random orthonormal directions, which see nothing of the rows but how many columns they have.
 
-    ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average.
+    ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average. Other
+    parameters and attributes are those of ``MarginPCA``.
 
     Parameters
     ----------
@@ -29,8 +30,6 @@ class RandomProjection(MomentReducer):
     seed : int
         The same seed gives the same directions for the same number of columns; those for a smaller K are the first
         ones for a larger K, up to rounding.
-    standardize, center, precision
-        As in ``MarginPCA``.
     solver : {"auto", "dense", "dual", "krylov", "nystroem"}
         How the rows are summed up, for their mean and variances; no matter for the components.
 
@@ -42,8 +41,6 @@ class RandomProjection(MomentReducer):
         Variance of the rows along each component; NaN where no scatter was formed.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors.
-    mean_, classes_, moments_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -59,29 +56,19 @@ class RandomProjection(MomentReducer):
     (8, 64)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        seed: int = 0,
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-    ) -> None:
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
-        self.seed = seed
+    seed: int = option(0, ge=0, example=1, description="Of the directions")
 
     def _needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
+    def _solve(self, statistics: Statistics) -> Solution:
         at_least_two(statistics.moments.counts)
         d = statistics.n_features
-        components = random_directions(d if n_components is None else min(n_components, d), d, self.seed)
+        components = random_directions(self._at_most(d), d, self.seed)
         values, total = _variances(statistics, components)
-        limit = f"the number of columns, {d}"
-        return Solution(components, values, unknown_residuals(components), np.zeros(len(components)), total, limit)
+        return Solution.of_directions(
+            components, values, np.zeros(len(components)), total, f"the number of columns, {d}"
+        )
 
     @property
     def _gain(self) -> float:  # type: ignore[override]
@@ -110,10 +97,6 @@ def _variances(statistics: Statistics, components: NDArray[np.float64]) -> tuple
     return np.einsum("ij,ij->j", along, scatter @ along), float(np.trace(scatter))
 
 
-class _Options(MethodOptions):
-    seed: int = setting(0, ge=0, example=1, description="Of the directions")
-
-
 METHOD = Method(
     "random-projection",
     "Random projection",
@@ -121,7 +104,7 @@ METHOD = Method(
     "nothing in particular: random orthonormal directions, times sqrt(d / K)",
     "d",
     RandomProjection,
-    options=_Options,
+    settable=("seed",),
     ordered=False,
     values="variance of the rows along each component",
     shares="variance",

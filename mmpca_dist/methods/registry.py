@@ -1,9 +1,105 @@
-"""The registry of methods."""
+"""``Method``: the specification of a method, and the registry of all."""
 
 from __future__ import annotations
 
-from mmpca_dist.methods.specification import FAMILIES, Method
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import create_model, model_validator
+
+from mmpca_dist.errors import InputError
 from mmpca_dist.registry import Registry
+from mmpca_dist.settings import Section
+from mmpca_dist.solvers.needs import Needs
+
+if TYPE_CHECKING:
+    from mmpca_dist.methods.base import MomentReducer
+
+FULL_RANK, BETWEEN_CLASSES = "min(d, n - 1)", "classes - 1"
+FAMILIES = ("margins", "classes", "regressions", "columns", "baselines")
+"""In the order in which methods are listed."""
+
+
+class MethodOptions(Section):
+    """The options of a method in a configuration. The model of each method is made from its estimator."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method.
+
+    Attributes
+    ----------
+    name : str
+        In configurations.
+    title : str
+        In reports.
+    family : str
+        One of ``FAMILIES``.
+    keeps, limit : str
+        In words: what its components keep, and how many there are at most of n rows with d features.
+    estimator : type of MomentReducer
+    parameters : mapping
+        Parameters that make the estimator this method.
+    settable : tuple of str
+        Parameters of the estimator that a configuration may set, declared there with ``base.option``.
+    orthonormal, ordered : bool
+        Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
+    scale_free : bool
+        Whether it is the same whatever the units of the columns.
+    values : str
+        What stands in place of eigenvalues, in words; empty for eigenvalues.
+    shares : str
+        What the components have a share of, in words; empty for the scatter that the method is about.
+    reference : bool
+        Whether other methods are compared with it by default.
+    residuals : str
+        What its residuals are, in words; empty for those of eigenvectors.
+    """
+
+    name: str
+    title: str
+    family: str
+    keeps: str
+    limit: str
+    estimator: type[MomentReducer]
+    parameters: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    settable: tuple[str, ...] = ()
+    orthonormal: bool = True
+    ordered: bool = True
+    scale_free: bool = False
+    values: str = ""
+    shares: str = ""
+    residuals: str = ""
+    reference: bool = False
+
+    @cached_property
+    def options(self) -> type[MethodOptions]:
+        """The model of what a configuration may set."""
+
+        def check(options: MethodOptions) -> MethodOptions:
+            try:
+                self.reducer(None, options)._check_parameters()
+            except InputError as error:
+                raise ValueError(str(error).removesuffix(".")) from error
+            return options
+
+        types, fields = get_type_hints(self.estimator), self.estimator.__dataclass_fields__
+        settings: dict[str, Any] = {name: (types[name], fields[name].metadata["setting"]) for name in self.settable}
+        validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
+        return create_model("MethodOptions", __base__=MethodOptions, __validators__=validators, **settings)
+
+    def reducer(self, n_components: int | None, options: MethodOptions, **shared: Any) -> MomentReducer:
+        """Return the estimator with the options of a configuration, and what all methods of it share."""
+        return self.estimator(n_components=n_components, **self.parameters, **options.model_dump(), **shared)
+
+    def needs(self, options: MethodOptions) -> Needs:
+        """Return what the method needs to know of the rows."""
+        return self.reducer(None, options)._needs()
+
 
 METHODS = Registry(Method, "mmpca_dist.methods", order=lambda method: (*FAMILIES, method.family).index(method.family))
 

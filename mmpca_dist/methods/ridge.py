@@ -8,26 +8,25 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.class_regression import EPS, class_regression
-from mmpca_dist.methods.solution import Solution, unknown_residuals
-from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method, MethodOptions
-from mmpca_dist.settings import setting
-from mmpca_dist.solvers.dense import fix_signs
+from mmpca_dist.methods.base import MomentReducer, estimator, option
+from mmpca_dist.methods.class_regression import class_regression
+from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import EPS, Statistics
 
-DEFAULT_ALPHA = 1.0
 TINY = float(np.finfo(np.float64).tiny)
 
 
+@estimator
 class RidgeDirections(MomentReducer):
     """Directions of the coefficients of a ridge regression onto the classes.
 
     For two classes the component is ``coef_`` of scikit-learn's ``Ridge(alpha)`` for labels -1 and +1, up to its sign.
     For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal
-    V, the principal axes of what they fit: W V. They span what the coefficients span, the strongest come first, and
-    fitted values along them are uncorrelated.
+    V, the principal axes of what they fit: W V, with W = (X^T X + alpha I)^-1 X^T Y. They span what the coefficients
+    span, the strongest come first, and fitted values along them are uncorrelated. Other parameters and attributes are
+    those of ``MarginPCA``.
 
     Parameters
     ----------
@@ -36,8 +35,6 @@ class RidgeDirections(MomentReducer):
     alpha : float
         Of the penalty alpha |w|^2 beside the sum of squared errors, as in scikit-learn. 0 is least squares, where
         columns do not depend on each other.
-    standardize, center, precision
-        As in ``MarginPCA``.
     solver : {"auto", "dense", "dual"}
         As in ``MarginPCA``. The whole scatter is needed: there is no solver in passes.
 
@@ -49,8 +46,6 @@ class RidgeDirections(MomentReducer):
         Variance of the fitted values along each component, decreasing. ``total_`` is the variance of the targets.
     residuals_ : array of shape (K,)
         NaN: the components are no eigenvectors of a scatter.
-    mean_, classes_, moments_, n_features_in_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -65,59 +60,30 @@ class RidgeDirections(MomentReducer):
     (2, 13)
     """
 
+    alpha: float = option(1.0, ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn")
     _by_classes = True
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        alpha: float = DEFAULT_ALPHA,
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-    ) -> None:
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
-        self.alpha = alpha
 
     def _needs(self) -> Needs:
         return Needs(whole=("ridge",))
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        return solve_ridge(statistics, n_components, alpha=self.alpha)
+    def _solve(self, statistics: Statistics) -> Solution:
+        problem, n_classes = class_regression(statistics), int(np.count_nonzero(statistics.moments.counts))
+        penalty, by_column = self.alpha / statistics.moments.n_rows, statistics.basis is None
+        with single_blas_thread():
+            coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
+            values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
+        values, turn = values[::-1], turn[:, ::-1]
+        total = float(np.trace(problem.targets))
+        kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
+        kept[self._at_most(min(n_classes - 1, statistics.n_features)) :] = False
+        components = statistics.loadings(coefficients @ turn[:, kept])
+        relative = np.full(len(components), errors)
+        return Solution.of_directions(components, values[kept], relative, total, class_limit(n_classes))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not 0 <= self.alpha < float("inf"):
             raise InputError(f"alpha={self.alpha!r} must be a number of at least 0.")
-
-
-def solve_ridge(statistics: Statistics, n_components: int | None, *, alpha: float) -> Solution:
-    """Ridge regression onto the classes: principal directions of its coefficients by the variance of what they fit.
-
-    With coefficients W = (X^T X + alpha I)^-1 X^T Y these are W V, V the eigenvectors of W^T X^T X W: one target keeps
-    its coefficients as they are, several are turned so that fitted values are uncorrelated.
-
-    Raises
-    ------
-    InputError
-        Where the matrix to divide by is singular.
-    """
-    problem, n = class_regression(statistics, "ridge"), statistics.moments.n_rows
-    most = min(int(np.count_nonzero(statistics.moments.counts)) - 1, statistics.n_features)
-    with single_blas_thread():
-        coefficients, errors = _solved(
-            problem.scatter, problem.cross, alpha / n, statistics.epsilon, statistics.basis is None
-        )
-        values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
-    values, turn = values[::-1], turn[:, ::-1]
-    total = float(np.trace(problem.targets))
-    kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total
-    kept[most if n_components is None else min(n_components, most) :] = False
-    components = fix_signs(statistics.loadings(coefficients @ turn[:, kept]))
-    limit = f"the number of classes less one, {np.count_nonzero(statistics.moments.counts) - 1}"
-    relative = np.full(len(components), errors)
-    return Solution(components, values[kept], unknown_residuals(components), relative, total, limit)
 
 
 def _solved(
@@ -127,6 +93,11 @@ def _solved(
 
     Errors are relative to the lengths of two columns (``by_column``), so that it is columns of equal length that must
     not depend on each other; or else to the trace.
+
+    Raises
+    ------
+    InputError
+        Where the matrix to divide by is singular.
     """
     divisor = scatter.copy()
     divisor[np.diag_indices_from(divisor)] += ridge
@@ -140,14 +111,8 @@ def _solved(
         raise InputError(
             "The scatter of the rows is singular up to rounding, so that coefficients are not determined: raise alpha."
         )
-    found = scipy.linalg.cho_solve((factor, True), cross * units[:, None], check_finite=False)
-    return found * units[:, None], epsilon / share
-
-
-class _Options(MethodOptions):
-    alpha: float = setting(
-        DEFAULT_ALPHA, ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn"
-    )
+    solved = scipy.linalg.cho_solve((factor, True), cross * units[:, None], check_finite=False)
+    return solved * units[:, None], epsilon / share
 
 
 METHOD = Method(
@@ -157,7 +122,7 @@ METHOD = Method(
     "coefficients of a ridge regression onto the classes",
     BETWEEN_CLASSES,
     RidgeDirections,
-    options=_Options,
+    settable=("alpha",),
     orthonormal=False,
     ordered=False,
     values="variance of the values fitted to the class indicators along each component",

@@ -24,7 +24,7 @@ class Solution:
     components : array of shape (K, d)
     eigenvalues, residuals, relative_errors : arrays of shape (K,)
         As in ``Eigenpairs``, or, for Fisher's problem, ``discriminants``; residuals are NaN where components are no
-        eigenvectors (LOL).
+        eigenvectors.
     total : float
         Sum of all eigenvalues.
     limit : str
@@ -41,18 +41,32 @@ class Solution:
     limit: str
     certificate: dict[str, Any] | None = None
 
+    @classmethod
+    def of_pairs(
+        cls, pairs: Eigenpairs, components: NDArray[np.float64], limit: str, certificate: dict[str, Any] | None = None
+    ) -> Solution:
+        """Return the solution that eigenpairs are, whose vectors in the columns are ``components``, shape (K, d)."""
+        return cls(
+            fix_signs(components), pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate
+        )
 
-def solution_of(
-    statistics: Statistics, pairs: Eigenpairs, limit: str, certificate: dict[str, Any] | None = None
-) -> Solution:
-    """Return the solution that eigenpairs in working coordinates are."""
-    components = fix_signs(statistics.loadings(pairs.vectors))
-    return Solution(components, pairs.values, pairs.residuals, pairs.relative_errors, pairs.total, limit, certificate)
+    @classmethod
+    def of_directions(
+        cls, components: NDArray[np.float64], values: NDArray[np.float64], relative_errors: NDArray[np.float64],
+        total: float, limit: str,
+    ) -> Solution:  # fmt: skip
+        """Return the solution of components, shape (K, d), that are no eigenvectors, so that they have no residuals."""
+        return cls(fix_signs(components), values, np.full(len(components), np.nan), relative_errors, total, limit)
 
 
-def unknown_residuals(components: NDArray) -> NDArray[np.float64]:
-    """Return the residuals of components that are no eigenvectors: NaN, shape (K,)."""
-    return np.full(len(components), np.nan)
+def rank_limit(most: int) -> str:
+    """Return what bounds the components of methods that find no more than the rows have dimensions."""
+    return f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
+
+
+def class_limit(n_classes: int) -> str:
+    """Return what bounds the components of methods that tell classes apart by a linear function."""
+    return f"the number of classes less one, {n_classes - 1}"
 
 
 def certificate_of_means(statistics: Statistics) -> dict[str, Any] | None:

@@ -7,18 +7,24 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.solution import Solution, certificate_of_means, solution_of
-from mmpca_dist.methods.specification import BETWEEN_CLASSES, Method
-from mmpca_dist.methods.target_reducer import TargetReducer
-from mmpca_dist.solvers.dense import fix_signs, leading_low_rank
+from mmpca_dist.methods.base import estimator
+from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
+from mmpca_dist.methods.solution import Solution, certificate_of_means, class_limit
+from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
+from mmpca_dist.solvers.dense import leading_low_rank
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 
+@estimator
 class SupervisedPCA(TargetReducer):
     """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
+
+    They are the leading eigenvectors of X^T H L H X. For classes that is A^T K A with rows A_c = n_c (m_c - m) and a
+    kernel K on the classes; for q continuous targets L = Y Y^T. Other parameters and attributes are those of
+    ``MarginPCA``.
 
     Parameters
     ----------
@@ -30,8 +36,6 @@ class SupervisedPCA(TargetReducer):
         Similarity of the classes: 1 for equal ones (the default), the product of numeric labels, or any positive
         semidefinite matrix in the order of the sorted classes. That of continuous targets is their inner product,
         "linear", and no other.
-    standardize, center
-        As in ``MarginPCA``.
     precision : {"single", "double"}
         As in ``MarginPCA``. No matter for continuous targets, whose few products are always double.
     solver : {"auto", "dense", "dual", "krylov"}
@@ -47,8 +51,6 @@ class SupervisedPCA(TargetReducer):
         Only of classes.
     moments_ : ClassMoments or CrossMoments
         Of all rows so far, which ``partial_fit`` extends.
-    mean_, n_features_in_, residuals_, imprecise_
-        As in ``MarginPCA``.
 
     References
     ----------
@@ -68,85 +70,46 @@ class SupervisedPCA(TargetReducer):
     (1, 10)
     """
 
+    kernel: str | NDArray | None = None
     _by_classes = True
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        target: str = "classes",
-        kernel: str | NDArray | None = None,
-        standardize: bool = False,
-        center: bool = False,
-        precision: str = "single",
-        solver: str = "auto",
-    ) -> None:
-        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
-        self.target = target
-        self.kernel = kernel
 
     def _needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
-    def _solve(self, statistics: Statistics, n_components: int | None) -> Solution:
-        self._refuse_continuous()
-        return solve_hsic(statistics, n_components, kernel="delta" if self.kernel is None else self.kernel)
+    def _solve(self, statistics: Statistics) -> Solution:
+        moments = statistics.moments
+        present = at_least_two(moments.counts)
+        A = moments.deviations * moments.counts[:, None]
+        root = _kernel_root("delta" if self.kernel is None else self.kernel, moments.classes)
+        A = root @ A
+        off = statistics.means_error * float(np.linalg.norm(root * moments.counts))
+        size = float(np.linalg.norm(A))
+        count = self._at_most(min(len(present) - 1, moments.n_features))
+        pairs = leading_low_rank(A, count, max(statistics.unit, off / size) if size > 0 else statistics.unit)
+        components, certificate = statistics.loadings(pairs.vectors), certificate_of_means(statistics)
+        return Solution.of_pairs(pairs, components, class_limit(len(present)), certificate)
 
     def _solve_targets(self, cross: CrossMoments) -> Solution:
-        return solve_targets(cross, self.n_components, standardize=self.standardize)
+        scale = cross.scale if self.standardize else np.ones(len(cross.mean))
+        A = (cross.scatter / scale[:, None]).T
+        # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
+        spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
+        # Means are known to eps of themselves.
+        far = np.linalg.norm(cross.mean / scale) * np.sqrt(np.sum(cross.target_squares))
+        target_far = np.linalg.norm(cross.target_mean) * np.sqrt(np.sum(cross.squares / scale**2))
+        size = float(np.linalg.norm(A))
+        floor = max(10 * EPS * spread, EPS * np.sqrt(cross.n_rows) * (far + target_far))
+        if not size > floor:
+            raise InputError(NOTHING_SHARED)
+        pairs = leading_low_rank(A, self.n_components or len(A), floor / size)
+        limit = f"the number of targets, {len(A)}"
+        return Solution.of_pairs(pairs, np.ascontiguousarray(pairs.vectors.T), limit)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if (
-            self._continuous
-            and self.kernel is not None
-            and not (isinstance(self.kernel, str) and self.kernel == "linear")
-        ):
+        left_out = self.kernel is None or (isinstance(self.kernel, str) and self.kernel == "linear")
+        if self._continuous and not left_out:
             raise InputError("kernel must be left out, or 'linear', where the target is continuous.")
-
-
-def solve_hsic(statistics: Statistics, n_components: int | None, *, kernel: str | NDArray = "delta") -> Solution:
-    """Supervised PCA: leading eigenvectors of A^T K A, rows A_c = n_c (m_c - m), K a kernel on the classes.
-
-    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion.
-    """
-    moments = statistics.moments
-    present = at_least_two(moments.counts)
-    A = moments.deviations * moments.counts[:, None]
-    root = _kernel_root(kernel, moments.classes)
-    A = root @ A
-    most = min(len(present) - 1, moments.n_features)
-    wanted = most if n_components is None else min(n_components, most)
-    off = statistics.means_error * float(np.linalg.norm(root * moments.counts))
-    size = float(np.linalg.norm(A))
-    pairs = leading_low_rank(A, wanted, max(statistics.unit, off / size) if size > 0 else statistics.unit)
-    limit = f"the number of classes less one, {len(present) - 1}"
-    return solution_of(statistics, pairs, limit, certificate_of_means(statistics))
-
-
-def solve_targets(cross: CrossMoments, n_components: int | None, *, standardize: bool = False) -> Solution:
-    """Supervised PCA for continuous targets Y, linear kernel: leading eigenvectors of X^T H Y Y^T H X, at most q.
-
-    Source: STAT 841, supervised PCA by the Hilbert-Schmidt independence criterion, in its form for L = Phi Phi^T.
-    """
-    scale = cross.scale if standardize else np.ones(len(cross.mean))
-    A = (cross.scatter / scale[:, None]).T
-    # A sum of products is good to a few units in the last place of |x| |y|, which it may be far smaller than.
-    spread = np.sqrt(np.sum(cross.squares / scale**2)) * np.sqrt(np.sum(cross.target_squares))
-    # Means are known to eps of themselves.
-    far = np.linalg.norm(cross.mean / scale) * np.sqrt(np.sum(cross.target_squares))
-    target_far = np.linalg.norm(cross.target_mean) * np.sqrt(np.sum(cross.squares / scale**2))
-    eps, size = float(np.finfo(np.float64).eps), float(np.linalg.norm(A))
-    floor = max(10 * eps * spread, eps * np.sqrt(cross.n_rows) * (far + target_far))
-    if not size > floor:
-        raise InputError("The targets vary with none of the columns: what they share is zero up to rounding.")
-    q = len(A)
-    pairs = leading_low_rank(A, q if n_components is None else n_components, floor / size)
-    limit = f"the number of targets, {q}"
-    return Solution(
-        fix_signs(np.ascontiguousarray(pairs.vectors.T)), pairs.values, pairs.residuals, pairs.relative_errors,
-        pairs.total, limit,
-    )  # fmt: skip
 
 
 def _kernel_root(kernel: str | NDArray, classes: NDArray) -> NDArray[np.float64]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from scipy.sparse import issparse
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.base import MomentReducer, estimator
 from mmpca_dist.methods.solution import Solution
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import CrossMoments, SparseTargetRows, TargetRows, cross_moments
 
 TARGETS = ("classes", "continuous")
+NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
 
 
+@estimator
 class TargetReducer(MomentReducer):
     """Base of the reducers with a parameter ``target``: class moments determine them, or the cross scatter of targets.
 
@@ -25,7 +28,7 @@ class TargetReducer(MomentReducer):
     """
 
     target: str = "classes"
-    _needs_rows = False
+    _needs_rows: ClassVar[bool] = False
 
     @abstractmethod
     def _solve_targets(self, cross: CrossMoments) -> Solution:
@@ -38,8 +41,8 @@ class TargetReducer(MomentReducer):
         if classes is not None:
             raise InputError("There are no classes where the target is continuous.")
         stored = self._extendable()
-        fresh = self._cross(*self._rows(X, y, reset=stored is None, least=1))
-        cross = self._kept = fresh if stored is None else stored.merge(fresh)
+        arrived = self._cross(*self._rows(X, y, reset=stored is None, least=1))
+        cross = self._kept = arrived if stored is None else stored.merge(arrived)
         return self._fit_cross(cross, at_most=True) if cross.target_squares.any() else self
 
     partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
@@ -53,6 +56,11 @@ class TargetReducer(MomentReducer):
         if not self._continuous:
             return super()._fit_rows(dataset, scheduler)
         return self._fit_cross(self._cross(dataset, scheduler))
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        if self._continuous:
+            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
+        return super().fit_statistics(statistics, at_most)
 
     def _cross(self, dataset: Dataset, scheduler: Scheduler) -> CrossMoments:
         return cross_moments(dataset, scheduler, with_rows=self._needs_rows)
@@ -81,10 +89,6 @@ class TargetReducer(MomentReducer):
         super()._check_parameters()
         if self.target not in TARGETS:
             raise InputError(f"target={self.target!r} must be one of {', '.join(TARGETS)}.")
-
-    def _refuse_continuous(self) -> None:
-        if self._continuous:
-            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         if not self._continuous:
