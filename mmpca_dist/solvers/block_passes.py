@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.solvers.block_iteration import BlockIteration
+from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS, Projected
+from mmpca_dist.solvers.dense import Eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
-from mmpca_dist.solvers.ritz import ritz_pairs
+from mmpca_dist.solvers.ritz import is_contradicted, norm_bound, ritz_pairs
 from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.column_moments import ColumnSums
 from mmpca_dist.statistics.coordinates import SubspaceStatistics, standard_deviations
@@ -50,42 +52,35 @@ def statistics_in_passes(
     One basis serves all methods of equal class weights: their scatters differ by what the differences of class means
     (and medians) span, and these are in it. The basis of another weighting comes from the same passes.
     """
-    dataset, census = rows.dataset, rows.census
+    dataset, counts = rows.dataset, rows.census.counts
     size = block_size(needs, solver, dataset.n_features)
     sample, codes = draw_sample(rows, max(2 * size, LEAST_SAMPLE), CLASS_ROWS)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
-    centres = _centres(sample, codes, census, centre_type(dataset.dtype, work))
-    operator = ScatterOperator(
-        rows,
-        centres,
-        work,
-        powers=safe_scale(sample, work),
-        sums=_sums_type(dataset, sample, precision, standardize),
-    )
-    counts, mean = census.counts, None
+    centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
+    sums = _sums_type(dataset, sample, precision, standardize)
+    operator = ScatterOperator(rows, centres, work, powers=safe_scale(sample, work), sums=sums)
     sets = median_sets(len(counts), *needs.medians)
-    medians = None if sets is None else take_medians(rows, sets)
+    medians = by_pairing(None if sets is None else take_medians(rows, sets), needs.medians)
     if standardize:
         operator.apply([])
-        means, mean = operator.means, counts @ operator.means / counts.sum()
-        squares = operator.squares.sum(axis=0) + counts @ (means - mean) ** 2  # type: ignore[union-attr]
-        operator.scale = standard_deviations(squares / counts.sum(), mean)
+        squares = operator.squares.sum(axis=0) + counts @ (operator.means - operator.mean) ** 2
+        operator.scale = standard_deviations(squares / counts.sum(), operator.mean)
     start = leading_start(sample, operator.scale, size, kept_type(precision))
-    seed = probe_seed(dataset, counts, sample)
+    passes = _Passes(operator, medians, precision, solver, probe_seed(dataset, counts, sample))
     del sample, codes  # dense rows of many columns
     # Classes of equal size count the same by either weighting.
     alike = len(set(counts.tolist())) == 1
-    weightings = {ClassWeighting.EQUAL if alike else one for one in needs.scatters}
-    groups = [_Group(one, one.weights(counts), solver, seed) for one in ClassWeighting if one in weightings]
+    weightings = {ClassWeighting.EQUAL if alike else weighting for weighting in needs.scatters}
     with single_blas_thread():
-        by_class = by_pairing(medians, needs.medians)
-        passes = _Passes(operator, groups, by_class, precision, solver, needs.n_components or 1, start, seed)
-        del start
-        found = passes.run()
+        if not weightings:
+            statistics = passes.of_means()
+        else:
+            groups = passes.begin([each for each in ClassWeighting if each in weightings], start)
+            del start  # it lives on in the bases
+            statistics = passes.go_on(groups, needs.n_components or 1)
     if not needs.columns:
-        return found
-    assert operator.squares is not None  # noqa: S101  (the first pass leaves them)
-    return replace(found, columns=ColumnSums(operator.means, operator.squares))
+        return statistics
+    return replace(statistics, columns=ColumnSums(operator.means, operator.squares))
 
 
 def block_size(needs: Needs, solver: SolverOptions, n_features: int) -> int:
@@ -149,102 +144,147 @@ def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
     return found if np.isfinite(largest) else np.nan_to_num(found, nan=0, posinf=0, neginf=0, copy=False)
 
 
-class _Group(BlockIteration):
-    """A weighted class scatter on its way to a basis, and the whole scatter whose components tell when it is there."""
+class BlockIteration:
+    """A scatter on its way to a basis that holds its leading part.
+
+    Parameters
+    ----------
+    solver : SolverOptions
+        Of a kind that is one of `BLOCK_SOLVERS`.
+    seed : int
+        Of the probes.
+    start, image, probed : arrays of shape (d, b), (d, b) and (d, p)
+        The first block, and what the first pass makes of it and of the probes.
+    others : array of shape (d, m)
+        What is to join the basis.
+    epsilon : float
+        Relative rounding error of the image.
+
+    Attributes
+    ----------
+    basis : Basis
+    done : bool
+        Whether no more passes are needed.
+    """
 
     def __init__(
-        self, weighting: ClassWeighting, weights: NDArray[np.float64], solver: SolverOptions, seed: int
-    ) -> None:
-        super().__init__(solver, seed)
+        self, solver: SolverOptions, seed: int, start: NDArray, image: NDArray[np.float64],
+        probed: NDArray[np.float64], others: NDArray[np.float64], epsilon: float,
+    ) -> None:  # fmt: skip
+        self._solver, self._seed, self._probed, self._epsilon = solver, seed, probed, epsilon
+        self._history: list[dict[str, list[float]]] = []
+        kind = BLOCK_SOLVERS[solver.kind]
+        self.basis, self.done = kind.begin(start, image, others, epsilon, solver.passes), kind.one_pass
+
+    def follow(self, pairs: Eigenpairs) -> None:
+        """Note how far the components are after a pass: once all meet the tolerance, the iteration is done."""
+        self._history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
+        self.done = bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
+
+    def approximation(self, passes: int, trace: float) -> tuple[Projected, Approximation]:
+        """Return the scatter in the basis so far, and what is known of the rest after so many passes."""
+        with single_blas_thread():
+            projected = self.basis.projected()
+            error = self._error(projected, trace) if projected.outside is None else None
+        return projected, Approximation(
+            self._solver.kind, passes, trace, projected.outside, self._probed, error, self._history, self._seed
+        )
+
+    def _error(self, projected: Projected, trace: float) -> float:
+        """Return a bound on the norm of the scatter less what a sketch makes of it, which is positive semidefinite."""
+        probing = probes(len(projected.basis), self._seed)
+        approximate = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
+        bound = norm_bound(np.linalg.norm(self._probed - approximate, axis=0))
+        lacking = trace - float(np.trace(projected.inside))
+        return lacking if is_contradicted(bound, lacking, len(probing), self._epsilon * trace) else bound
+
+
+class _Group(BlockIteration):
+    """A weighted class scatter, and the whole scatter whose components tell when its basis is complete."""
+
+    def __init__(self, weighting: ClassWeighting, weights: NDArray[np.float64], *begun: Any) -> None:
+        super().__init__(*begun)
         self.scatter, self.weights = weighting.scatter, weights
 
 
+@dataclass(frozen=True)
 class _Passes:
     """The passes, over all groups at once."""
 
-    def __init__(
-        self, operator: ScatterOperator, groups: list[_Group], medians: dict[str, NDArray[np.float64]], precision: str,
-        solver: SolverOptions, n_components: int, start: NDArray, seed: int,
-    ) -> None:  # fmt: skip
-        self._operator, self._groups, self._medians = operator, groups, medians
-        self._precision, self._solver, self._wanted = precision, solver, n_components
-        self._start, self._seed = start, seed
+    operator: ScatterOperator
+    medians: dict[str, NDArray[np.float64]]
+    precision: str
+    solver: SolverOptions
+    seed: int
 
-    def run(self) -> SubspaceStatistics:
-        if not self._groups:
-            if self._operator.offsets is None:
-                self._operator.apply([])
-            return self._between_only()
-        others = self._begin()
-        for number in range(2, self._solver.passes + 1):
-            joining = others if number == 2 else None
-            going = [group for group in self._groups if not group.done and group.basis.grow(joining)]
-            if not going:
-                break
-            found = self._operator.apply([Block(group.weights, group.basis.block) for group in going])
-            for group in going:
-                group.basis.absorb(found.pop(0))  # which lets go of it
-                self._follow(group)
-        first, *more = [self._of(group) for group in self._groups]
-        return replace(first, weighted=more[0]) if more else first
-
-    def _begin(self) -> NDArray[np.float64]:
-        """Make the first pass, and return what lies between the classes, shape (d, m)."""
-        start, self._start = self._start, self._start[:0]  # it lives on in the bases
-        both = np.concatenate([start, probes(len(start), self._seed).astype(start.dtype)], axis=1)
-        images = self._operator.apply([Block(group.weights, both) for group in self._groups])
+    def begin(self, weightings: list[ClassWeighting], start: NDArray) -> list[_Group]:
+        """Make the first pass, over the start block and the probes."""
+        operator, size = self.operator, start.shape[1]
+        weights = [weighting.weights(operator.rows.census.counts) for weighting in weightings]
+        both = np.concatenate([start, probes(len(start), self.seed).astype(start.dtype)], axis=1)
+        images = operator.apply([Block(each, both) for each in weights])
         del both
-        others, size = self._others(), start.shape[1]
-        for group in self._groups:
-            epsilon = max(float(np.finfo(kind).eps) for kind in (self._operator.work, self._operator.sums))
+        epsilon = max(float(np.finfo(kind).eps) for kind in (operator.work, operator.sums))
+        others, groups = self._others(), []
+        for weighting, each in zip(weightings, weights, strict=True):
             image = images.pop(0)
             probed = np.ascontiguousarray(image[:, size:])
-            group.begin(start, image[:, :size], probed, others, epsilon)
-            del image
-        return others
+            begun = (self.solver, self.seed, start, image[:, :size], probed, others, epsilon)
+            groups.append(_Group(weighting, each, *begun))
+            del image, begun
+        return groups
+
+    def go_on(self, groups: list[_Group], n_components: int) -> SubspaceStatistics:
+        """Make further passes until so many components of all groups meet the tolerance."""
+        for number in range(2, self.solver.passes + 1):
+            joining = self._others() if number == 2 else None
+            going = [group for group in groups if not group.done and group.basis.grow(joining)]
+            if not going:
+                break
+            images = self.operator.apply([Block(group.weights, group.basis.block) for group in going])
+            for group in going:
+                group.basis.absorb(images.pop(0))  # which lets go of it
+                statistics = self._of(group)
+                group.follow(ritz_pairs(statistics, group.scatter(statistics.moments), n_components))
+        first, *more = [self._of(group) for group in groups]
+        return replace(first, weighted=more[0]) if more else first
+
+    def of_means(self) -> SubspaceStatistics:
+        """Return statistics for methods that need class means alone."""
+        if not self.operator.passes:
+            self.operator.apply([])
+        others = self._others()
+        basis = orthonormal(unit_columns(others), others[:, :0])
+        r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
+        nothing = np.empty((len(basis), 0))
+        known = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, seed=self.seed)
+        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), known)
 
     def _others(self) -> NDArray[np.float64]:
         """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""
-        counts, means = self._operator.rows.census.counts, self._operator.means
-        mean = counts @ means / counts.sum()
-        rows = np.concatenate([means - mean, *(rows - mean for rows in self._medians.values())])
-        return (rows if self._operator.scale is None else rows / self._operator.scale).T
-
-    def _follow(self, group: _Group) -> None:
-        """Let a group see how far its components are."""
-        statistics = self._of(group)
-        group.follow(ritz_pairs(statistics, group.scatter(statistics.moments), self._wanted))
+        mean, scale = self.operator.mean, self.operator.scale
+        rows = np.concatenate([self.operator.means - mean, *(rows - mean for rows in self.medians.values())])
+        return (rows if scale is None else rows / scale).T
 
     def _of(self, group: _Group) -> SubspaceStatistics:
         """Return the statistics in a group's basis."""
-        projected, known = group.found(self._operator.passes, self._operator.trace(group.weights))
+        projected, known = group.approximation(self.operator.passes, self.operator.trace(group.weights))
         return self._in_basis(projected.basis, projected.inside[None], group.weights[None], known)
 
-    def _between_only(self) -> SubspaceStatistics:
-        """Return statistics for methods that need class means alone."""
-        others = self._others()
-        basis = orthonormal(unit_columns(others), others[:, :0])
-        r, n_classes = basis.shape[1], len(self._operator.rows.census.counts)
-        approximation = Approximation(
-            self._solver.kind, self._operator.passes, 0.0, None, np.empty((len(basis), 0)), seed=self._seed
-        )
-        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
-
     def _in_basis(
-        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
+        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], known: Approximation
     ) -> SubspaceStatistics:
-        census, means, scale = self._operator.rows.census, self._operator.means, self._operator.scale
-        mean = census.counts @ means / census.counts.sum()
+        census, mean, scale = self.operator.rows.census, self.operator.mean, self.operator.scale
 
         def along(rows: NDArray[np.float64]) -> NDArray[np.float64]:
             return products(basis, ((rows - mean) if scale is None else (rows - mean) / scale).T).T
 
         return SubspaceStatistics(
-            moments=ClassMoments(census.classes, census.counts, along(means), scatters, weights),
-            medians={pairing: along(rows) for pairing, rows in self._medians.items()},
+            moments=ClassMoments(census.classes, census.counts, along(self.operator.means), scatters, weights),
+            medians={pairing: along(rows) for pairing, rows in self.medians.items()},
             mean=mean,
             scale=scale,
-            precision=self._precision,
+            precision=self.precision,
             basis=basis,
-            approximation=approximation,
+            approximation=known,
         )

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.neighbors.nearest import Neighbors
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, as_scatter, sum_pairs
-from mmpca_dist.solvers.block_iteration import BlockIteration
-from mmpca_dist.solvers.block_passes import kept_type, leading_start
+from mmpca_dist.solvers.block_passes import BlockIteration, kept_type, leading_start
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import approximate_eigenpairs
 from mmpca_dist.statistics.krylov_statistics import probes
@@ -42,23 +41,19 @@ def pairs_in_passes(
     def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         return apply_pairs(neighbors, np.ascontiguousarray(vectors), mutual=mutual, progress=progress)
 
-    iteration = BlockIteration(solver, seed)
-    iteration.begin(start, applied(start), first.scatter, start[:, :0], float(np.finfo(np.float64).eps))
+    rounding = float(np.finfo(np.float64).eps)
+    iteration = BlockIteration(solver, seed, start, applied(start), first.scatter, start[:, :0], rounding)
     del start  # it lives on in the basis
-    passes = 2
+    epsilon, passes = float(np.finfo(kept_type(precision)).eps), 2
     while not iteration.done:
-        _follow(iteration, first.weight, first.trace, n_components, float(np.finfo(kept_type(precision)).eps))
+        with single_blas_thread():
+            projected, known = iteration.approximation(0, first.trace)
+            S, share, trace = projected.inside / first.weight, 1 / first.weight, first.trace / first.weight
+            iteration.follow(approximate_eigenpairs(S, known, share, trace, n_components, epsilon))
         if iteration.done or passes > solver.passes or not iteration.basis.grow():
             break
         iteration.basis.absorb(applied(iteration.basis.block))
         passes += 1
-    projected, known = iteration.found(passes, first.trace)
+    projected, known = iteration.approximation(passes, first.trace)
     scatter = as_scatter(neighbors, first, edges)
     return replace(scatter, scatter=projected.inside, basis=projected.basis, approximation=known)
-
-
-def _follow(iteration: BlockIteration, weight: float, trace: float, n_components: int, epsilon: float) -> None:
-    with single_blas_thread():
-        projected, known = iteration.found(0, trace)
-        S = projected.inside / weight
-        iteration.follow(approximate_eigenpairs(S, known, 1 / weight, trace / weight, n_components, epsilon))

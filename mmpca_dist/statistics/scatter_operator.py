@@ -244,9 +244,9 @@ class ScatterOperator:
         Of the products.
     sums : dtype
         Of the sums of products: double, or single for sparse rows, beside which sums are large.
-    offsets : array of shape (C, d) or None
+    offsets : array of shape (C, d)
         Class means less ``centres``, from the first pass on.
-    squares : array of shape (C, d) or None
+    squares : array of shape (C, d)
         Diagonals of the class scatters, from the first pass on.
     scale : array of shape (d,) or None
         Standard deviations that columns are divided by.
@@ -261,16 +261,21 @@ class ScatterOperator:
     work: np.dtype
     scale: NDArray[np.float64] | None = None
     powers: NDArray | None = None
-    offsets: NDArray[np.float64] | None = None
-    squares: NDArray[np.float64] | None = None
     sums: np.dtype = field(default_factory=lambda: np.dtype(np.float64))
-    passes: int = 0
+    passes: int = field(default=0, init=False)
+    offsets: NDArray[np.float64] = field(init=False)
+    squares: NDArray[np.float64] = field(init=False)
 
     @property
     def means(self) -> NDArray[np.float64]:
         """Class means of the rows in their own units, shape (C, d)."""
-        assert self.offsets is not None  # noqa: S101  (a pass comes first)
         return self.centres + self.offsets
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of all rows in their own units, shape (d,)."""
+        counts = self.rows.census.counts
+        return counts @ self.means / counts.sum()
 
     def apply(self, blocks: list[Block]) -> list[NDArray[np.float64]]:
         """Return ``sum_c w_c G_c V`` for every block, from one pass over the rows.
@@ -282,7 +287,7 @@ class ScatterOperator:
         """
         dataset, counts = self.rows.dataset, self.rows.census.counts
         self.rows.begins("apply" if blocks else "moments", dataset.n_bytes)
-        first = self.offsets is None
+        first = not self.passes
         powers = 1.0 if self.powers is None else self.powers.astype(np.float64)
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
@@ -298,7 +303,6 @@ class ScatterOperator:
             offsets = sums.totals / np.maximum(counts, 1)[:, None]
             self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) / powers**2
             self.offsets = offsets / powers
-        assert self.offsets is not None  # noqa: S101  (the first pass leaves them)
         offsets, found = self.offsets * powers, []
         for image, block in zip(sums.images, given, strict=True):
             shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
@@ -315,6 +319,5 @@ class ScatterOperator:
 
     def trace(self, weights: NDArray[np.float64]) -> float:
         """Return the trace of ``sum_c w_c G_c``."""
-        assert self.squares is not None  # noqa: S101  (a pass comes first)
         squares = self.squares if self.scale is None else self.squares / self.scale**2
         return float(np.sum(weights @ squares))
