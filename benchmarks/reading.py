@@ -1,6 +1,6 @@
 """Reading uncompressed local chunks past Zarr, against Zarr's own pipelines: ``python benchmarks/reading.py``.
 
-``zarr_direct.py`` (among the readers) is worth its lines only while it reads at least twice as fast as the best of
+``PlainChunks`` (``zarr_dense.py``) is worth its lines only while it reads at least twice as fast as the best of
 them. N x 256 float32 rows are stored in three layouts. Every case reads all rows into reused buffers, a thread a
 core, in a process of its own, with the file in the page cache. Ratios within one run are what counts.
 """
@@ -74,7 +74,7 @@ def measure(case: str, path: Path) -> float:
     import zarr
     from zarr.core.buffer.cpu import NDBuffer
 
-    from mmpca_dist.datasets.readers.zarr_direct import PlainChunks
+    from mmpca_dist.datasets.readers.zarr_dense import PlainChunks
 
     if case in PIPELINES:
         zarr.config.set({"codec_pipeline.path": PIPELINES[case]})

@@ -33,6 +33,11 @@ class Limits:
     """Queries searched exactly to choose how far to look, and as many others to measure what that gave: at least."""
     fewest_together: int = 3
     """Parts from which on one search serves all: two searches of half the rows compare half the pairs of one."""
+    parquet_statistics: int = 500_000
+    """Statistics of Parquet columns that are looked up for missing values, some microseconds each: columns times row
+    groups. Where there are more, missing values are found as rows are read."""
+    spread_bytes: int = 4 << 20
+    """Doubles of a piece of rows whose columns' squares `mmpca ingest` sums, so that pieces stay in the cache."""
     direct_bytes: int = 512 << 20
     """Rows of up to this size are taken into memory, where any method and classifier can be evaluated."""
     gathered_bytes: int = 1 << 30

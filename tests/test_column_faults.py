@@ -18,7 +18,6 @@ from mmpca_dist.configuration.schema import load_config
 from mmpca_dist.datasets.ingest import csv
 from mmpca_dist.datasets.ingest.column_selection import Selection
 from mmpca_dist.datasets.ingest.job import check_columns, ingest
-from mmpca_dist.datasets.readers import parquet_gaps
 from mmpca_dist.datasets.readers.parquet import ParquetDataset
 from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.runs.stages import preview
@@ -227,9 +226,9 @@ def test_the_plan_finds_gaps_and_text_in_metadata(tmp_path, monkeypatch):
     preview(load_config(file, {key: yaml.safe_load(value)}))
 
 
-def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, monkeypatch):
+def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, limits):
     path = write(tmp_path, "parquet", {name: columns()[name] for name in ("sound", "age", "kind")})
-    monkeypatch.setattr(parquet_gaps, "MOST_STATISTICS", 5)
+    limits(parquet_statistics=5)
     gaps = open_dataset(path, label="kind").gaps()
     assert [fault.name for fault in gaps.faults] == ["age"] and not gaps.complete
 
@@ -261,12 +260,12 @@ def test_a_heavy_column_is_known_to_the_plan_from_ingest_on(tmp_path):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_spread_of_columns_is_that_of_all_rows(sparse, monkeypatch):
+def test_the_spread_of_columns_is_that_of_all_rows(sparse, limits):
     from scipy.sparse import csr_array
 
     from mmpca_dist.datasets import column_scatter
 
-    monkeypatch.setattr(column_scatter, "PIECE_BYTES", 8 * 5 * 3)
+    limits(spread_bytes=8 * 5 * 3)
     X = 1e4 + np.random.default_rng(2).standard_normal((50, 5)) * np.arange(1, 6)
     found = column_scatter.ColumnSpread(5)
     for start, stop in ((0, 1), (1, 20), (20, 50)):

@@ -13,8 +13,8 @@ from helpers.stored_objects import objects, settings
 from mmpca_dist import load_model, run
 from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.group_attributes import ARRAYS
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
+from mmpca_dist.datasets.readers.zarr_groups import ARRAYS
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import AccessError, DamageError, InputError, OutputError
 from mmpca_dist.jobs.directory import RunDirectory
@@ -130,7 +130,7 @@ def test_overwrite_leaves_a_group_alone_that_others_have_added_to(request, tmp_p
         place = f"{folder}/{number}.zarr"
         ingest("bundled:iris", place)
         ingest("bundled:iris", place, overwrite=True)
-        table = open_dataset(place).place
+        table = open_dataset(place).table
         for where in dict.fromkeys((place, table)):
             storage.write_bytes(f"{where}/{inner}", b"precious")
             for refuse in (ingest, check_ingest):

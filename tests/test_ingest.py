@@ -16,7 +16,7 @@ from helpers.ingested import FORMATS, NAMES, memory_address, read_back, small_ta
 
 from mmpca_dist import open_dataset
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.errors import InputError, OutputError, PlanError
 
 

@@ -16,7 +16,7 @@ from helpers.dying import KilledError, Steps, ingest_and_die
 
 from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.runs.listing import clean

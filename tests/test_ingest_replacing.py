@@ -17,8 +17,8 @@ from helpers.stored_objects import objects, settings
 from mmpca_dist import run
 from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
-from mmpca_dist.datasets.readers.group_attributes import TABLE
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
+from mmpca_dist.datasets.readers.zarr_groups import TABLE
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.datasets.stores.overlaps import canonical, lies_within

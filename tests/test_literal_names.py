@@ -8,7 +8,7 @@ import zarr
 
 from mmpca_dist import load_model, run
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, OutputError
 

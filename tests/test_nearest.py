@@ -15,7 +15,7 @@ import scipy.stats
 from distributed import Client, LocalCluster
 from helpers.samples import entangled, even_edges, find
 
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors import scratch as scratch_module

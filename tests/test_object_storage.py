@@ -22,7 +22,7 @@ from zarr.storage import WrapperStore
 from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.ingest.job import ingest
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.remote_files import Bucket
 from mmpca_dist.datasets.stores.zarr_stores import PatientStore

@@ -12,7 +12,7 @@ from helpers.samples import Shuffled, even_edges, labelled
 from threadpoolctl import threadpool_limits
 
 from mmpca_dist import LOL, MarginPCA
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics import scatter_operator as operators

@@ -14,8 +14,8 @@ from helpers.samples import counts_like_text, even_edges, labelled, write_csr
 from scipy.sparse import csr_array
 
 from mmpca_dist.datasets.dataset import make_spans
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import GivenSplits
 from mmpca_dist.limits import LIMITS

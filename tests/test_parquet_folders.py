@@ -14,7 +14,7 @@ import pytest
 from helpers.samples import labelled
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.readers.opening import open_column, open_rows
+from mmpca_dist.datasets.readers.formats import open_column, open_rows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.refresh.arrivals import arrivals

@@ -11,8 +11,7 @@ import pytest
 from helpers.evaluating import store
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.readers.npy import NpyHeader
-from mmpca_dist.datasets.readers.npy_headers import READINGS, read_again
+from mmpca_dist.datasets.readers.npy import READINGS, NpyHeader, read_again
 from mmpca_dist.statistics.serialization import decode, encode
 
 MISMATCH = SystemError("AST constructor recursion depth mismatch (before=75, after=72)")

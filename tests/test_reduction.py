@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import _controller, single_blas_thread
 from mmpca_dist.datasets.dataset import Span, make_spans, spans_of, unit_edges
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.pairings import median_sets

@@ -275,9 +275,9 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
 
 
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
-    from mmpca_dist.datasets.readers.memory import LoadedDataset
+    from mmpca_dist.datasets.readers.bundled import BundledDataset
 
-    monkeypatch.setattr(LoadedDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
     assert [p.name for p in plan.passes] == ["moments", "sample", "cells", "project"]
     assert plan.bytes == 4 * 1797 * 64 * 8

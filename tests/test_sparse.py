@@ -19,7 +19,7 @@ import mmpca_dist.runs.projection as projection
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.readers.csr import SparseRows
-from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.datasets.readers.zarr_sparse import _Stretches
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.registry import METHODS

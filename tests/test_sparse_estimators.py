@@ -12,7 +12,8 @@ from helpers.samples import counts_like_text
 from sklearn.base import clone
 
 from mmpca_dist import MarginPCA, NearestOpposite, SupervisedPCA, class_moments
-from mmpca_dist.datasets.readers.csr import SparseArray, SparseRows
+from mmpca_dist.datasets.readers.csr import SparseRows
+from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 

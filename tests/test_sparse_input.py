@@ -9,7 +9,7 @@ import zarr
 from helpers.samples import counts_like_text, write_csr
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.schedulers import Threads

@@ -13,7 +13,7 @@ from helpers.samples import even_edges, labelled
 from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import spans_of
-from mmpca_dist.datasets.readers.csr import SparseArray
+from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.costs import sparse_unit

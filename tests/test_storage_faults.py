@@ -124,7 +124,7 @@ def test_an_outage_in_the_middle_of_a_run(table, bucket, s3_proxy, quick, monkey
 
 def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick):
     """A chunk that fails its checksum however often it is read is no fault of the transfer."""
-    from mmpca_dist.datasets.readers.opening import open_dataset
+    from mmpca_dist.datasets.readers.formats import open_dataset
 
     fs, path = storage.filesystem(f"{table}/X/c/0/0")
     data = bytearray(fs.cat_file(path))
@@ -137,7 +137,7 @@ def test_what_is_damaged_in_the_store_is_said_so(table, bucket, s3_proxy, quick)
 
 
 def test_failures_that_last_are_logged_and_nothing_secret(table, s3_proxy, quick, caplog, monkeypatch):
-    from mmpca_dist.datasets.readers.opening import open_dataset
+    from mmpca_dist.datasets.readers.formats import open_dataset
 
     s3_proxy.reset(dict.fromkeys(range(15), "slowdown"))  # the client's own attempts are six
     with caplog.at_level(logging.WARNING, "mmpca_dist"):

@@ -1,22 +1,43 @@
-"""Detect changes of stored data during a job."""
+"""What identifies data: digests of arrays, fingerprints, and the states of stored objects, which show changes."""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
+
+HASHED_BYTES = 16 << 20
+"""Bytes hashed at a time, so that rows that are not contiguous are not copied whole."""
+
+
+def digest_of_arrays(*arrays: NDArray | None) -> str:
+    """Return a short hash of the types, shapes and values of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            continue
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        size = max(HASHED_BYTES // max(array[:1].nbytes, 1), 1)
+        for start in range(0, len(array), size):
+            digest.update(np.ascontiguousarray(array[start : start + size]).tobytes())
+    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class ObjectState:
     """Size of an object, its etag or modification time, and on a local disk when its inode changed, in nanoseconds.
 
-    Programs may set the modification time to anything, but not the inode's.
+    Programs can set the modification time of a file, but not its inode's.
     """
 
     size: int
@@ -26,13 +47,13 @@ class ObjectState:
 
 @dataclass(frozen=True)
 class Watch:
-    """The objects at some addresses, as they were once."""
+    """The states of the objects at some addresses, at one time."""
 
     states: dict[str, ObjectState]
 
     @classmethod
     def of(cls, addresses: Iterable[str]) -> Watch:
-        """Look at the objects at, or below, some addresses; those that are names of data sets have none."""
+        """Look at the objects at, or below, some addresses; names of data sets (``synthetic:...``) have none."""
         return cls({uri: state for address in dict.fromkeys(addresses) for uri, state in _states(address)})
 
     def refuse_change(self, addresses: Iterable[str]) -> None:
@@ -41,50 +62,43 @@ class Watch:
         Raises
         ------
         InputError
-            Names the first object that did, and what of it.
+            Names the first object that changed, and how.
         """
         now = Watch.of(addresses).states
         for uri in sorted(self.states.keys() | now.keys()):
-            what = _difference(self.states.get(uri), now.get(uri))
-            if what is not None:
+            difference = _difference(self.states.get(uri), now.get(uri))
+            if difference is not None:
                 raise InputError(
-                    f"{uri} changed while it was read: {what}. Start again once nothing writes to this data set."
+                    f"{uri} changed while it was read: {difference}. Start again once nothing writes to this data set."
                 )
-
-    @property
-    def changed(self) -> list[tuple[str, int]]:
-        """When the inodes of local objects changed."""
-        return [(uri, state.changed) for uri, state in sorted(self.states.items()) if state.changed is not None]
 
 
 def identities(dataset: Dataset) -> tuple[str, ...]:
     """Return what identifies the input of a run: the fingerprint that runs record, and any of earlier versions.
 
-    On a local disk the present one takes the times of inodes in; elsewhere the data set's own is all there is.
+    On a local disk the first one includes the times when inodes changed. The data set's own fingerprint is the other,
+    and elsewhere the only one.
     """
-    plain, changed = dataset.fingerprint(), [when for _, when in Watch.of(dataset.addresses).changed]
-    return (storage.digest(plain, changed), plain) if changed else (plain,)
+    fingerprint = dataset.fingerprint()
+    if not fingerprint:
+        raise TypeError(f"{type(dataset).__name__} has no fingerprint")
+    states = sorted(Watch.of(dataset.addresses).states.items())
+    changed = [state.changed for _, state in states if state.changed is not None]
+    return (storage.digest(fingerprint, changed), fingerprint) if changed else (fingerprint,)
 
 
-def _states(address: str) -> list[tuple[str, ObjectState]]:
+def _states(address: str) -> Iterator[tuple[str, ObjectState]]:
     if address.startswith(storage.NAMED):
-        return []
-    path, found = storage.filesystem(address)[1], []
+        return
+    path = storage.filesystem(address)[1]
     for name, size, stamp in storage.list_objects(address):
         uri = address if name == path else storage.join(address, name)  # of a file, or of a folder
-        state = _local_state(uri) if storage.is_local(address) else ObjectState(size, stamp)
-        if state is not None:
-            found.append((uri, state))
-    return found
-
-
-def _local_state(path: str) -> ObjectState | None:
-    with storage.explained(path):
-        try:
-            found = Path(path).stat()
-        except FileNotFoundError:
-            return None
-    return ObjectState(found.st_size, str(found.st_mtime_ns), found.st_ctime_ns)
+        if not storage.is_local(address):
+            yield uri, ObjectState(size, stamp)
+            continue
+        with storage.explained(uri), suppress(FileNotFoundError):
+            stat = Path(uri).stat()
+            yield uri, ObjectState(stat.st_size, str(stat.st_mtime_ns), stat.st_ctime_ns)
 
 
 def _difference(before: ObjectState | None, now: ObjectState | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Columns that hold nearly all of the scatter, and so dominate components that are not standardised."""
+"""Columns that hold nearly all of the scatter, and so dominate components unless columns are standardised."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from mmpca_dist.limits import LIMITS
+
 NEARLY_ALL = 0.9
-"""Share of the scatter beyond which a few columns are named."""
-PIECE_BYTES = 4 << 20
-MOST_COLUMNS = 5
-"""So many columns are few, where they are also at most a quarter of all, or a single one."""
+"""Share of the scatter from which on a few columns are named."""
+FEW_COLUMNS = 5
+"""At most so many columns, and at most a quarter of all or a single one, are few."""
 
 
 class ColumnSpread:
-    """Sums of squared deviations of columns from their means, from blocks of rows in turn.
-
-    Attributes
-    ----------
-    squares : array of shape (d,)
-    """
+    """Sums ``squares``, shape (d,), of squared deviations of columns from their means, from blocks of rows in turn."""
 
     def __init__(self, n_features: int) -> None:
         self._n_rows, self._mean = 0, np.zeros(n_features)
@@ -31,7 +27,7 @@ class ColumnSpread:
 
     def add(self, rows: Any) -> None:
         """Add rows, dense or CSR, of shape (k, d)."""
-        step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
+        step = max(1, LIMITS.spread_bytes // (8 * rows.shape[1]))
         for start in range(0, rows.shape[0], step):
             self._add(rows[start : start + step])
 
@@ -41,10 +37,10 @@ class ColumnSpread:
             mean, variances = mean_variance_axis(rows.astype(np.float64), axis=0)
             squares = variances * n_rows
         else:
-            part = rows.astype(np.float64)
-            mean = part.mean(axis=0)
-            part -= mean
-            squares = np.einsum("ij,ij->j", part, part)
+            deviations = rows.astype(np.float64)
+            mean = deviations.mean(axis=0)
+            deviations -= mean
+            squares = np.einsum("ij,ij->j", deviations, deviations)
         total, delta = self._n_rows + n_rows, mean - self._mean
         self.squares += squares + delta**2 * (self._n_rows * n_rows / total)
         self._mean += delta * (n_rows / total)
@@ -52,12 +48,12 @@ class ColumnSpread:
 
 
 def stored_heavy_columns(value: Any, n_features: int) -> list[tuple[int, float]]:
-    """Return heavy columns as an attribute of a data set has them; none where it is anything else."""
+    """Return heavy columns from an attribute of a data set; none where it has another form."""
     try:
-        found = [(int(column), float(share)) for column, share in value]
+        heavy = [(int(column), float(share)) for column, share in value]
     except (TypeError, ValueError):
         return []
-    return found if all(0 <= column < n_features and 0 < share <= 1 for column, share in found) else []
+    return heavy if all(0 <= column < n_features and 0 < share <= 1 for column, share in heavy) else []
 
 
 def heavy_columns(squares: NDArray[np.float64], total: float | None = None) -> list[tuple[int, float]]:
@@ -73,37 +69,35 @@ def heavy_columns(squares: NDArray[np.float64], total: float | None = None) -> l
     Returns
     -------
     list of (int, float)
-        Empty where the scatter is spread over more columns than a few.
+        Empty where the scatter is spread over many columns.
     """
     total = float(squares.sum()) if total is None else total
     if len(squares) < 2 or not 0 < total < np.inf:
         return []
-    most = min(MOST_COLUMNS, max(1, len(squares) // 4))
-    order = np.argsort(squares, kind="stable")[::-1][:most]
-    held = np.cumsum(squares[order]) / total
-    enough = int(np.searchsorted(held, NEARLY_ALL))
-    if enough == len(order):
+    largest = np.argsort(squares, kind="stable")[::-1][: min(FEW_COLUMNS, max(1, len(squares) // 4))]
+    last = int(np.searchsorted(np.cumsum(squares[largest]) / total, NEARLY_ALL))
+    if last == len(largest):
         return []
-    return [(int(column), float(squares[column] / total)) for column in order[: enough + 1]]
+    return [(int(column), float(squares[column] / total)) for column in largest[: last + 1]]
 
 
 def heavy_note(heavy: Sequence[tuple[int, float]], names: Sequence[Any] | None, n_features: int) -> str | None:
     """Return the sentence that names such columns; None where there are none."""
     if not heavy:
         return None
-    called = [f"column {column}" if names is None else repr(str(names[column])) for column, _ in heavy]
-    shares = [f"{name} ({_percent(share)})" for name, (_, share) in zip(called, heavy, strict=True)]
-    held = sum(share for _, share in heavy)
+    labels = [f"column {column}" if names is None else repr(str(names[column])) for column, _ in heavy]
+    shares = [f"{label} ({_percent(share)})" for label, (_, share) in zip(labels, heavy, strict=True)]
+    total = sum(share for _, share in heavy)
     if len(heavy) == 1:
-        who, follow = f"{called[0]} holds", "it"
+        subject, follow = f"{labels[0]} holds", "it"
     else:
-        who, follow = f"{', '.join(shares[:-1])} and {shares[-1]} hold", "them"
+        subject, follow = f"{', '.join(shares[:-1])} and {shares[-1]} hold", "them"
     return (
-        f"{who[0].upper()}{who[1:]} {_percent(held)} of the scatter of the {n_features} columns, so that components "
-        f"mostly follow {follow}. Set standardize: true to give every column the same weight."
+        f"{subject[0].upper()}{subject[1:]} {_percent(total)} of the scatter of the {n_features} columns, so that "
+        f"components mostly follow {follow}. Set standardize: true to give every column the same weight."
     )
 
 
 def _percent(share: float) -> str:
-    """Return a percentage that says 100% only where it is."""
+    """Return a percentage; 100% only where it is exact."""
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"

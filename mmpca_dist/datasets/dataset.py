@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,22 +17,16 @@ from mmpca_dist.datasets.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 
-FEWEST_UNITS = 8
-
+MIN_UNITS = 8
 GRAIN_BYTES = 1 << 20
-"""Rows that may be cut anywhere, in memory or sparse, pass for chunks of this size."""
-
-MAX_UNITS_PER_SPAN = 16
-MIN_SPANS = 32
+"""Rows in memory and sparse rows can be cut anywhere; their chunks are of this size."""
+MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive reading units that one task works through.
-
-    ``edges`` are the row numbers where its units begin, and the row where the last one ends.
-    """
+    """Consecutive reading units that one task works through; ``edges`` are the row numbers that bound them."""
 
     index: int
     edges: tuple[int, ...]
@@ -47,23 +41,20 @@ class Span:
 
     @property
     def units(self) -> list[tuple[int, int]]:
-        return list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        return list(itertools.pairwise(self.edges))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with the data, found by a task.
-
-    It comes back as a value, because an exception on a worker would be logged as a crash with a traceback.
-    """
+    """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
 
     row: int
     message: str
     kind: type[InputError] = InputError
 
 
-class Table(ABC):
-    """What a table is: its name, its size, its columns, and what identifies its content."""
+class Table:
+    """What a table is: its name, its size and its columns."""
 
     uri: str
     n_rows: int
@@ -71,16 +62,12 @@ class Table(ABC):
     dtype: np.dtype
     feature_names: list[str] | None = None
     named_columns = False
-    """Whether the rows are read from a table with named columns, rather than from an array that has names beside it."""
+    """Whether rows are read from named columns, rather than from an array with names beside it."""
     image_shape: tuple[int, int] | None = None
     heavy_columns: Sequence[tuple[int, float]] = ()
-    """The few columns that hold nearly all of the scatter, with their shares, where the table tells."""
+    """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
     has_labels = True
-    """False only for rows that are to be transformed; labels are then never asked for."""
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Identify the content without reading rows: metadata, object names, sizes, etags or times."""
+    """False only for rows to be transformed, whose labels are never read."""
 
     @property
     def row_bytes(self) -> int:
@@ -94,29 +81,32 @@ class Table(ABC):
 
     @property
     def nnz(self) -> int:
-        """Number of values that are stored: of dense rows, all."""
+        """Number of stored values: all values of dense rows."""
         return self.n_rows * self.n_features
 
 
 class RowReader(Protocol):
-    """How rows are read: the least that work on rows needs, and all that a new format must bring."""
+    """How rows are read: all that a new format must implement, besides ``fingerprint``."""
 
     @property
+    @abstractmethod
     def chunk_edges(self) -> NDArray[np.int64]:
         """Row numbers where chunks begin, and the number of rows at the end; strictly increasing."""
 
+    @abstractmethod
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         """Return rows ``start`` to ``stop`` as a C-ordered ``(stop - start, n_features)`` array.
 
         ``out``, of that shape and of the type of the rows, may be filled and returned.
         """
 
+    @abstractmethod
     def read_labels(self, start: int, stop: int) -> NDArray:
         """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
 
 
 class Dataset(Table, RowReader):
-    """A table whose rows are read piece by piece, labelled unless they are only to be transformed.
+    """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
 
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
     """
@@ -126,25 +116,22 @@ class Dataset(Table, RowReader):
     missing_chunks = "refuse"
     """Whether chunks that are not stored are refused, or read as fill values (``fill``)."""
     sparse = False
-    """Whether rows are stored in CSR form, so that ``read_sparse`` is the way to read them."""
+    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
     in_memory = False
-    """Whether dense rows are there to be looked at, so that ``read_rows`` needs no buffer to fill."""
+    """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
     kind = "local"
     """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
     read_overhead = 1.0
-    """Copies of a unit held while it is read, beside the caller's buffer."""
+    """Copies of a unit held while it is read, besides the caller's buffer."""
     resident_bytes = 0
-    """What each process holds of the data as long as it is in use."""
+    """Bytes of the data that each process holds while the data set is in use."""
 
-    @property
-    @abstractmethod
-    def chunk_edges(self) -> NDArray[np.int64]: ...
+    def fingerprint(self) -> str:
+        """Identify the content without reading rows: metadata, object names, sizes, etags or times.
 
-    @abstractmethod
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray: ...
-
-    @abstractmethod
-    def read_labels(self, start: int, stop: int) -> NDArray: ...
+        Empty for rows that nothing identifies, such as those of a Dask array. A format must override it.
+        """
+        return ""
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
@@ -152,12 +139,12 @@ class Dataset(Table, RowReader):
 
     @property
     def addresses(self) -> list[str]:
-        """Where the objects are that hold rows and labels: files, or folders of them; none where nothing is stored."""
+        """Files that hold rows and labels, or folders of them; none where nothing is stored."""
         return []
 
     @property
     def before_noise(self) -> Dataset | None:
-        """The same rows before noise was added to them, where these are known."""
+        """The same rows before noise was added to them, where they can be read."""
         return None
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
@@ -167,26 +154,83 @@ class Dataset(Table, RowReader):
         return number, int(edges[number]), int(edges[number + 1])
 
     def describe_chunk(self, row: int) -> str:
-        """Say in the words of the store where a row is."""
+        """Say where a row is stored, for messages."""
         _, start, stop = self.chunk_of(row)
         return f"rows {start} to {stop - 1} of {self.uri}"
 
     def reading_bytes(self, n_rows: int) -> int:
-        """Return what is held while a unit of so many dense rows is read, the rows included."""
+        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
         return int(n_rows * self.row_bytes * (1 + self.read_overhead))
 
     def sparse_bytes(self, n_rows: int) -> int:
-        """Return the most that is held while so many rows are read by ``read_sparse``, those rows included."""
+        """Return the most bytes held while ``read_sparse`` reads ``n_rows`` rows, the rows included."""
         return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
 
     def share_bytes(self, n_rows: int) -> int:
-        """Return the bytes that reading so many of the rows takes, on average."""
+        """Return the bytes read for ``n_rows`` rows, on average."""
         return self.n_bytes * n_rows // max(self.n_rows, 1)
+
+
+class DatasetProxy(Dataset):
+    """Base of data sets that read the rows of another one, ``_rows``, whose attributes ``__init__`` copies."""
+
+    def __init__(self, rows: Dataset) -> None:
+        for name in (
+            "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse",
+             "in_memory", "kind", "read_overhead", "resident_bytes",
+        ):  # fmt: skip
+            setattr(self, name, getattr(rows, name))
+
+    @property
+    @abstractmethod
+    def _rows(self) -> Dataset: ...
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return self._rows.chunk_edges
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows.n_bytes
+
+    @property
+    def nnz(self) -> int:
+        return self._rows.nnz
+
+    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
+        return self._rows.read_rows(start, stop, out)
+
+    def read_sparse(self, start: int, stop: int) -> csr_array:
+        return self._rows.read_sparse(start, stop)
+
+    def read_labels(self, start: int, stop: int) -> NDArray:
+        return self._rows.read_labels(start, stop)
+
+    def describe_chunk(self, row: int) -> str:
+        return self._rows.describe_chunk(row)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._rows.reading_bytes(n_rows)
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        return self._rows.sparse_bytes(n_rows)
+
+
+class Relabelled(DatasetProxy):
+    """Base of data sets that read the rows of another, and have labels of their own."""
+
+    def __init__(self, rows: Dataset) -> None:
+        super().__init__(rows)
+        self._source = rows
+
+    @property
+    def _rows(self) -> Dataset:
+        return self._source
 
 
 @contextmanager
 def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
-    """Turn whatever a store or codec raises for damaged labels into one sentence."""
+    """Turn any error of a store or codec into one sentence about damaged labels."""
     try:
         yield
     except MmpcaError:
@@ -202,7 +246,7 @@ def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
 def check_table(
     where: str, shape: tuple[int, ...], dtype: np.dtype, n_labels: int | None, *, sparse: bool = False
 ) -> None:
-    """Refuse what is not a table of numbers with one label a row, or with none at all."""
+    """Refuse anything but a table of numbers with one label a row, or without labels."""
     if len(shape) != 2:
         raise InputError(f"The rows of {where} have shape {shape}; they must have shape (n, d).")
     if shape[1] == 0:
@@ -222,12 +266,12 @@ def chunk_edges(n_rows: int, chunk_rows: int) -> NDArray[np.int64]:
 
 
 def grain_edges(n_rows: int, row_bytes: int) -> NDArray[np.int64]:
-    """Return the edges of the grid for rows that may be cut anywhere; ``row_bytes`` are those of a dense row."""
+    """Return the edges of the grid for rows that can be cut anywhere; ``row_bytes`` are those of a dense row."""
     return chunk_edges(n_rows, min(default_chunk_rows(row_bytes), max(1, GRAIN_BYTES // row_bytes)))
 
 
 def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
-    """Return the message for a value that is no finite number."""
+    """Return the message for a value that is not finite."""
     name = f" ({dataset.feature_names[column]!r})" if dataset.feature_names else ""
     return (
         f"Found {value} in row {row}, column {column}{name}, in {dataset.describe_chunk(row)}. Rows must be finite: "
@@ -236,25 +280,25 @@ def not_finite(dataset: Dataset, row: int, column: int, value: float) -> str:
 
 
 def default_chunk_rows(row_bytes: int) -> int:
-    """Return how many rows of ``row_bytes`` make a unit, for data that has no chunks of its own."""
+    """Return how many rows of ``row_bytes`` make a unit, for data without chunks."""
     return max(1, LIMITS.unit_bytes // row_bytes)
 
 
 def unit_edges(edges: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
     """Group consecutive chunks into reading units of up to ``LIMITS.unit_bytes``, at least one chunk each.
 
-    They are made about equal, and at least eight as long as these have 8 MiB: tasks that end together.
+    Units are about equal, so that tasks end together. There are at least eight, if units then have 8 MiB or more.
     """
     first, n_rows, limit = int(edges[0]), int(edges[-1] - edges[0]), default_chunk_rows(row_bytes)
     fewest = len(_fill_units(edges, limit, [first + n_rows])) - 1
-    pieces = max(fewest, min(FEWEST_UNITS, n_rows * row_bytes // LIMITS.smallest_unit_bytes), 1)
-    return np.asarray(_fill_units(edges, limit, [first + n_rows * i // pieces for i in range(1, pieces + 1)]))
+    n_units = max(fewest, min(MIN_UNITS, n_rows * row_bytes // LIMITS.smallest_unit_bytes), 1)
+    return np.asarray(_fill_units(edges, limit, [first + n_rows * i // n_units for i in range(1, n_units + 1)]))
 
 
-def _fill_units(edges: NDArray[np.int64], limit: int, wanted: list[int]) -> list[int]:
-    """Return edges near the ``wanted`` ones, at most ``limit`` rows or one chunk apart."""
+def _fill_units(edges: NDArray[np.int64], limit: int, targets: list[int]) -> list[int]:
+    """Return edges near the ``targets``, at most ``limit`` rows or one chunk apart."""
     kept = [int(edges[0])]
-    ahead = itertools.chain(wanted, itertools.repeat(wanted[-1]))
+    ahead = itertools.chain(targets, itertools.repeat(targets[-1]))
     while kept[-1] < edges[-1]:
         target = next(edge for edge in ahead if edge > kept[-1])
         after = int(np.searchsorted(edges, target))
@@ -266,7 +310,7 @@ def _fill_units(edges: NDArray[np.int64], limit: int, wanted: list[int]) -> list
 
 
 def make_spans(dataset: Dataset) -> list[Span]:
-    """Cut a data set into spans, from its chunk grid and fixed constants only (never from the workers)."""
+    """Cut a data set into spans, which depend on its chunk grid alone, never on the workers."""
     if dataset.n_rows == 0:
         raise InputError(f"{dataset.uri} has no rows.")
     return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes))
@@ -274,7 +318,6 @@ def make_spans(dataset: Dataset) -> list[Span]:
 
 def spans_of(edges: NDArray[np.int64]) -> list[Span]:
     """Group reading units, given by their row edges, into spans."""
-    n_units = len(edges) - 1
-    per_span = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
-    starts = range(0, n_units, per_span)
-    return [Span(i, tuple(int(e) for e in edges[s : min(s + per_span, n_units) + 1])) for i, s in enumerate(starts)]
+    rows, n_units = edges.tolist(), len(edges) - 1
+    size = min(max(n_units // MIN_SPANS, 1), MAX_UNITS_PER_SPAN)
+    return [Span(i, tuple(rows[at : at + size + 1])) for i, at in enumerate(range(0, n_units, size))]

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.dataset import Dataset, Relabelled
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.datasets.relabelled import Relabelled
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.statistics.census import Census, count_labels

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.readers.npy import NpyHeader
-from mmpca_dist.datasets.readers.npy_headers import read_again
-from mmpca_dist.datasets.readers.opening import open_column
+from mmpca_dist.datasets.readers.formats import open_column
+from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import Splits, as_column, fold_splits, given_splits, share_splits

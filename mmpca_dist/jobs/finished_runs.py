@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.readers.opening import open_rows
+from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import DamageError, InputError, some_names
 from mmpca_dist.jobs.directory import RunDirectory

@@ -13,7 +13,7 @@ from mmpca_dist.datasets import memory_limits
 from mmpca_dist.datasets.changes import Watch, identities
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.ingest.scan import checked
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mmpca_dist.datasets.changes import identities
-from mmpca_dist.datasets.readers.formats import FORMATS
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import FORMATS, open_dataset
 from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, MmpcaError

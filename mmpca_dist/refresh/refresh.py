@@ -304,7 +304,7 @@ class _RefreshJob:
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
         key = run.header()["key"]
-        table = _MergedTable(self.count, self.data_sets)
+        table = _MergedTable(self.count)
         job = Job(self.config, table, run, key, Threads(1), self.callback, self.lease)
         stages: list[StageName[Any]] = [records.COUNT, records.REDUCE]
         if self.config.chooses:
@@ -327,9 +327,6 @@ def _classes_in_words(names: list[str], most: int = 5) -> str:
 class _MergedTable(Table):
     """All rows of a refreshed run, for its report, without access to them."""
 
-    def __init__(self, count: CountRecord, data_sets: list[dict[str, Any]]) -> None:
+    def __init__(self, count: CountRecord) -> None:
         self.uri, self.n_rows, self.n_features = count["uri"], count["n_rows"], count["n_features"]
-        self.dtype, self._data_sets = np.dtype(count["dtype"]), data_sets
-
-    def fingerprint(self) -> str:
-        return digest_of(self._data_sets)
+        self.dtype = np.dtype(count["dtype"])

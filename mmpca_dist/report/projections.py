@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.datasets.readers.opening import open_dataset
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span, chunk_edges, spans_of
-from mmpca_dist.datasets.readers.group_attributes import ROWS
+from mmpca_dist.datasets.readers.zarr_groups import ROWS
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError

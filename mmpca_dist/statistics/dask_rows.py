@@ -18,7 +18,8 @@ from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.datasets.dataset import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
 from mmpca_dist.datasets.labels import label_array, normalize_labels
-from mmpca_dist.datasets.readers.csr import SparseArray, SparseRows, value_type
+from mmpca_dist.datasets.readers.csr import SparseRows, value_type
+from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, SpanDone, Threads, run_span
@@ -55,9 +56,6 @@ class DaskRows(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         raise TypeError("the labels of a Dask array come with the tasks")
 
-    def fingerprint(self) -> str:
-        raise TypeError("a Dask array has no fingerprint")
-
 
 class _TaskRows(Dataset):
     """Rows of one task under their row numbers in the whole array, with labels or targets from blocks."""
@@ -71,9 +69,6 @@ class _TaskRows(Dataset):
     def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return continuous targets, shape (stop - start, q)."""
         return as_targets(self._y[start - self._start : stop - self._start], NAME)
-
-    def fingerprint(self) -> str:
-        raise TypeError("a Dask array has no fingerprint")
 
 
 class _Blocks(_TaskRows):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.content_digest import digest_of_arrays
+from mmpca_dist.datasets.changes import digest_of_arrays
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.stores.storage import digest
 
@@ -64,12 +64,8 @@ def probe_seed(dataset: Dataset, counts: NDArray[np.int64], sample: NDArray) -> 
     The lemma holds for probes that do not depend on the data. Were they always the same, rows could be made whose
     scatter hides from them; to hide from these, rows would have to hide from what follows from the rows themselves.
     """
-    try:
-        identity = dataset.fingerprint()
-    except TypeError:  # rows that come with tasks
-        identity = ""
-    found = digest("probes", identity, counts.tolist(), digest_of_arrays(sample))
-    return int(found[:SEED_DIGITS], 16)
+    identity = digest("probes", dataset.fingerprint(), counts.tolist(), digest_of_arrays(sample))
+    return int(identity[:SEED_DIGITS], 16)
 
 
 SEED_DIGITS = 12

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.readers.npy_headers import read_again
+from mmpca_dist.datasets.readers.npy import read_again
 
 T = TypeVar("T")
 PACKAGE = __name__.partition(".")[0]

@@ -12,11 +12,9 @@ import numpy as np
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.datasets.labels import label_array, normalize_labels
-from mmpca_dist.datasets.readers.csr import SparseArray
-from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.datasets.relabelled import Relabelled
+from mmpca_dist.datasets.readers.memory import ArrayDataset, SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre

@@ -7,8 +7,8 @@ import numpy as np
 
 from helpers.samples import even_edges
 from mmpca_dist.datasets.dataset import spans_of
+from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.datasets.readers.opening import open_dataset
 from mmpca_dist.solvers.block_passes import statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions

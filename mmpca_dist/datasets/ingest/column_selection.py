@@ -15,7 +15,7 @@ from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.datasets.ingest.group_writer import LABELS, Block
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.ingest.sources import DatasetRows, NumpyRows, open_npy, open_npz
-from mmpca_dist.datasets.readers.uri_options import stem_of
+from mmpca_dist.datasets.readers.formats import stem_of
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import settings_named
@@ -104,7 +104,7 @@ class Selection:
         InputError
         """
         # This module is part of the package that open_dataset belongs to.
-        from mmpca_dist.datasets.readers.opening import open_dataset
+        from mmpca_dist.datasets.readers.formats import open_dataset
 
         drop = [*self.drop, *more]
         return open_dataset(uri, features=self.features, label=self.label_name, drop=drop, beside=self.beside)
@@ -136,7 +136,7 @@ class Selection:
             return self._stored(uri, sparse)
 
     def _stored(self, uri: str, sparse: bool | None) -> DatasetRows:
-        from mmpca_dist.datasets.readers.opening import open_column
+        from mmpca_dist.datasets.readers.formats import open_column
 
         dataset = self.dataset(uri)
         label = getattr(dataset, "label", None)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import zarr
 
-from mmpca_dist.datasets.readers.group_attributes import ARRAYS, TABLE
+from mmpca_dist.datasets.readers.zarr_groups import ARRAYS, TABLE
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.lease import Lease, held, is_lease
 from mmpca_dist.datasets.stores.overlaps import resolved

@@ -18,7 +18,7 @@ from mmpca_dist.datasets.ingest.destination import Destination, Overwrite, Writi
 from mmpca_dist.datasets.ingest.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
 from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
 from mmpca_dist.datasets.readers.csr import index_type
-from mmpca_dist.datasets.readers.group_attributes import ARRAYS, ROWS
+from mmpca_dist.datasets.readers.zarr_groups import ARRAYS, ROWS
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, PlanError
 

@@ -21,8 +21,8 @@ from mmpca_dist.datasets.ingest.column_selection import Selection
 from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, DECIMAL_COMMA, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.datasets.ingest.sources import BAND_BYTES
+from mmpca_dist.datasets.readers.formats import stem_of
 from mmpca_dist.datasets.readers.named_columns import ColumnRows
-from mmpca_dist.datasets.readers.uri_options import stem_of
 from mmpca_dist.errors import ColumnError, InputError
 
 Progress = Callable[[int, int], None]

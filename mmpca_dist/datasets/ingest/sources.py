@@ -18,9 +18,9 @@ from mmpca_dist.datasets.ingest.group_writer import CHUNK_BYTES, LABELS, Block, 
 from mmpca_dist.datasets.labels import check_label_type, distinct_labels, refuse_made_up
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
-from mmpca_dist.datasets.readers.memory import csr_shape, npz_members
 from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.datasets.readers.npy import NpyHeader
+from mmpca_dist.datasets.readers.npz import csr_shape, npz_members
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 
@@ -143,9 +143,6 @@ class CsrStream(SparseRows):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return self._labels.read(stop - start)
-
-    def fingerprint(self) -> str:
-        raise TypeError("a stream has no fingerprint")
 
 
 def _length(stream: NpyStream) -> int:

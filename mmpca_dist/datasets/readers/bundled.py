@@ -2,100 +2,92 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.readers.uri_options import Value, parse_options
+from mmpca_dist.datasets.dataset import Dataset, DatasetProxy
+from mmpca_dist.datasets.readers.formats import Format, Option, parse_options
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 
-BUNDLED = ("digits", "breast_cancer", "wine", "iris")
-DEFAULTS: Mapping[str, Value] = {"classes": "", "noise": 0.0, "seed": 0}
+TABLES = ("digits", "breast_cancer", "wine", "iris")
+DEFAULTS: Mapping[str, Option] = {"classes": "", "noise": 0.0, "seed": 0}
+"""Classes to keep, by default all; the standard deviation of Gaussian noise added to every value; its seed."""
 
 
-@dataclass(frozen=True)
-class Bundled:
-    """What the address of a bundled table says.
+class BundledDataset(DatasetProxy):
+    """A table of scikit-learn, which each process loads whole.
 
-    Attributes
-    ----------
-    uri, name : str
-    classes : tuple of str
-        Whose rows are kept; none stands for all.
-    noise : float
-        Standard deviation of Gaussian noise that is added to every value.
-    seed : int
-        Of the noise.
+    Raises
+    ------
+    InputError
+        For an unknown name, class or option, or a value that does not fit.
     """
 
-    uri: str
-    name: str
-    classes: tuple[str, ...]
-    noise: float
-    seed: int
+    kind = "memory"
 
-    @classmethod
-    def parse(cls, uri: str) -> Bundled:
-        """Read an address.
+    def __init__(self, uri: str) -> None:
+        rows, names = _load(uri)
+        super().__init__(rows)
+        self.feature_names, self.resident_bytes = names, 2 * self.n_bytes
+        self.image_shape = (8, 8) if _parse(uri)[0] == "digits" else None
 
-        Raises
-        ------
-        InputError
-            For an unknown name or option, or a value that does not fit.
-        """
-        name, _, query = uri.removeprefix("bundled:").partition("?")
-        if name not in BUNDLED:
+    @property
+    def _rows(self) -> ArrayDataset:
+        return _load(self.uri)[0]
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        name, classes, noise, _ = _parse(self.uri)
+        chosen = f"?classes={','.join(classes)}" if classes else ""
+        return BundledDataset(f"bundled:{name}{chosen}") if noise else None
+
+    def fingerprint(self) -> str:
+        return storage.digest("bundled", self.uri, self.n_rows, float(np.sum(self.read_rows(0, self.n_rows))))
+
+
+def _parse(uri: str) -> tuple[str, list[str], float, int]:
+    """Return the name of a table, and the options ``classes``, ``noise`` and ``seed``."""
+    name, _, query = uri.removeprefix("bundled:").partition("?")
+    if name not in TABLES:
+        raise InputError(
+            f"There is no bundled data set {name!r}; there are {', '.join(TABLES)}.{did_you_mean(name, TABLES)}"
+        )
+    options = parse_options(uri, query, DEFAULTS)
+    noise, seed = float(options["noise"]), int(options["seed"])
+    if not 0 <= noise < np.inf:
+        raise InputError(f"noise={noise} in {uri} is a standard deviation: it must be finite and not negative.")
+    if seed < 0:
+        raise InputError(f"seed={seed} in {uri} must not be negative.")
+    classes = [part.strip() for part in str(options["classes"]).split(",") if part.strip()]
+    if not classes and "classes=" in query:
+        raise InputError(f"classes= in {uri} names no class; leave it out for all of them.")
+    return name, classes, noise, seed
+
+
+@functools.lru_cache(maxsize=2)
+def _load(uri: str) -> tuple[ArrayDataset, list[str]]:
+    """Return rows with labels, and names of the columns; the noise of a row does not depend on ``classes``."""
+    import sklearn.datasets
+
+    table, classes, noise, seed = _parse(uri)
+    bundle = getattr(sklearn.datasets, f"load_{table}")()
+    X, y = bundle.data, bundle.target_names[bundle.target]
+    if noise:
+        X = X + noise * np.random.default_rng(seed).standard_normal(X.shape)
+    names = [str(name) for name in bundle.target_names]
+    for name in classes:
+        if name not in names:
             raise InputError(
-                f"There is no bundled data set {name!r}; there are {', '.join(BUNDLED)}.{did_you_mean(name, BUNDLED)}"
+                f"classes in {uri} names {name!r}, but the classes of {table} are "
+                f"{some_names(names)}.{did_you_mean(name, names)}"
             )
-        options = parse_options(uri, query, DEFAULTS)
-        noise, seed = float(options["noise"]), int(options["seed"])
-        if not 0 <= noise < np.inf:
-            raise InputError(f"noise={noise} in {uri} is a standard deviation: it must be finite and not negative.")
-        if seed < 0:
-            raise InputError(f"seed={seed} in {uri} must not be negative.")
-        classes = tuple(part.strip() for part in str(options["classes"]).split(",") if part.strip())
-        if not classes and "classes=" in query:
-            raise InputError(f"classes= in {uri} names no class; leave it out for all of them.")
-        return cls(uri, name, classes, noise, seed)
+    kept: NDArray | slice = np.isin(y.astype(str), classes) if classes else slice(None)
+    return ArrayDataset(X[kept], y[kept], uri), [str(name) for name in bundle.feature_names]
 
-    @property
-    def without_noise(self) -> str:
-        """The address of the same rows before noise was added."""
-        chosen = f"?classes={','.join(self.classes)}" if self.classes else ""
-        return f"bundled:{self.name}{chosen}"
 
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """Height and width of a row that is an image."""
-        return (8, 8) if self.name == "digits" else None
-
-    def load(self) -> tuple[NDArray, NDArray, list[str]]:
-        """Return rows (n, d), labels (n,) and names of the columns.
-
-        The noise of a row does not depend on which classes are kept.
-
-        Raises
-        ------
-        InputError
-            For a class that is not there.
-        """
-        import sklearn.datasets
-
-        bundle = getattr(sklearn.datasets, f"load_{self.name}")()
-        X, y = bundle.data, bundle.target_names[bundle.target]
-        if self.noise:
-            X = X + self.noise * np.random.default_rng(self.seed).standard_normal(X.shape)
-        if self.classes:
-            known = [str(name) for name in bundle.target_names]
-            for wanted in self.classes:
-                if wanted not in known:
-                    raise InputError(
-                        f"classes in {self.uri} names {wanted!r}, but the classes of {self.name} are "
-                        f"{some_names(known)}.{did_you_mean(wanted, known)}"
-                    )
-            kept = np.isin(y.astype(str), self.classes)
-            X, y = X[kept], y[kept]
-        return X, y, [str(name) for name in bundle.feature_names]
+FORMAT = Format("bundled", "a bundled table", lambda request: BundledDataset(request.uri), scheme="bundled:")

@@ -1,18 +1,14 @@
-"""CSR rows: the base of sparse data sets, their checks, and matrices in memory."""
+"""CSR rows: the base of sparse data sets, and their checks."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mmpca_dist.datasets.content_digest import digest_of_arrays
-from mmpca_dist.datasets.dataset import Dataset, check_table, grain_edges, not_finite
-from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.dataset import Dataset, grain_edges, not_finite
 from mmpca_dist.errors import InputError
 
 CSR_ITEM = 8
@@ -22,9 +18,8 @@ CSR_ITEM = 8
 class SparseRows(Dataset):
     """Rows of which only some values are stored; all others are zero.
 
-    The unit of reading is bounded by the bytes of its rows when they are dense, for that is what some methods make of
-    them; the grid is that of the same rows in a dense array, and so are the bits of what follows from them. ``dtype``
-    is float32 or float64, whatever is stored.
+    The chunk grid is that of the same rows in a dense array, and so are the bits of results; some methods make the
+    rows of a unit dense. ``dtype`` is float32 or float64, whatever is stored.
     """
 
     sparse = True
@@ -46,15 +41,19 @@ class SparseRows(Dataset):
             For a column that does not exist or comes twice in a row, and for values that are not finite.
         """
         data, indices, indptr = self._stored(start, stop)
-        if len(indices):
-            outside = (indices < 0) | (indices >= self.n_features)
-            if outside.any():
-                at = int(np.argmax(outside))
-                row = start + int(np.searchsorted(indptr, at, side="right")) - 1
-                raise InputError(
-                    f"Row {row} has a value in column {indices[at]}, in {self.describe_chunk(row)}, whose columns are "
-                    f"numbered 0 to {self.n_features - 1}. The file is damaged: write it again."
-                )
+
+        def first_row(entries: NDArray[np.bool_]) -> tuple[int, int]:
+            """Return the first true entry, and its row."""
+            entry = int(np.argmax(entries))
+            return entry, start + int(np.searchsorted(indptr, entry, side="right")) - 1
+
+        outside = (indices < 0) | (indices >= self.n_features)
+        if outside.any():
+            entry, row = first_row(outside)
+            raise InputError(
+                f"Row {row} has a value in column {indices[entry]}, in {self.describe_chunk(row)}, whose columns are "
+                f"numbered 0 to {self.n_features - 1}. The file is damaged: write it again."
+            )
         kind = index_type(self.n_features, len(data))
         rows = csr_array(
             (data.astype(self.dtype, copy=False), indices.astype(kind, copy=False), indptr.astype(kind, copy=False)),
@@ -62,24 +61,19 @@ class SparseRows(Dataset):
         )
         if not rows.has_canonical_format:
             rows = rows.sorted_indices()
-            self._refuse_twice(rows, start)
-        if not np.isfinite(rows.data).all():
-            at = int(np.argmin(np.isfinite(rows.data)))
-            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-            raise InputError(not_finite(self, start + row, int(rows.indices[at]), float(rows.data[at])))
+            row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            twice = (rows.indices[1:] == rows.indices[:-1]) & (row_of[1:] == row_of[:-1])
+            if twice.any():
+                entry, row = first_row(twice)
+                raise InputError(
+                    f"Row {row} has column {rows.indices[entry]} twice, in {self.describe_chunk(row)}. If its values "
+                    "are to be summed, do so and write the file again: X.sum_duplicates()."
+                )
+        finite = np.isfinite(rows.data)
+        if not finite.all():
+            entry, row = first_row(~finite)
+            raise InputError(not_finite(self, row, int(rows.indices[entry]), float(rows.data[entry])))
         return rows
-
-    def _refuse_twice(self, rows: csr_array, start: int) -> None:
-        """Refuse a column that comes twice in a row: whether its values are to be summed, nobody knows."""
-        row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        twice = (rows.indices[1:] == rows.indices[:-1]) & (row_of[1:] == row_of[:-1])
-        if twice.any():
-            at = int(np.argmax(twice))
-            row = start + int(row_of[at])
-            raise InputError(
-                f"Row {row} has column {rows.indices[at]} twice, in {self.describe_chunk(row)}. If its values are to "
-                "be summed, do so and write the file again: X.sum_duplicates()."
-            )
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
@@ -94,54 +88,7 @@ class SparseRows(Dataset):
 
     @abstractmethod
     def _most_stored(self, n_rows: int) -> int:
-        """Return the most values that so many consecutive rows hold."""
-
-
-class SparseArray(SparseRows):
-    """Rows in memory: a ``scipy.sparse`` matrix or array ``X`` of shape (n, d), and labels ``y``, or None.
-
-    Values that are stored twice are summed, as scipy means them, unless ``sum_duplicates`` is false. ``X`` itself is
-    never changed.
-    """
-
-    kind = "memory"
-
-    def __init__(
-        self, X: Any, y: NDArray | None, uri: str = "the matrix in memory", *, sum_duplicates: bool = True
-    ) -> None:
-        self.uri = uri
-        self._y = None if y is None else normalize_labels(y, uri)
-        self.has_labels = y is not None
-        check_table(uri, X.shape, X.dtype, None if self._y is None else len(self._y), sparse=True)
-        self.dtype = value_type(X.dtype)
-        rows = csr_array(X)
-        if sum_duplicates and not rows.has_canonical_format:
-            rows = rows.copy()
-            rows.sum_duplicates()
-        self._X = rows.astype(self.dtype, copy=False)
-        self.n_rows, self.n_features = rows.shape
-
-    def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        return csr_stretch(self._X, start, stop)
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        assert self._y is not None  # noqa: S101  (has_labels says so)
-        return self._y[start:stop]
-
-    @property
-    def nnz(self) -> int:
-        return int(self._X.nnz)
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self._X.data.nbytes + self._X.indices.nbytes + self._X.indptr.nbytes)
-
-    def _most_stored(self, n_rows: int) -> int:
-        return most_stored(self._X.indptr, n_rows)
-
-    def fingerprint(self) -> str:
-        arrays = (self._X.data, self._X.indices, self._X.indptr, self._y)
-        return storage.digest("csr", self.n_features, digest_of_arrays(*arrays))
+        """Return the most values that ``n_rows`` consecutive rows hold."""
 
 
 def value_type(stored: np.dtype) -> np.dtype:
@@ -150,14 +97,8 @@ def value_type(stored: np.dtype) -> np.dtype:
 
 
 def index_type(n_features: int, n_stored: int) -> type[np.signedinteger]:
-    """Return the type of numbers of columns and row ends that scipy wants."""
+    """Return the type of column numbers and row ends that scipy uses."""
     return np.int32 if max(n_features, n_stored) <= np.iinfo(np.int32).max else np.int64
-
-
-def csr_stretch(X: csr_array, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Return views of the values and columns of some rows, and the ends of these rows, from 0."""
-    first, last = int(X.indptr[start]), int(X.indptr[stop])
-    return X.data[first:last], X.indices[first:last], X.indptr[start : stop + 1] - first
 
 
 def most_stored(indptr: NDArray, n_rows: int) -> int:
@@ -167,13 +108,7 @@ def most_stored(indptr: NDArray, n_rows: int) -> int:
 
 
 def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, where: str) -> None:
-    """Refuse row ends that do not fit rows, values and column numbers.
-
-    Raises
-    ------
-    InputError
-        With what does not fit, and where.
-    """
+    """Refuse row ends that do not fit the numbers of rows, values and columns, with an ``InputError``."""
     problem = None
     if n_stored != n_indices:
         problem = f"{n_stored} values in data and {n_indices} columns in indices"
@@ -181,11 +116,9 @@ def check_row_ends(indptr: NDArray, n_rows: int, n_stored: int, n_indices: int, 
         problem = f"indptr of shape {indptr.shape} and type {indptr.dtype} for {n_rows} rows"
     elif indptr[0] != 0 or indptr[-1] != n_stored:
         problem = f"indptr from {indptr[0]} to {indptr[-1]} for {n_stored} values"
-    else:
-        falls = indptr[1:] < indptr[:-1]
-        if falls.any():
-            row = int(np.argmax(falls))
-            problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at row {row}"
+    elif (falls := indptr[1:] < indptr[:-1]).any():
+        row = int(np.argmax(falls))
+        problem = f"indptr that falls from {indptr[row]} to {indptr[row + 1]} at row {row}"
     if problem is not None:
         raise InputError(f"{where} is no CSR matrix: it has {problem}. It is damaged: write it again.")
 

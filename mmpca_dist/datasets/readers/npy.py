@@ -13,28 +13,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tenacity
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, reading_labels
 from mmpca_dist.datasets.labels import check_label_type, normalize_labels
 from mmpca_dist.datasets.readers.formats import Format, Request
-from mmpca_dist.datasets.readers.npy_headers import read_again
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 
 HEADER_BYTES = 64 << 10
 """Headers of arrays of numbers take some hundred bytes."""
+HEADER_ERRORS = (ValueError, KeyError, EOFError, TypeError, AttributeError, OverflowError, SyntaxError, RecursionError,
+                 MemoryError, tokenize.TokenError)  # fmt: skip
+"""What NumPy, and Python's parser in it, raise for what is no header."""
+READINGS = 20
+read_again = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(SystemError), stop=tenacity.stop_after_attempt(READINGS), reraise=True
+)
+"""Let a function that reads headers do so again where the parser fails.
 
-
-NO_HEADER = (ValueError, KeyError, EOFError, TypeError, AttributeError, OverflowError, SyntaxError, RecursionError,
-             MemoryError, tokenize.TokenError)  # fmt: skip
-"""What NumPy, and Python's parser in it, raise for headers that are none."""
+Python's parser (3.11 and 3.12) counts its depth once for all threads. If a collection of garbage lets another thread
+parse in between, it raises a SystemError, "AST constructor recursion depth mismatch", for text that is sound.
+"""
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What an array in ``.npy`` form is, and where its values begin in the file."""
+    """The header of an array in ``.npy`` form; its values begin at ``offset``."""
 
     shape: tuple[int, ...]
     by_column: bool
@@ -43,18 +50,12 @@ class NpyHeader:
 
     @classmethod
     def read(cls, stream: Any, where: str) -> NpyHeader:
-        """Read the header at the beginning of a stream.
-
-        Raises
-        ------
-        InputError
-            For what is not in ``.npy`` form, or holds Python objects.
-        """
+        """Read the header at the position of a stream; refuse other forms and Python objects with an ``InputError``."""
         try:
             shape, fortran, dtype = _read_header(stream, stream.tell())
-        except (OSError, zipfile.BadZipFile, zlib.error, *NO_HEADER) as error:
-            found = " ".join(str(error).split()).rstrip(".")[:200] or "its header is none"
-            raise InputError(f"{where} is not a readable .npy file: {found}.") from error
+        except (OSError, zipfile.BadZipFile, zlib.error, *HEADER_ERRORS) as error:
+            reason = " ".join(str(error).split()).rstrip(".")[:200] or "its header is none"
+            raise InputError(f"{where} is not a readable .npy file: {reason}.") from error
         if not all(type(size) is int and size >= 0 for size in shape):
             raise InputError(f"{where} is not a readable .npy file: it declares the shape {str(shape)[:100]}.")
         if dtype.hasobject:
@@ -65,12 +66,7 @@ class NpyHeader:
         return cls(shape, fortran and len(shape) == 2, dtype, stream.tell())
 
     def refuse_longer_than(self, n_bytes: int | None, where: str) -> None:
-        """Refuse an array that declares more values than its file holds; some servers do not say how many bytes it has.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse an array that is longer than its file of ``n_bytes``; some servers do not tell the length (None)."""
         declared = self.offset + math.prod(self.shape) * self.dtype.itemsize
         if n_bytes is not None and declared > n_bytes:
             raise InputError(
@@ -83,16 +79,12 @@ class NpyHeader:
 def _read_header(stream: Any, start: int) -> tuple[tuple[int, ...], bool, np.dtype]:
     if stream.tell() != start:
         stream.seek(start)
-    version = np.lib.format.read_magic(stream)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    return read_header(stream)
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    return headers[np.lib.format.read_magic(stream)](stream)
 
 
 class NpyDataset(Dataset):
-    """A ``.npy`` file of rows, and one of labels where there are any; paths or fsspec URLs."""
+    """A ``.npy`` file of rows, and one of labels where there are any."""
 
     def __init__(self, uri: str, label: str | None) -> None:
         self.uri, self.label = uri, label
@@ -146,7 +138,6 @@ def _n_labels(label: str, token: str) -> int:
 
 
 def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
-    """Return rows ``start`` to ``stop`` of an array."""
     if storage.is_local(uri):
         return _map(uri, token)[start:stop]
     header = _header(uri, token)
@@ -175,15 +166,15 @@ def _map(path: str, token: str) -> NDArray:
 
 @functools.lru_cache(maxsize=8)
 def _header(uri: str, token: str) -> NpyHeader:
-    fs, path = storage.filesystem(uri)
     storage.require(uri)
+    fs, path = storage.filesystem(uri)
     with storage.explained(uri):
         data = fs.cat_file(path, start=0, end=HEADER_BYTES)
         n_bytes = fs.size(path)
     header = NpyHeader.read(io.BytesIO(data), uri)
     header.refuse_longer_than(n_bytes, uri)
     if storage.is_local(uri):
-        _map(uri, token)  # finds out whether the file is as long as its header says
+        _map(uri, token)  # fails where the file is shorter than its header says
     return header
 
 

@@ -1,10 +1,11 @@
-"""Rows in Parquet."""
+"""Rows in Parquet: a file, or the files of a folder."""
 
 from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,16 @@ import pyarrow.parquet as pq
 from dask.utils import format_bytes
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.column_faults import Gaps
+from mmpca_dist.datasets.column_faults import ColumnFault, Gaps
 from mmpca_dist.datasets.labels import NAME_CHARACTERS, refuse_texts
 from mmpca_dist.datasets.memory_limits import allowed_bytes, refuse_absurd, refuse_larger
 from mmpca_dist.datasets.readers.formats import Format, Request
 from mmpca_dist.datasets.readers.named_columns import ColumnRows, refuse_twice
 from mmpca_dist.datasets.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
-from mmpca_dist.datasets.readers.parquet_gaps import gaps_of
 from mmpca_dist.datasets.readers.parquet_pages import CheckedColumns, columns_of, unpacks_little
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.limits import LIMITS
 
 
 @dataclass(frozen=True)
@@ -52,47 +53,43 @@ class ParquetDataset(ColumnRows):
         self._files = table.files
         stored = _metadata(self._files[0], self._token).schema.to_arrow_schema()
         refuse_twice(stored, uri)
-        # A file that holds a column of its folder's name, too, knows it better.
+        # Where files hold a column of a folder's name too, the files count.
         self._in_folders = [column for column in table.fields if column.name not in stored.names]
         self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
         leaves = _metadata(self._files[0], self._token).schema
-        labels = (i for i in range(len(leaves)) if leaves.column(i).path == self.label)
-        self._label_number = next(labels, None)
+        self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         self._groups: list[RowGroup] = []
         self._allowed = allowed_bytes()
-        start = 0
+        self.n_rows = 0
         for file in self._files:
             metadata = _metadata(file, self._token)
             _refuse_other_columns(metadata.schema.to_arrow_schema(), stored, file, self._files[0])
             for number in range(metadata.num_row_groups):
-                n_rows = metadata.row_group(number).num_rows
-                self._refuse_oversized(metadata.row_group(number), f"Row group {number} of {file}")
-                if n_rows:
-                    self._groups.append(RowGroup(file, number, start, n_rows))
-                start += n_rows
-        self.n_rows = start
+                group = metadata.row_group(number)
+                self._refuse_oversized(group, f"Row group {number} of {file}")
+                if group.num_rows:
+                    self._groups.append(RowGroup(file, number, self.n_rows, group.num_rows))
+                self.n_rows += group.num_rows
         refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
     def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""
         refuse_absurd(where, (group.num_rows, self.n_features), self.dtype.itemsize)
-        sizes = [group.num_rows * self.row_bytes]
-        if self._label_number is not None:
-            sizes.append(group.column(self._label_number).total_uncompressed_size)
-        refuse_larger(max(sizes), where, "Write it again with smaller row groups")
+        number = self._label_number
+        labels = 0 if number is None else group.column(number).total_uncompressed_size
+        refuse_larger(max(group.num_rows * self.row_bytes, labels), where, "Write it again with smaller row groups")
 
     def gaps(self, beside: Sequence[str] = ()) -> Gaps:
         names = dict.fromkeys(self.columns, "gap") | {name: "names" for name in (self.label, *beside) if name}
-        return gaps_of((_metadata(one.file, self._token).row_group(one.number) for one in self._groups), names)
+        return _gaps((_metadata(group.file, self._token).row_group(group.number) for group in self._groups), names)
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return np.asarray([group.start for group in self._groups] + [self.n_rows], dtype=np.int64)
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
-        at = int(np.searchsorted(self.chunk_edges, start, side="right")) - 1
-        for group in self._groups[at:]:
+        for group in self._groups[bisect(self._groups, start, key=lambda group: group.start) - 1 :]:
             if group.start >= stop:
                 return
             table = self._with_folders(group, storage.undamaged(group.file, partial(self._read_group, group, columns)))
@@ -119,7 +116,7 @@ class ParquetDataset(ColumnRows):
             return pa.Table.from_batches(self._names(file.iter_batches(batch_rows, [group.number], columns)))
 
     def _names(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Refuse texts that are longer than names, or do not fit, before there are many of them."""
+        """Refuse texts that are too long for names, or do not fit into memory, before all are read."""
         n_bytes = 0
         for batch in batches:
             (column,) = batch.columns
@@ -134,7 +131,7 @@ class ParquetDataset(ColumnRows):
             yield batch
 
     def _with_folders(self, group: RowGroup, table: pa.Table) -> pa.Table:
-        """Return a row group with the columns that are in the names of folders."""
+        """Add the columns that are in the names of folders."""
         for column in self._in_folders:
             value = pa.scalar(self._of_file[group.file].get(column.name), column.type)
             table = table.append_column(column, pa.repeat(value, group.n_rows))
@@ -173,19 +170,45 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
             ) from error
 
 
-def _refuse_other_columns(found: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
-    if found.names != expected.names:
-        lacking = [name for name in expected.names if name not in found.names]
-        more = [name for name in found.names if name not in expected.names]
+def _refuse_other_columns(schema: pa.Schema, expected: pa.Schema, file: str, first: str) -> None:
+    if schema.names != expected.names:
+        lacking = [name for name in expected.names if name not in schema.names]
+        more = [name for name in schema.names if name not in expected.names]
         what = (
             f"lacks {some_names(lacking)} of" if lacking else f"has {some_names(more)} beyond" if more else "reorders"
         )
         raise InputError(f"{file} {what} the columns of {first}. Write all files of a folder alike.")
-    for field, other in zip(found, expected, strict=True):
+    for field, other in zip(schema, expected, strict=True):
         if field.type != other.type:
             raise InputError(
                 f"Column {field.name!r} has type {field.type} in {file} and {other.type} in {first}. Write both alike."
             )
+
+
+def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> Gaps:
+    """Return which columns have missing values, by the statistics of row groups; ``kinds`` are faults by column."""
+    counts, complete, looked_up = dict.fromkeys(kinds, 0), True, 0
+    for group in groups:
+        # The values of a list have a path of their own, such as x.list.element.
+        paths = [(i, group.column(i).path_in_schema) for i in range(group.num_columns)]
+        columns = {name: i for i, path in paths if (name := path if path in kinds else path.rsplit(".", 2)[0]) in kinds}
+        looked_up += len(columns)
+        if looked_up > LIMITS.parquet_statistics:
+            complete = False
+            break
+        complete = complete and len(columns) == len(kinds)  # others are in the names of folders
+        for name, i in columns.items():
+            statistics = group.column(i).statistics
+            if statistics is None or not statistics.has_null_count:
+                complete = False
+            else:
+                counts[name] += statistics.null_count
+    faults = [
+        ColumnFault(name, f"{count:,} missing value{'s' * (count != 1)} (null)", kinds[name])
+        for name, count in counts.items()
+        if count
+    ]
+    return Gaps(faults, complete)
 
 
 def _is_folder_of_parquet(uri: str) -> bool:

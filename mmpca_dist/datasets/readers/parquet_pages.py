@@ -1,4 +1,4 @@
-"""Pages of Parquet, whose headers are looked at before pyarrow unpacks what they declare.
+"""Pages of Parquet: their headers are checked before pyarrow unpacks what they declare.
 
 pyarrow takes the size of an unpacked page, up to 2 GiB, from the page's own header, and decodes as many values of lists
 as pages hold. A few kilobytes can fill the memory, whatever the metadata of the file say.
@@ -6,8 +6,9 @@ as pages hold. A few kilobytes can fill the memory, whatever the metadata of the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +21,15 @@ Data = bytes | memoryview
 FACTOR, SLACK_BYTES = 3, 64 << 10
 """How much larger than its values a column may be: levels, dictionaries and their indices."""
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
-MOST_WIDTH = 16
-"""Of numbers of other types."""
+OTHER_WIDTH = 16
+"""Bytes of a value: by type, and the most of other types."""
 RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "LZ4_RAW": 256, "GZIP": 1100}
-"""What a byte can become at most; a byte of others, such as zstd, becomes thousands."""
+"""Bytes that a compressed byte can become at most; with other codecs, such as zstd, thousands."""
 PLAIN, DELTA_LENGTH = 0, 6
-"""Texts in these encodings take as much room as their page. In others, one that is stored once may come often."""
+"""Texts in these encodings take as much room as their page. In others, one stored text may come often."""
 HOLE_BYTES = 8 << 10
-"""So much is read for nothing rather than by another request: Arrow's own choice."""
-NESTED = 8
+"""Longer gaps between columns are skipped by another request, as Arrow does."""
+MAX_DEPTH = 8
 VARINTS, BOOLEANS, BYTE, BINARY, STRUCT = (4, 5, 6), (1, 2), 3, 8, 12
 DATA_PAGE, DATA_PAGE_V2 = 0, 3
 
@@ -47,35 +48,31 @@ class Pages:
         return not self.encodings <= {PLAIN, DELTA_LENGTH}
 
 
-def columns_of(group: pq.RowGroupMetaData, names: Collection[str]) -> list[pq.ColumnChunkMetaData]:
-    """Return the columns of a row group that hold these, in the order of the file."""
-    found = (group.column(i) for i in range(group.num_columns))
-    return [column for column in found if column.path_in_schema.partition(".")[0] in names]
+def columns_of(group: pq.RowGroupMetaData, names: set[str]) -> list[pq.ColumnChunkMetaData]:
+    """Return the columns of a row group that pyarrow reads for ``names``, in the order of the file.
+
+    Of names with dots it reads, as of lists, all columns whose path begins so.
+    """
+    columns = (group.column(i) for i in range(group.num_columns))
+    return [
+        column
+        for column in columns
+        if not names.isdisjoint(accumulate(column.path_in_schema.split("."), lambda path, part: f"{path}.{part}"))
+    ]
 
 
-def unpacks_little(columns: Sequence[pq.ColumnChunkMetaData], most: int) -> bool:
-    """Tell whether columns fit ``most`` bytes, whatever the headers of their pages declare."""
-    if not all(column.compression in RATIOS for column in columns):
-        return False
-    return sum(column.total_compressed_size * RATIOS[column.compression] for column in columns) <= most
+def unpacks_little(columns: Sequence[pq.ColumnChunkMetaData], limit: int) -> bool:
+    """Tell whether columns fit ``limit`` bytes, whatever the headers of their pages declare."""
+    return all(column.compression in RATIOS for column in columns) and limit >= sum(
+        column.total_compressed_size * RATIOS[column.compression] for column in columns
+    )
 
 
 class CheckedColumns:
     """The bytes of columns of a row group, as a file for pyarrow, which reads nothing else.
 
-    Parameters
-    ----------
-    file : file
-    columns : sequence of column metadata
-    n_values : int, optional
-        Of each, where they are numbers; by default they are texts, as many as the metadata say.
-    where : str
-        For errors.
-
-    Raises
-    ------
-    InputError
-        For pages that declare more than the metadata do, or that cannot be told.
+    ``n_values`` is the number of values of each column of numbers; None for texts, of which the metadata tell it.
+    Pages that declare more than the metadata do are refused with an ``InputError``.
     """
 
     closed = False
@@ -89,11 +86,10 @@ class CheckedColumns:
                 pages = pages_of(data)
             except (IndexError, KeyError, TypeError, ValueError) as error:
                 raise pa.ArrowInvalid(f"column {column.path_in_schema!r} has pages without headers") from error
-            most = column.total_uncompressed_size
+            max_bytes, max_values = column.total_uncompressed_size, column.num_values
             if n_values is not None:
-                most = n_values * WIDTHS.get(column.physical_type, MOST_WIDTH)
-            most_values = column.num_values if n_values is None else n_values
-            if pages.n_bytes > FACTOR * most + SLACK_BYTES or pages.n_values > most_values:
+                max_bytes, max_values = n_values * WIDTHS.get(column.physical_type, OTHER_WIDTH), n_values
+            if pages.n_bytes > FACTOR * max_bytes + SLACK_BYTES or pages.n_values > max_values:
                 raise InputError(
                     f"The pages of column {column.path_in_schema!r} of {where} declare {pages.n_bytes:,} bytes and "
                     f"{pages.n_values:,} values, which is more than the metadata of the file say. It is damaged or "
@@ -131,7 +127,7 @@ class CheckedColumns:
 
 
 def _read(file: Any, columns: Sequence[pq.ColumnChunkMetaData]) -> dict[int, memoryview]:
-    """Return the bytes of columns by where they begin; of those that are next to each other in one reading."""
+    """Return the bytes of columns by their offset; those next to each other are read at once."""
     n_bytes = file.seek(0, 2)
     spans: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size in sorted((_start(column), column.total_compressed_size) for column in columns):
@@ -142,16 +138,16 @@ def _read(file: Any, columns: Sequence[pq.ColumnChunkMetaData]) -> dict[int, mem
         first, end, inner = spans[-1]
         spans[-1] = (first, max(end, start + size), inner)
         inner.append((start, size))
-    found = {}
+    views = {}
     for first, end, inner in spans:
         file.seek(first)
         data = memoryview(file.read(end - first))
-        found.update({start: data[start - first : start - first + size] for start, size in inner})
-    return found
+        views.update({start: data[start - first : start - first + size] for start, size in inner})
+    return views
 
 
 def _start(column: pq.ColumnChunkMetaData) -> int:
-    """Return where pyarrow reads a column from."""
+    """Return the offset from which pyarrow reads a column."""
     first, dictionary = column.data_page_offset, column.dictionary_page_offset
     return dictionary if column.has_dictionary_page and 0 < dictionary < first else first
 
@@ -164,7 +160,7 @@ def pages_of(data: Data) -> Pages:
         header, at = _struct(data, at, 0)
         kind, size = header[1], header[3]
         if size < 0 or header[2] < 0 or at + size > len(data):
-            raise ValueError("a size that is none")
+            raise ValueError("an impossible size")
         n_bytes += header[2]
         if kind in (DATA_PAGE, DATA_PAGE_V2):
             page = header[5 if kind == DATA_PAGE else 8]
@@ -176,19 +172,18 @@ def pages_of(data: Data) -> Pages:
 
 def _struct(data: Data, at: int, depth: int) -> tuple[dict[int, Any], int]:
     """Read a struct in Thrift's compact protocol; return its numbers and structs by the ids of fields, and its end."""
-    if depth > NESTED:
+    if depth > MAX_DEPTH:
         raise ValueError("too deep")
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     key = 0
     while head := data[at]:
         at += 1
-        kind = head & 15
         if head >> 4:
             key += head >> 4
         else:
             key, at = _number(data, at)
-        found[key], at = _value(data, at, kind, depth)
-    return found, at + 1
+        fields[key], at = _value(data, at, head & 15, depth)
+    return fields, at + 1
 
 
 def _value(data: Data, at: int, kind: int, depth: int) -> tuple[Any, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,24 +13,23 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, chunk_edges, default_chunk_rows
 from mmpca_dist.datasets.memory_limits import refuse_absurd, refuse_larger
-from mmpca_dist.datasets.readers.formats import Format
-from mmpca_dist.datasets.readers.uri_options import Value, parse_options
+from mmpca_dist.datasets.readers.formats import Format, Option, parse_options
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, did_you_mean
 
 BLOCK_ROWS = 4096
 LABELS, ROWS, GEOMETRY = range(3)
-"""Streams of random numbers: labels can be drawn without the rows."""
+"""Streams of random numbers, so that labels can be drawn without the rows."""
 
 
 class SyntheticDataset(Dataset):
     """Base of the generators; a subclass draws the labels and rows of one chunk."""
 
-    defaults: ClassVar[dict[str, Value]]
+    defaults: ClassVar[dict[str, Option]]
     kind = "synthetic"
     read_overhead = 0.1
 
-    def __init__(self, uri: str, options: dict[str, Value]) -> None:
+    def __init__(self, uri: str, options: dict[str, Option]) -> None:
         self.uri, self.options = uri, options
         self.n_rows, self.n_features = int(options["n"]), int(options["d"])
         if options["dtype"] not in ("float32", "float64"):
@@ -49,37 +50,38 @@ class SyntheticDataset(Dataset):
     def _rng(self, stream: int, chunk: int = 0) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(int(self.options["seed"]), spawn_key=(stream, chunk)))
 
+    @abstractmethod
     def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
-        raise TypeError(f"{type(self).__name__} draws no labels")
+        """Return the labels of the rows of a chunk."""
 
+    @abstractmethod
     def draw_rows(self, chunk: int, out: NDArray) -> None:
-        raise TypeError(f"{type(self).__name__} draws no rows")
+        """Fill ``out`` with the rows of a chunk."""
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
-        for chunk, first, size, lo, hi in self._overlaps(start, stop):
-            target = out[first + lo - start : first + hi - start]
-            if hi - lo == size:
+        for chunk, first, size, within in self._chunks(start, stop):
+            target = out[first + within.start - start : first + within.stop - start]
+            if len(target) == size:
                 self.draw_rows(chunk, target)
             else:
-                whole = np.empty((size, self.n_features), self.dtype)
-                self.draw_rows(chunk, whole)
-                target[...] = whole[lo:hi]
+                rows = np.empty((size, self.n_features), self.dtype)
+                self.draw_rows(chunk, rows)
+                target[...] = rows[within]
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        parts = [self.draw_labels(chunk, size)[lo:hi] for chunk, _, size, lo, hi in self._overlaps(start, stop)]
-        return np.concatenate(parts)
+        return np.concatenate(
+            [self.draw_labels(chunk, size)[within] for chunk, _, size, within in self._chunks(start, stop)]
+        )
 
-    def _overlaps(self, start: int, stop: int) -> list[tuple[int, int, int, int, int]]:
-        """Return (chunk, its first row, its size, first and last row wanted within it)."""
-        found = []
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, int, int, slice]]:
+        """Yield the number of each chunk that holds some rows, its first row, its size, and these rows within it."""
         for chunk in range(start // self._chunk_rows, -(-stop // self._chunk_rows)):
             first = chunk * self._chunk_rows
             size = min(self._chunk_rows, self.n_rows - first)
-            found.append((chunk, first, size, max(start - first, 0), min(stop - first, size)))
-        return found
+            yield chunk, first, size, slice(max(start - first, 0), min(stop - first, size))
 
     def fingerprint(self) -> str:
         return storage.digest("synthetic", type(self).__name__, self.options)
@@ -88,18 +90,18 @@ class SyntheticDataset(Dataset):
 class GaussianClasses(SyntheticDataset):
     """Two Gaussian classes with a shared covariance whose means differ along one axis.
 
-    Options: ``imbalance`` is the share of class 1, ``distance`` what its mean is further along ``axis``,
-    ``variance`` the variance on that axis, ``spread`` the variance on every other.
+    Options: ``imbalance`` is the share of class 1, ``distance`` that of the means along ``axis``, ``variance`` the
+    variance on that axis, ``spread`` the variance on every other.
 
     Source: Luo & Durrant 2017, section 4.
     """
 
-    defaults: ClassVar[dict[str, Value]] = {
+    defaults: ClassVar[dict[str, Option]] = {
         "n": 100_000, "d": 32, "imbalance": 0.5, "distance": 2.0, "variance": 1.0, "spread": 1.0,
         "axis": 0, "seed": 0, "dtype": "float32",
     }  # fmt: skip
 
-    def __init__(self, uri: str, options: dict[str, Value]) -> None:
+    def __init__(self, uri: str, options: dict[str, Option]) -> None:
         super().__init__(uri, options)
         if not 0 < float(options["imbalance"]) < 1:
             raise InputError(f"imbalance in {uri} is the share of class 1 and must lie between 0 and 1.")
@@ -122,22 +124,22 @@ class GaussianClasses(SyntheticDataset):
 
 
 class GaussianClusters(SyntheticDataset):
-    """``k`` Gaussian clusters, spectrum falling like 1/j, turned by a random rotation.
+    """``k`` Gaussian clusters whose spectrum falls like 1/j, under a random rotation.
 
-    Options: ``classes`` labels given to whole clusters in turn (``assign=cluster``) or to each row at random
+    Options: ``classes`` labels, assigned to clusters in turn (``assign=cluster``) or to each row at random
     (``assign=random``); ``separation`` scales the cluster centres, whose spectrum is the same 1/j.
     """
 
-    defaults: ClassVar[dict[str, Value]] = {
+    defaults: ClassVar[dict[str, Option]] = {
         "n": 100_000, "d": 32, "k": 10, "classes": 2, "assign": "cluster", "separation": 2.0,
         "seed": 0, "dtype": "float32",
     }  # fmt: skip
 
-    def __init__(self, uri: str, options: dict[str, Value]) -> None:
+    def __init__(self, uri: str, options: dict[str, Option]) -> None:
         super().__init__(uri, options)
         if options["assign"] not in ("cluster", "random"):
             raise InputError(f"assign={options['assign']} in {uri} must be 'cluster' or 'random'.")
-        if not int(options["classes"]) >= 2:
+        if int(options["classes"]) < 2:
             raise InputError(f"{uri} needs at least two classes.")
         if int(options["k"]) < (int(options["classes"]) if options["assign"] == "cluster" else 1):
             raise InputError(f"{uri} has fewer clusters (k) than classes.")
@@ -157,14 +159,10 @@ class GaussianClusters(SyntheticDataset):
 
     def draw_rows(self, chunk: int, out: NDArray) -> None:
         rng = self._rng(ROWS, chunk)
-        centres, axes = _geometry(
-            int(self.options["seed"]),
-            int(self.options["k"]),
-            self.n_features,
-            float(self.options["separation"]),
-        )
-        clusters = self._clusters(chunk, len(out))
+        seed, k, separation = (self.options[name] for name in ("seed", "k", "separation"))
+        centres, axes = _geometry(int(seed), int(k), self.n_features, float(separation))
         centres, axes = centres.astype(self.dtype), axes.astype(self.dtype)
+        clusters = self._clusters(chunk, len(out))
         with single_blas_thread():
             for start in range(0, len(out), BLOCK_ROWS):
                 rows = out[start : start + BLOCK_ROWS]
@@ -187,13 +185,7 @@ KINDS: dict[str, type[SyntheticDataset]] = {"gaussian": GaussianClasses, "cluste
 
 
 def open_synthetic(uri: str) -> SyntheticDataset:
-    """Open ``synthetic:KIND?option=value&...``.
-
-    Raises
-    ------
-    InputError
-        For an unknown kind or option, or a value that does not parse.
-    """
+    """Open ``synthetic:KIND?option=value&...``; an ``InputError`` names an unknown kind or option, or a bad value."""
     name, _, query = uri.removeprefix("synthetic:").partition("?")
     if name not in KINDS:
         raise InputError(

@@ -1,4 +1,4 @@
-"""The base of Zarr data sets: labels, names, and missing chunks."""
+"""Zarr groups as data sets: the base of dense and sparse rows, with labels, names, and missing chunks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,40 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.column_scatter import stored_heavy_columns
 from mmpca_dist.datasets.dataset import Dataset, default_chunk_rows
 from mmpca_dist.datasets.labels import check_label_type
-from mmpca_dist.datasets.readers.group_attributes import ROWS
+from mmpca_dist.datasets.readers.formats import Request
 from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.readers.zarr_labels import ZarrLabels, stored_values
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.settings import setting_name
+
+TABLE = "mmpca-table"
+"""Attribute of a group: the sub-group that holds its table."""
+ARRAYS = "mmpca-arrays"
+"""Attribute of a group: the names of the arrays that an ingest wrote; earlier versions have not recorded them."""
+ROWS = "mmpca-rows"
+"""Attribute of a group: the number of rows and columns written, and their type; earlier versions record nothing."""
+TOKEN = re.compile("[0-9a-f]{32}")
+"""The name of a sub-group that holds a table."""
+SPARSEST, FEWEST_CHUNKS = 1000, 10_000
+"""Of more chunks than ``FEWEST_CHUNKS``, at least one in ``SPARSEST`` is stored; else the metadata are made up."""
+CHUNK_NUMBER = re.compile(r"\d{1,18}")
+
+
+def table_url(uri: str, group: zarr.Group) -> str:
+    """Return the address of the table of a group: the group itself, or the sub-group that an attribute names.
+
+    Raises
+    ------
+    InputError
+        Where the attribute is not the name of such a sub-group.
+    """
+    token = group.attrs.get(TABLE)
+    if token is None:
+        return uri
+    if not isinstance(token, str) or not TOKEN.fullmatch(token):
+        raise InputError(f"{uri} is damaged: its attribute {TABLE!r} is {token!r}, which is no sub-group of an ingest.")
+    return storage.join(uri, token)
 
 
 class ZarrGroupRows(Dataset):
@@ -29,60 +57,46 @@ class ZarrGroupRows(Dataset):
 
     Parameters
     ----------
-    uri : str
-    place : str
-        Where the arrays are: the group itself, or the sub-group that ``table_place`` finds. It stays the same while
-        the table at ``uri`` is replaced, so that nobody reads a part of each.
-    features : str
-        The array, or group of arrays, that holds the rows.
-    label : str
-        The array of labels, or a column of AnnData's table such as ``obs/cell_type``.
-    missing_chunks : {"refuse", "fill"}
-    label_required : bool
-        Otherwise the labels may be absent.
+    request : Request
+        ``features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
+        labels (default ``y``), or a column of AnnData's table such as ``obs/cell_type``.
+    table : str
+        Address of the arrays: the group itself, or the sub-group of ``table_url``. It stays the same while the table
+        at ``request.uri`` is replaced, so that nobody reads a part of each.
     """
 
     features: str
 
-    def __init__(
-        self,
-        uri: str,
-        place: str,
-        features: str = "X",
-        label: str = "y",
-        missing_chunks: str = "refuse",
-        label_required: bool = True,
-    ) -> None:
-        self.uri, self.place, self.features, self.label = uri, place, features, label
-        self.missing_chunks = missing_chunks
-        self._token = uuid.uuid4().hex
-        group = zarr_stores.open_group(place)
-        self.has_labels = label_required or member(group, label, uri) is not None
-        labels = ZarrLabels.of(group, label, uri) if self.has_labels else None
+    def __init__(self, request: Request, table: str) -> None:
+        self.uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
+        self.features, self.label = request.features or "X", request.label or "y"
+        self.kind = "local" if storage.is_local(self.uri) else "remote"
         self.missing_label_rows = 0
         self.label_fill: Any = None
-        self.kind = "local" if storage.is_local(uri) else "remote"
-        self._where = f"{uri} ({features!r} with {label!r})" if labels is not None else f"{uri} ({features!r})"
+        self._token = uuid.uuid4().hex
+        group = zarr_stores.open_group(table)
+        self.has_labels = request.label_required or member(group, self.label, self.uri) is not None
+        labels = ZarrLabels.of(group, self.label, self.uri) if self.has_labels else None
+        self._where = f"{self.uri} ({self.features!r}" + (f" with {self.label!r})" if labels else ")")
         self._open(group, None if labels is None else labels.array.shape[0])
         self._refuse_other_rows(group)
         self._attributes(group)
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
-            check_label_type(labels.array.dtype, n_rows, f"{uri}/{label}")
+            check_label_type(labels.array.dtype, n_rows, f"{self.uri}/{self.label}")
             self._note_missing_labels(labels)
 
     @abstractmethod
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
-        """Look at the rows: set their shape and type, and refuse what is none."""
+        """Set the shape and the type of the rows, and refuse what is no table."""
 
     def _refuse_other_rows(self, group: zarr.Group) -> None:
-        """Metadata of arrays have no checksum: a digit that is another would make other columns of the same values."""
+        """Compare the shape with the recorded one: metadata have no checksum, and one wrong digit shifts columns."""
         written = group.attrs.get(ROWS)
         if self.features != "X" or not isinstance(written, list):
             return
-        rows, *others = [*written, None]
-        found = [self.n_features, str(self.dtype), None]
-        if others != found or not isinstance(rows, int) or self.n_rows < rows:
+        n_rows, *others = [*written, None]
+        if others != [self.n_features, str(self.dtype), None] or not isinstance(n_rows, int) or self.n_rows < n_rows:
             raise InputError(
                 f"{self.uri}/{self.features} has {self.n_rows} rows of {self.n_features} columns of type {self.dtype}, "
                 f"and was written with {str(written)[:60]}. Its metadata are damaged: restore them, or write it again."
@@ -93,24 +107,18 @@ class ZarrGroupRows(Dataset):
         if isinstance(names, list) and len(names) == self.n_features:
             self.feature_names = [str(name) for name in names]
         self.heavy_columns = stored_heavy_columns(group.attrs.get("heavy_columns", ()), self.n_features)
-        shape = group.attrs.get("image_shape")
-        if isinstance(shape, list | tuple) and len(shape) == 2:
-            height, width = shape
-            if isinstance(height, int) and isinstance(width, int) and height * width == self.n_features:
+        match group.attrs.get("image_shape"):
+            case [int(height), int(width)] if height * width == self.n_features:
                 self.image_shape = (height, width)
 
     def _refuse_missing(self, name: str, array: zarr.Array, what: str) -> None:
-        """Zarr reads a missing chunk as fill values without a word; data may be missing only knowingly.
-
-        ``what`` is in the chunks of the array ``name``, such as rows.
-        """
-        chunks = StoredChunks.of(self.place, name, array)
+        """Refuse missing chunks, which Zarr silently reads as fill values; ``what`` they hold, such as rows."""
+        chunks = StoredChunks.of(self.table, name, array)
         if self.missing_chunks == "fill":
             chunks.refuse_made_up(f"{self.uri}/{name}")
         elif chunks.n_missing:
             first, size = chunks.first_missing, chunks.shape[0]
-            start = first[0] * size
-            stop = min(start + size, array.shape[0])
+            start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
                 f"{self.uri} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
                 f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks')}: fill to take its "
@@ -118,23 +126,22 @@ class ZarrGroupRows(Dataset):
             )
 
     def _note_missing_labels(self, labels: ZarrLabels) -> None:
-        """Whether fill values are labels is known only when all labels are counted."""
-        chunks = StoredChunks.of(self.place, labels.path, labels.array)
+        """Record what is missing; whether fill values are labels is known only once all labels are counted."""
+        chunks = StoredChunks.of(self.table, labels.path, labels.array)
         if chunks.n_missing:
             chunks.refuse_made_up(f"{self.uri}/{labels.path}")
             size = chunks.shape[0]
-            self.missing_label_rows = self.n_rows - sum(
-                min(size, self.n_rows - index * size) for (index,) in chunks.stored
-            )
+            n_stored = sum(min(size, self.n_rows - index * size) for (index,) in chunks.stored)
+            self.missing_label_rows = self.n_rows - n_stored
             self.label_fill = labels.fill
 
     def read_labels(self, start: int, stop: int) -> NDArray:
-        return _open_labels(self.place, self.label, self._token).read(start, stop)
+        return _open_labels(self.table, self.label, self._token).read(start, stop)
 
     @property
     def addresses(self) -> list[str]:
         names = [self.features, self.label] if self.has_labels else [self.features]
-        return [storage.join(self.place, name) for name in names]
+        return [storage.join(self.table, name) for name in names]
 
     def fingerprint(self) -> str:
         objects = [storage.list_objects(address) for address in self.addresses]
@@ -149,16 +156,10 @@ def _column_names(group: zarr.Group, uri: str) -> list[str] | None:
 
 
 def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
-    """Return the array of rows ``name``.
-
-    Raises
-    ------
-    InputError
-        Where there is none; says what there is.
-    """
-    found = member(group, name, uri)
-    if isinstance(found, zarr.Array):
-        return found
+    """Return the array of rows ``name``; an ``InputError`` names those that there are."""
+    rows = member(group, name, uri)
+    if isinstance(rows, zarr.Array):
+        return rows
     names = sorted(group.array_keys())
     raise InputError(
         f"{uri} has no array {name!r} ({setting_name('features')}); it holds {', '.join(names) or 'no arrays'}."
@@ -166,14 +167,9 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
     )
 
 
-MOST_GAPS, FEWEST_CHUNKS = 1000, 10_000
-"""Of more chunks than the second number, at least one in so many is stored: others are only declared."""
-CHUNK_NUMBER = re.compile(r"\d{1,18}")
-
-
 @dataclass(frozen=True)
 class StoredChunks:
-    """Which chunks (or shards) of a grid are stored; a grid may declare far more than anybody has listed."""
+    """Which chunks (or shards) of a grid are stored. A grid may declare far too many chunks to list."""
 
     shape: tuple[int, ...]
     grid: tuple[int, ...]
@@ -184,13 +180,13 @@ class StoredChunks:
         """List the chunks of ``array``, which is called ``name`` in the group at ``uri``."""
         shape = array.shards or array.chunks
         grid = tuple(-(-size // chunk) for size, chunk in zip(array.shape, shape, strict=True))
-        found = set()
+        stored = set()
         for key, *_ in storage.list_objects(storage.join(uri, name)):
             index = tuple(map(int, CHUNK_NUMBER.findall(key)))
             within = len(index) == len(grid) and all(i < size for i, size in zip(index, grid, strict=True))
             if within and array.metadata.encode_chunk_key(index) == key:
-                found.add(index)
-        return cls(shape, grid, found)
+                stored.add(index)
+        return cls(shape, grid, stored)
 
     @property
     def n_missing(self) -> int:
@@ -204,6 +200,7 @@ class StoredChunks:
         )
 
     def _index(self, number: int) -> tuple[int, ...]:
+        """Return a position in the grid, whose size may exceed NumPy's integers."""
         index = []
         for size in reversed(self.grid):
             number, within = divmod(number, size)
@@ -211,23 +208,18 @@ class StoredChunks:
         return tuple(reversed(index))
 
     def refuse_made_up(self, where: str) -> None:
-        """Refuse an array of which next to nothing is stored.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse an array of which next to nothing is stored."""
         total = math.prod(self.grid)
-        if total > FEWEST_CHUNKS and len(self.stored) * MOST_GAPS < total:
+        if total > FEWEST_CHUNKS and len(self.stored) * SPARSEST < total:
             raise InputError(
                 f"{where} declares {total:,} chunks, of which {len(self.stored):,} are stored: next to nothing is "
                 "there. Its metadata are damaged or made up, or the chunks were not copied."
             )
 
 
-# Opened arrays are kept per process, by address: a task would otherwise read the metadata again, and the data
-# set that is sent to workers holds no open files. The token is new for each data set that is opened, lest a
-# long-lived worker know an array that has been replaced.
+# Each process keeps opened arrays by their address: a data set that is sent to workers holds no open files, and tasks
+# do not read the metadata again. Each opened data set has a new token, so that a long-lived worker does not use an
+# array that was replaced.
 @functools.lru_cache(maxsize=16)
 def _open_labels(uri: str, name: str, token: str) -> ZarrLabels:
     return ZarrLabels.of(zarr_stores.open_group(uri), name, uri)

@@ -11,18 +11,11 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, check_table
-from mmpca_dist.datasets.readers.csr import (
-    SparseRows,
-    check_index_type,
-    check_row_ends,
-    most_stored,
-    value_type,
-)
+from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.datasets.readers.formats import Format, Request
-from mmpca_dist.datasets.readers.group_attributes import table_place
 from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.readers.zarr_dense import ZarrDataset
-from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows
+from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows, table_url
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.zarr_stores import values_of
 from mmpca_dist.errors import InputError
@@ -34,15 +27,15 @@ CSR, CSC = "csr_matrix", "csc_matrix"
 
 def _open(request: Request) -> Dataset:
     """Open the rows of a Zarr group: dense where the features are an array, CSR where they are a group of its parts."""
-    uri, features = request.uri, request.features or "X"
+    uri = request.uri
     while True:
-        place = table_place(uri, zarr_stores.open_group(uri))
+        table = table_url(uri, zarr_stores.open_group(uri))
         try:
-            found = member(zarr_stores.open_group(place), features, uri)
-            kind = SparseZarrDataset if isinstance(found, zarr.Group) else ZarrDataset
-            return kind(uri, place, features, request.label or "y", request.missing_chunks, request.label_required)
+            rows = member(zarr_stores.open_group(table), request.features or "X", uri)
+            kind = SparseZarrDataset if isinstance(rows, zarr.Group) else ZarrDataset
+            return kind(request, table)
         except InputError:
-            if table_place(uri, zarr_stores.open_group(uri)) == place:
+            if table_url(uri, zarr_stores.open_group(uri)) == table:
                 raise
             # An ingest has replaced the table meanwhile.
 
@@ -61,14 +54,18 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         check_index_type(arrays["indices"].dtype, f"{self.uri}/{self.features}/indices")
         for name, array in arrays.items():
             self._refuse_missing(f"{self.features}/{name}", array, "entries")
-        self._nnz = int(_open_matrix(self.place, self.features, self._token).row_ends[-1])
+        self._nnz = int(self._matrix.row_ends[-1])
         self._entry = sum(arrays[name].dtype.itemsize for name in ("data", "indices"))
         self._chunk = sum(array.chunks[0] * array.dtype.itemsize for array in (arrays["data"], arrays["indices"]))
         self._row_ends_bytes = (self.n_rows + 1) * arrays["indptr"].dtype.itemsize
         self.resident_bytes = (self.n_rows + 1) * 8
 
+    @property
+    def _matrix(self) -> _Matrix:
+        return _open_matrix(self.table, self.features, self._token)
+
     def _stored(self, start: int, stop: int) -> tuple[NDArray, NDArray, NDArray]:
-        matrix = _open_matrix(self.place, self.features, self._token)
+        matrix = self._matrix
         ends = matrix.row_ends[start : stop + 1]
         first, last = int(ends[0]), int(ends[-1])
         return matrix.data.read(first, last), matrix.indices.read(first, last), ends - first
@@ -82,15 +79,15 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
         return self._nnz * self._entry + self._row_ends_bytes
 
     def sparse_bytes(self, n_rows: int) -> int:
-        # Stretches are read by whole chunks; of each array, the last one waits for the rows that follow.
+        # Stretches are read by whole chunks; the last chunk of each array is kept for the rows that follow.
         return super().sparse_bytes(n_rows) + self._most_stored(n_rows) * self._entry + 3 * self._chunk
 
     def _most_stored(self, n_rows: int) -> int:
-        return most_stored(_open_matrix(self.place, self.features, self._token).row_ends, n_rows)
+        return most_stored(self._matrix.row_ends, n_rows)
 
     def describe_chunk(self, row: int) -> str:
         _, start, stop = self.chunk_of(row)
-        ends = _open_matrix(self.place, self.features, self._token).row_ends
+        ends = self._matrix.row_ends
         return (
             f"rows {start} to {stop - 1} of {self.uri}/{self.features}, entries {ends[start]} to "
             f"{max(ends[stop] - 1, ends[start])} of its arrays data and indices"
@@ -99,15 +96,15 @@ class SparseZarrDataset(SparseRows, ZarrGroupRows):
 
 def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array], tuple[int, ...]]:
     """Return the arrays of a CSR matrix by name, and its shape."""
-    found, where = group[name], f"{uri}/{name}"
-    assert isinstance(found, zarr.Group)  # noqa: S101  (open_zarr looked)
-    form, shape = found.attrs.get("encoding-type"), found.attrs.get("shape")
+    matrix, where = group[name], f"{uri}/{name}"
+    assert isinstance(matrix, zarr.Group)  # noqa: S101  (_open looked)
+    form, shape = matrix.attrs.get("encoding-type"), matrix.attrs.get("shape")
     if form == CSC:
         raise InputError(
             f"{where} is stored by columns ({CSC}), so that its rows cannot be read piece by piece. Store it by rows: "
             "adata.X = adata.X.tocsr(), and write it again."
         )
-    arrays = {part: member(found, part, where) for part in PARTS}
+    arrays = {part: member(matrix, part, where) for part in PARTS}
     missing = [part for part, array in arrays.items() if not isinstance(array, zarr.Array) or array.ndim != 1]
     if form != CSR or missing:
         lacks = f" and lacks the flat arrays {', '.join(missing)}" if missing else ""
@@ -123,31 +120,31 @@ def _parts(group: zarr.Group, name: str, uri: str) -> tuple[dict[str, zarr.Array
 
 @dataclass(frozen=True)
 class _Stretches:
-    """Reads stretches of a flat array, one after the other in each thread, and each chunk only once for all of them.
+    """Reads consecutive stretches of a flat array, and each chunk only once in each thread.
 
-    Rows end anywhere within a chunk: the rest of the last one waits for the rows that follow.
+    Rows end anywhere within a chunk; the rest of the last chunk is kept for the rows that follow.
     """
 
     array: zarr.Array
     _kept: threading.local = field(default_factory=threading.local)
 
     def read(self, start: int, stop: int) -> NDArray:
-        found = np.empty(stop - start, self.array.dtype.newbyteorder("="))
+        out = np.empty(stop - start, self.array.dtype.newbyteorder("="))
         if start == stop:
-            return found
+            return out
         size = self.array.chunks[0]
         first, rest = getattr(self._kept, "chunk", (0, ()))
         done = start
         if first <= start < first + len(rest):
             done = min(stop, first + len(rest))
-            found[: done - start] = rest[start - first : done - first]
+            out[: done - start] = rest[start - first : done - first]
         if done < stop:
             begin, end = done // size * size, min(-(-stop // size) * size, self.array.shape[0])
             values = values_of(self.array, begin, end)
-            found[done - start :] = values[done - begin : stop - begin]
+            out[done - start :] = values[done - begin : stop - begin]
             last = (stop - 1) // size * size
             self._kept.chunk = (last, values[last - begin :].copy()) if stop < end else (0, ())
-        return found
+        return out
 
 
 @dataclass(frozen=True)
@@ -164,13 +161,12 @@ class _Matrix:
 def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
     arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
     where = f"{uri}/{name}"
-    ends = arrays["indptr"]
     try:
         with storage.explained(f"{where}/indptr"):
-            row_ends = values_of(ends)
+            row_ends = values_of(arrays["indptr"])
     except InputError:
         raise
-    except Exception as error:  # whatever a store or codec raises for damaged data
+    except Exception as error:  # stores and codecs raise many types for damaged data
         raise InputError(
             f"Cannot read {where}/indptr: {str(error).rstrip('.') or type(error).__name__}. It is damaged: restore it "
             "from its source."
