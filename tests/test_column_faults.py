@@ -92,10 +92,10 @@ def test_all_columns_are_found_in_one_reading(kind, tmp_path, blocks):
     assert "--keep 'my id'" in message and "--keep age" not in message
     if kind != "parquet":
         assert len(told) > 10 and told[-1][0] == told[-1][1] and sorted(told) == told
-        assert "text: 'P0' in row 0 (line 2)" in faults["my id"].found
-        assert "decimals need a point" in faults["price"].found
-        assert faults["age"].found.startswith("1 value that is empty") and "row 7 (line 9)" in faults["age"].found
-        assert faults["weight"].found.startswith("20 values") and "row 300 (line 302)" in faults["weight"].found
+        assert "text: 'P0' in row 0 (line 2)" in faults["my id"].problem
+        assert "decimals need a point" in faults["price"].problem
+        assert faults["age"].problem.startswith("1 value that is empty") and "row 7 (line 9)" in faults["age"].problem
+        assert faults["weight"].problem.startswith("20 values") and "row 300 (line 302)" in faults["weight"].problem
     words = shlex.split(message.split("with:")[1].split("\n")[0])
     check_columns(path, Selection(label="kind", keep=["ward"], drop=words[1::2]))
     ingest(path, tmp_path / "out.zarr", label="kind", keep=["ward"], drop=words[1::2])
@@ -139,7 +139,7 @@ def test_text_that_comes_late_and_in_quoted_lines(tmp_path, blocks):
     rows[250] = rows[250].replace("250.5", "oops")
     (tmp_path / "a.csv").write_text("a,note,kind\n\n" + "\n".join(rows) + "\n")
     faults, _ = faults_of(tmp_path / "a.csv", drop=["note"])
-    assert faults["a"].found == "text: 'oops' in row 250 (line 503)"
+    assert faults["a"].problem == "text: 'oops' in row 250 (line 503)"
 
 
 def test_lines_that_are_wrong_are_refused_as_before(tmp_path):
@@ -228,7 +228,7 @@ def test_the_plan_finds_gaps_and_text_in_metadata(tmp_path, monkeypatch):
 
 def test_statistics_of_very_many_columns_are_not_all_looked_up(tmp_path, limits):
     path = write(tmp_path, "parquet", {name: columns()[name] for name in ("sound", "age", "kind")})
-    limits(parquet_statistics=5)
+    limits.parquet_statistics = 5
     gaps = open_dataset(path, label="kind").gaps()
     assert [fault.name for fault in gaps.faults] == ["age"] and not gaps.complete
 
@@ -265,7 +265,7 @@ def test_the_spread_of_columns_is_that_of_all_rows(sparse, limits):
 
     from mmpca_dist.datasets import column_scatter
 
-    limits(spread_bytes=8 * 5 * 3)
+    limits.spread_bytes = 8 * 5 * 3
     X = 1e4 + np.random.default_rng(2).standard_normal((50, 5)) * np.arange(1, 6)
     found = column_scatter.ColumnSpread(5)
     for start, stop in ((0, 1), (1, 20), (20, 50)):

@@ -159,9 +159,10 @@ def test_parquet_is_read_as_it_is_through_its_pages(compression, features, tmp_p
         assert dataset.read_labels(0, 500).tolist() == y
 
 
-def test_a_page_that_declares_more_than_its_values(tmp_path):
+@pytest.mark.parametrize("name", ["a", "a.b"])
+def test_a_page_that_declares_more_than_its_values(name, tmp_path):
     path, n_rows = tmp_path / "a.parquet", 20_000
-    table = pa.table({"a": np.zeros(n_rows), "label": np.arange(n_rows) % 2})
+    table = pa.table({name: np.zeros(n_rows), "label": np.arange(n_rows) % 2})
     pq.write_table(table, path, compression="zstd", use_dictionary=False)
     open_dataset(path).read_rows(0, n_rows)
     data = bytearray(path.read_bytes())
@@ -169,7 +170,7 @@ def test_a_page_that_declares_more_than_its_values(tmp_path):
     assert data[at - 1] == 0x15 and data[at + 2] < 128 <= data[at + 1]  # a number of three bytes
     data[at : at + 3] = b"\xfe\xff\x7f"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=r"pages of column 'a' of row group 0 .* declare 1,048,\d+ bytes"):
+    with pytest.raises(InputError, match=rf"pages of column '{name}' of row group 0 .* declare 1,048,\d+ bytes"):
         open_dataset(path).read_rows(0, n_rows)
 
 

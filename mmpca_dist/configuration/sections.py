@@ -11,7 +11,7 @@ import dask.utils
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from mmpca_dist.datasets.memory_limits import MOST_BYTES
+from mmpca_dist.datasets.memory_limits import MAX_BYTES
 from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
@@ -344,7 +344,7 @@ class ComputeConfig(Section):
             raise PydanticCustomError("size", "not a size") from error
         if isinstance(value, bool) or size <= 0:
             raise PydanticCustomError("size", "not a size")
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise ValueError(f"{str(value)[:60]} is more than 1 PiB. Give what a worker may use.")
         return value
 

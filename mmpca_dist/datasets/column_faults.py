@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from mmpca_dist.errors import ColumnError
 
-MOST_LISTED = 20
-"""So many columns are described; the options to leave out name all of them."""
-MOST_OPTIONS = 500
+MAX_LISTED, MAX_OPTIONS = 20, 500
+"""Columns that a message describes, and columns that its options to leave out name."""
+YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,21 @@ class ColumnFault:
     ----------
     name : str
         Its name, or its number where it has none.
-    found : str
+    problem : str
         What is wrong with it, and where, such as "text, such as 'red' in row 0 (line 2)".
     kind : {"text", "gap", "names"}
-        Text where numbers belong, missing or infinite values, or a column of names (the label, or one that is kept)
-        with a cell that is none.
+        Text where numbers belong; missing or infinite values; or a column of names (the label, or one that is kept)
+        with a cell that is no name.
     """
 
     name: str
-    found: str
+    problem: str
     kind: str = "text"
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Columns with missing values that metadata tell of, and whether these tell of all rows."""
+    """Columns with missing values by the metadata, and whether the metadata cover all rows and columns."""
 
     faults: list[ColumnFault]
     complete: bool
@@ -46,26 +46,22 @@ def refusal(
 ) -> ColumnError:
     """Return the error that names all columns that cannot be used.
 
-    Parameters
-    ----------
-    options : bool
-        Whether columns are left out by ``--drop``, or by the setting ``dataset.drop`` of a configuration.
-    dropped : sequence of str
-        Columns that the configuration leaves out already.
+    It says how to leave them out: by ``options`` of a command, or by the setting ``dataset.drop`` of a configuration,
+    which leaves out ``dropped`` already.
     """
     if len(faults) == 1:
         return ColumnError(_sentence(uri, faults[0], options, dropped), faults)
     features = [fault for fault in faults if fault.kind != "names"]
     texts = [fault for fault in features if fault.kind == "text"]
-    width = max(len(fault.name) for fault in faults[:MOST_LISTED])
+    width = max(len(fault.name) for fault in faults[:MAX_LISTED])
     lines = [f"{len(faults)} columns of {uri} cannot be used as they are:"]
-    lines += [f"  {fault.name:<{width}}  {fault.found}" for fault in faults[:MOST_LISTED]]
-    if len(faults) > MOST_LISTED:
-        lines.append(f"  ... and {len(faults) - MOST_LISTED} more")
+    lines += [f"  {fault.name:<{width}}  {fault.problem}" for fault in faults[:MAX_LISTED]]
+    if len(faults) > MAX_LISTED:
+        lines.append(f"  ... and {len(faults) - MAX_LISTED} more")
     if features:
         lines.append(f"Leave out columns that are no features with: {_leaving_out(features, options, dropped)}")
     if texts and options:
-        kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MOST_LISTED])
+        kept = " ".join(f"--keep {shlex.quote(fault.name)}" for fault in texts[:MAX_LISTED])
         lines.append(f"Names that evaluations go by, such as a patient's, stay beside the rows with --keep: {kept}")
     if texts:
         lines.append("Text that is a feature must become numbers first, such as one column of 0 and 1 for each value.")
@@ -77,8 +73,7 @@ def refusal(
 
 
 def _sentence(uri: str, fault: ColumnFault, options: bool, dropped: Sequence[str]) -> str:
-    """Return what is wrong with a single column."""
-    begin = f"Column {fault.name!r} of {uri} cannot be used as it is: {fault.found}."
+    begin = f"Column {fault.name!r} of {uri} cannot be used as it is: {fault.problem}."
     if fault.kind == "names":
         return f"{begin} Labels and columns to keep are integers or names in every row: correct it, or name another."
     leave = f"leave it out with {_leaving_out([fault], options, dropped)}"
@@ -89,8 +84,8 @@ def _sentence(uri: str, fault: ColumnFault, options: bool, dropped: Sequence[str
 
 
 def _leaving_out(faults: Sequence[ColumnFault], options: bool, dropped: Sequence[str]) -> str:
-    """Return what to type, on one line, to leave columns out."""
-    names = [fault.name for fault in faults[:MOST_OPTIONS]]
+    """Return the options that leave columns out."""
+    names = [fault.name for fault in faults[:MAX_OPTIONS]]
     if options:
         return " ".join(f"--drop {shlex.quote(name)}" for name in names)
     listed = ",".join(f'"{name}"' if _is_delicate(name) else name for name in [*dropped, *names])
@@ -98,8 +93,5 @@ def _leaving_out(faults: Sequence[ColumnFault], options: bool, dropped: Sequence
 
 
 def _is_delicate(name: str) -> bool:
-    """Tell whether YAML reads a name in a list as anything but itself."""
+    """Tell whether a name must be quoted in a list in YAML."""
     return not name.replace("_", "a").isalnum() or not name[0].isalpha() or name.lower() in YAML_WORDS
-
-
-YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})

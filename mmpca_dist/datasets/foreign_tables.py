@@ -1,6 +1,6 @@
-"""Rows as other libraries hold them: Dask collections, xarray and AnnData objects, and data sets of ``open_dataset``.
+"""Tables of other libraries: Dask collections, xarray and AnnData objects; and data sets of ``open_dataset``.
 
-xarray and anndata are never imported here: the module of an object's class says whose it is.
+This module never imports xarray or anndata: the module of an object's class tells its library.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows that scikit-learn does not know how to check.
+class ForeignTable:
+    """Rows that scikit-learn cannot check.
 
     Attributes
     ----------
     rows : Dask array, Dataset, or scipy.sparse matrix, of shape (n, d)
     sample : DataFrame or array of shape (1, d)
-        A row of zeros with the type and the column names of the rows, which scikit-learn checks in their place.
+        A row with the type and the column names of the rows, which scikit-learn checks in their place.
     index : Dask index or None
         Of the rows of a Dask data frame.
     """
@@ -44,7 +44,7 @@ class Table:
 
 
 def as_table(X: Any) -> Any:
-    """Return a ``Table``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix.
+    """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix.
 
     Raises
     ------
@@ -52,18 +52,18 @@ def as_table(X: Any) -> Any:
         For objects that are no table of numbers; the message says what to pass.
     """
     if isinstance(X, Dataset):
-        return Table(X, _sample(X.n_features, X.dtype, X.feature_names))
+        return ForeignTable(X, _sample(X.n_features, X.dtype, X.feature_names))
     if is_from(X, "anndata"):
-        return _named(_matrix_of(X), _unique(X.var_names))
+        return _named(_anndata_matrix(X), _unique(X.var_names))
     if is_from(X, "xarray"):
-        return _named(*_of_xarray(X))
+        return _named(*_xarray_rows(X))
     if hasattr(X, "to_dask_array"):
         return _of_frame(X)
     return _of_array(X, None) if dask.is_dask_collection(X) else X
 
 
 def labels_of(y: Any, X: Any = None) -> Any:
-    """Return labels, or targets, as an array or a Dask array; of an AnnData ``X``, a name means a column of ``obs``."""
+    """Return labels, or targets, as an array or a Dask array; ``y`` may name a column of AnnData's ``obs``."""
     if isinstance(y, str) and is_from(X, "anndata"):
         if y not in X.obs:
             columns = [str(name) for name in X.obs.columns]
@@ -74,14 +74,8 @@ def labels_of(y: Any, X: Any = None) -> Any:
     return y.to_dask_array() if hasattr(y, "to_dask_array") else y
 
 
-def check_header(estimator: Any, X: Table, *, reset: bool) -> None:
-    """Record the names and the number of columns (``reset``), or compare them with those recorded.
-
-    Raises
-    ------
-    InputError
-        In scikit-learn's words.
-    """
+def check_header(estimator: Any, X: ForeignTable, *, reset: bool) -> None:
+    """Record the names and the number of columns (``reset``), or compare them; errors are in scikit-learn's words."""
     try:
         validate_data(estimator, X.sample, reset=reset, skip_check_array=True)
     except (ValueError, TypeError) as error:
@@ -90,7 +84,7 @@ def check_header(estimator: Any, X: Table, *, reset: bool) -> None:
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any) -> Any:
     """Return rows in memory, or rows and labels, as scikit-learn's ``validate_data`` does."""
-    if not isinstance(X, Table):
+    if not isinstance(X, ForeignTable):
         return validate_data(estimator, X, y, reset=reset, **ACCEPTED, **settings)
     check_header(estimator, X, reset=reset)
     if isinstance(y, str):
@@ -99,7 +93,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool,
 
 
 def is_from(value: Any, library: str) -> bool:
-    """Tell whether an object's class, or one that it derives from, is of a library, without importing that."""
+    """Tell whether an object's class, or one of its bases, is of a library."""
     return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
 
 
@@ -114,40 +108,42 @@ def _named(rows: Any, names: list[str] | None) -> Any:
     if names is None:
         return rows
     if issparse(rows):
-        return Table(rows, _sample(rows.shape[1], rows.dtype, names))
+        return ForeignTable(rows, _sample(rows.shape[1], rows.dtype, names))
     return pd.DataFrame(rows, None, names)
 
 
-def _of_array(X: Any, names: list[str] | None) -> Table:
+def _refuse_other_shapes(X: Any) -> None:
     if X.ndim != 2:
         raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
+
+
+def _of_array(X: Any, names: list[str] | None) -> ForeignTable:
+    _refuse_other_shapes(X)
     if np.isnan(X.shape[1]):
         raise InputError("X is a Dask array whose number of columns is not known: call compute_chunk_sizes() on it.")
-    return Table(X, _sample(X.shape[1], X.dtype, names))
+    return ForeignTable(X, _sample(X.shape[1], X.dtype, names))
 
 
-def _of_frame(X: Any) -> Table:
-    if X.ndim != 2:
-        raise InputError(f"X has shape {X.shape}; it must have shape (n_samples, n_features).")
-    strange = [name for name, kind in zip(X.columns, X.dtypes, strict=True) if not pd.api.types.is_numeric_dtype(kind)]
-    if strange:
+def _of_frame(X: Any) -> ForeignTable:
+    _refuse_other_shapes(X)
+    texts = [name for name, kind in zip(X.columns, X.dtypes, strict=True) if not pd.api.types.is_numeric_dtype(kind)]
+    if texts:
         raise InputError(
-            f"Column {strange[0]!r} of X has type {X.dtypes[strange[0]]}; features must be numbers. Encode it as "
+            f"Column {texts[0]!r} of X has type {X.dtypes[texts[0]]}; features must be numbers. Encode it as "
             "numbers, or leave it out."
         )
     plain = all(isinstance(kind, np.dtype) for kind in X.dtypes)
     dtype = np.result_type(*X.dtypes) if plain else np.dtype(np.float64)
     rows = X if (X.dtypes == dtype).all() else X.map_partitions(_as_numbers, dtype, meta=_as_numbers(X._meta, dtype))
-    return Table(rows.to_dask_array(), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
+    return ForeignTable(rows.to_dask_array(), _as_numbers(X._meta_nonempty.iloc[:1], dtype), X.index)
 
 
 def _as_numbers(frame: pd.DataFrame, dtype: np.dtype) -> pd.DataFrame:
-    """Return columns of several types, which may have a mark for missing values, in one that has NaN for it."""
+    """Return columns of several types as one type, with NaN for missing values."""
     return pd.DataFrame(frame.to_numpy(dtype, na_value=np.nan), frame.index, frame.columns)
 
 
-def _matrix_of(X: Any) -> Any:
-    """Return the matrix of an AnnData object."""
+def _anndata_matrix(X: Any) -> Any:
     if X.X is None:
         raise InputError("The AnnData object has no X: pass one of its layers, adata.layers[...].")
     if getattr(X, "isbacked", False):
@@ -158,8 +154,8 @@ def _matrix_of(X: Any) -> Any:
     return X.X
 
 
-def _of_xarray(X: Any) -> tuple[Any, list[str] | None]:
-    """Return the rows of a DataArray, or those of a Dataset whose variables are columns, and the columns' names."""
+def _xarray_rows(X: Any) -> tuple[Any, list[str] | None]:
+    """Return the rows and column names of a DataArray, or of a Dataset whose variables are the columns."""
     if hasattr(X, "data_vars"):
         if not X.data_vars or len({array.dims for array in X.data_vars.values()}) > 1 or len(X.dims) != 1:
             raise InputError(
@@ -176,6 +172,6 @@ def _of_xarray(X: Any) -> tuple[Any, list[str] | None]:
 
 
 def _unique(names: Any) -> list[str] | None:
-    """Return names of columns; None where they do not tell columns apart."""
-    found = [str(name) for name in names]
-    return found if len(set(found)) == len(found) else None
+    """Return names of columns; None where two are equal."""
+    texts = [str(name) for name in names]
+    return texts if len(set(texts)) == len(texts) else None

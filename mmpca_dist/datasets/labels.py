@@ -1,9 +1,10 @@
-"""Normalise labels to integers, booleans or strings."""
+"""Labels: normalised to integers, booleans or strings, and numbered."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,7 @@ NAME_CHARACTERS = 1000
 
 
 def label_array(y: Any, where: str) -> NDArray:
-    """Return labels as an array; a list of text is checked before NumPy shortens what ends with NUL characters.
-
-    Raises
-    ------
-    InputError
-        As ``refuse_texts`` does.
-    """
+    """Return labels as an array; texts in lists are checked before NumPy drops NUL characters at their end."""
     if isinstance(y, list | tuple):
         refuse_texts(np.asarray(y, dtype=object).ravel().tolist(), f"Labels in {where}")
     return np.asarray(y)
@@ -58,10 +53,10 @@ def normalize_labels(y: Any, where: str) -> NDArray:
     if kind in "iub":
         return y
     if kind == "f":
-        exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, several whole numbers become one
-        whole = (y == np.rint(y)) & (np.abs(y) < exact)
-        if not whole.all():
-            row = int(np.argmin(whole))
+        exact = 2.0 ** (np.finfo(y.dtype).nmant + 1)  # beyond it, floats do not tell integers apart
+        integral = (y == np.rint(y)) & (np.abs(y) < exact)
+        if not integral.all():
+            row = int(np.argmin(integral))
             raise InputError(
                 f"Label {y[row]!s} at position {row} of {where} is not a whole number below {exact:.0f}. Labels must "
                 "be classes: integers or strings."
@@ -83,40 +78,30 @@ def normalize_labels(y: Any, where: str) -> NDArray:
             raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
         return text_array(values, f"Labels in {where}")
     if kind == "U":
-        refuse_no_characters(y, f"Labels in {where}")
+        _refuse_surrogates(y, f"Labels in {where}")
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
 
 
 def distinct_labels(values: list[Any]) -> NDArray:
-    """Return distinct labels, which are of one type, as an array.
-
-    Numbers that no type of 64 bits has in common name things, and do not count any: they become strings.
-    """
+    """Return distinct labels, which are of one type, as an array; integers that no 64-bit type holds become strings."""
     if not all(type(value) is int for value in values):
         return text_array(values, "The distinct labels")
-    for kind in (np.int64, np.uint64):  # NumPy makes floats of some lists, in which their digits are lost
-        try:
+    for kind in (np.int64, np.uint64):  # without a type NumPy makes floats of some lists, which lose digits
+        with suppress(OverflowError):
             return np.asarray(values, kind)
-        except OverflowError:
-            continue
     return np.asarray([str(value) for value in values])
 
 
 def text_array(values: list[Any], what: str) -> NDArray:
-    """Return labels as an array, in which each takes as much room as the longest; refuse one that does not fit."""
+    """Return labels as an array, in which each takes as many bytes as the longest; refuse one that does not fit."""
     longest = max((len(value) for value in values if isinstance(value, str)), default=0)
     refuse_larger(4 * longest * len(values), what, "Give the classes shorter names")
     return np.asarray(values)
 
 
 def check_label_type(dtype: np.dtype, n_rows: int, where: str) -> None:
-    """Refuse text wider than names are, and labels of a reading unit of ``n_rows`` rows that do not fit.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse text that is too wide for names, and labels of ``n_rows`` rows that do not fit into memory."""
     if dtype.kind in "SU" and dtype.itemsize > 4 * NAME_CHARACTERS:
         raise InputError(
             f"Labels in {where} have type {dtype}: names of classes have {NAME_CHARACTERS} characters at most. Name "
@@ -125,13 +110,8 @@ def check_label_type(dtype: np.dtype, n_rows: int, where: str) -> None:
     refuse_larger(n_rows * dtype.itemsize, f"The labels of {n_rows} rows of {where}")
 
 
-def refuse_no_characters(texts: NDArray, what: str) -> None:
-    """Refuse text of NumPy that holds numbers of no characters, of which Python makes a fault of its own.
-
-    Raises
-    ------
-    InputError
-    """
+def _refuse_surrogates(texts: NDArray, what: str) -> None:
+    """Refuse NumPy text with numbers that are no characters: Python fails on them later, without saying where."""
     if not texts.size * texts.dtype.itemsize:
         return
     codes = np.ascontiguousarray(texts).view(np.dtype("u4").newbyteorder(texts.dtype.byteorder))
@@ -140,11 +120,7 @@ def refuse_no_characters(texts: NDArray, what: str) -> None:
 
 
 def refuse_texts(values: list[Any], what: str) -> None:
-    """Refuse values that are too long for names, or that NumPy's strings cannot hold.
-
-    In arrays all values take as much room as the longest, and NUL characters at the end of a value are dropped, which
-    would make one class of two.
-    """
+    """Refuse texts that are too long for names, or that end with NUL, which NumPy drops: two classes would be one."""
     ending = next((v for v in values if isinstance(v, str) and v.endswith("\0")), None)
     if ending is not None:
         raise InputError(
@@ -159,18 +135,18 @@ def refuse_texts(values: list[Any], what: str) -> None:
         )
 
 
-def unite(known: NDArray, found: NDArray, where: str = "these rows") -> NDArray:
+def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArray:
     """Return the sorted classes of both.
 
     Raises
     ------
     InputError
-        Where some are text and others numbers, or some are true or false, which NumPy would make 1 and 0.
+        Where one has text and the other numbers, or only one has booleans, which NumPy would make 1 and 0.
     """
-    kinds = {known.dtype.kind, found.dtype.kind}
-    if len(kinds) > 1 and ("b" in kinds or np.result_type(known, found).kind not in "iu"):
-        raise InputError(f"Labels were {known.dtype} and are now {found.dtype} in {where}; use one type.")
-    return np.union1d(known, found)
+    kinds = {classes.dtype.kind, others.dtype.kind}
+    if len(kinds) > 1 and ("b" in kinds or np.result_type(classes, others).kind not in "iu"):
+        raise InputError(f"Labels were {classes.dtype} and are now {others.dtype} in {where}; use one type.")
+    return np.union1d(classes, others)
 
 
 def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
@@ -182,20 +158,20 @@ def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
         For a label that is none of the classes.
     """
     codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-    known = classes[codes] == y
-    if not np.all(known):
-        stranger = y[int(np.argmin(known))]
-        raise InputError(f"Label {stranger!r} in {where} is none of the known classes.")
+    matches = classes[codes] == y
+    if not np.all(matches):
+        raise InputError(f"Label {y[int(np.argmin(matches))]!r} in {where} is none of the known classes.")
     return codes
 
 
-def refuse_made_up(dataset: Any, filled: int, known: NDArray | None = None) -> None:
-    """Refuse label chunks that are not stored, unless their fill value is the label of other rows, or is ``known``.
+def refuse_made_up(dataset: Any, filled: int, classes: NDArray | None = None) -> None:
+    """Refuse label chunks that are not stored, unless their fill value is also the label of stored rows.
 
-    Zarr may leave out chunks that hold only the fill value; ``filled`` rows have that label, those among them.
+    Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also
+    be one of ``classes``.
     """
     missing, fill = dataset.missing_label_rows, dataset.label_fill
-    if filled <= missing and not (known is not None and np.any(known == fill)):
+    if filled <= missing and not (classes is not None and np.any(classes == fill)):
         raise InputError(
             f"{dataset.uri} lacks label chunks of {missing} rows of {dataset.label!r}, and their fill value {fill!s} "
             "is not the label of any other row. Restore the missing chunks."

@@ -12,18 +12,17 @@ from dask.utils import format_bytes
 
 from mmpca_dist.errors import InputError
 
-MOST_BYTES = 1 << 50
-"""1 PiB: of a larger table not even the list of its units fits a plan."""
-MOST_ENTRIES = 1 << 62
+MAX_BYTES, MAX_ENTRIES = 1 << 50, 1 << 62
+"""Limits of dense and sparse tables; of a table beyond 1 PiB not even the list of units fits into memory."""
 
 _allowed: ContextVar[tuple[int, str] | None] = ContextVar("allowed", default=None)
 
 
 @contextmanager
 def within(n_bytes: int, setting: str) -> Iterator[None]:
-    """Hold what is opened within to so many bytes at a time; ``setting`` says where that comes from, for errors.
+    """Limit what is opened in this context to ``n_bytes`` at a time; ``setting`` names the limit in errors.
 
-    Elsewhere half of this computer's memory is allowed.
+    Outside the limit is half of this computer's memory.
     """
     token = _allowed.set((n_bytes, setting))
     try:
@@ -33,37 +32,26 @@ def within(n_bytes: int, setting: str) -> Iterator[None]:
 
 
 def allowed_bytes() -> int:
-    """Return how many bytes may be in memory at a time."""
+    """Return how many bytes of data may be in memory at a time."""
     return _limit()[0]
 
 
 def refuse_larger(n_bytes: int, what: str, advice: str = "Write it again in smaller pieces") -> None:
-    """Refuse a piece that has to be in memory whole, and does not fit.
-
-    Raises
-    ------
-    InputError
-        With both numbers.
-    """
-    most, setting = _limit()
-    if n_bytes > most:
+    """Refuse data that must be in memory at once and do not fit, with an ``InputError``."""
+    limit, setting = _limit()
+    if n_bytes > limit:
         raise InputError(
-            f"{what} takes {format_bytes(n_bytes)} once it is unpacked, and {format_bytes(most)} may be in memory at a "
-            f"time ({setting}). {advice}, or allow more memory."
+            f"{what} takes {format_bytes(n_bytes)} once it is unpacked, and {format_bytes(limit)} may be in memory at "
+            f"a time ({setting}). {advice}, or allow more memory."
         )
 
 
 def refuse_absurd(where: str, shape: Sequence[int], itemsize: int, *, sparse: bool = False) -> None:
-    """Refuse a table that is larger than any, as its metadata are damaged or made up.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a table that no computer holds: its metadata are damaged or made up."""
     if any(size < 0 for size in shape):
         raise InputError(f"The rows of {where} have shape {tuple(shape)}, which is negative. Its metadata are damaged.")
     entries = math.prod(shape)
-    if entries * (1 if sparse else itemsize) > (MOST_ENTRIES if sparse else MOST_BYTES):
+    if entries > MAX_ENTRIES if sparse else entries * itemsize > MAX_BYTES:
         raise InputError(
             f"{where} declares a table of {' x '.join(f'{size:,}' for size in shape)}, which is larger than any: "
             "its metadata are damaged or made up."
@@ -71,5 +59,4 @@ def refuse_absurd(where: str, shape: Sequence[int], itemsize: int, *, sparse: bo
 
 
 def _limit() -> tuple[int, str]:
-    found = _allowed.get()
-    return (psutil.virtual_memory().total // 2, "half of this computer's") if found is None else found
+    return _allowed.get() or (psutil.virtual_memory().total // 2, "half of this computer's")

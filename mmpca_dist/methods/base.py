@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows, labels_of
+from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_header, check_rows, labels_of
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
@@ -262,7 +262,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if self.scale_ is not None:
             back = back * self.scale_
         Z = as_table(Z)
-        Z = Z.rows if isinstance(Z, Table) else np.asarray(Z)
+        Z = Z.rows if isinstance(Z, ForeignTable) else np.asarray(Z)
         return (Z - offset) @ back + self.mean_
 
     @property
@@ -301,7 +301,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
         y, X = labels_of(y, X), as_table(X)
-        if isinstance(X, Table) and X.lazy:
+        if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
             return lazy_rows(X.rows, y)
         return self._check_rows(X, y, reset, least), Threads()

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, unit_edges
-from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows
+from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_header, check_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.dask_rows import whole_rows
 from mmpca_dist.statistics.units import read_unit
@@ -72,7 +72,7 @@ class LazyTransform:
             has no lazy form here.
         """
         X = as_table(X)
-        if not (isinstance(X, Table) and X.lazy):
+        if not (isinstance(X, ForeignTable) and X.lazy):
             return super().transform(X)  # type: ignore[misc]
         check_is_fitted(self, "components_")
         check_header(self, X, reset=False)
@@ -83,7 +83,7 @@ class LazyTransform:
     def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
         """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
         table = as_table(X)
-        if isinstance(table, Table) and table.lazy:
+        if isinstance(table, ForeignTable) and table.lazy:
             return self.fit(X, y, **fit_parameters).transform(X)  # type: ignore[attr-defined]
         return super().fit_transform(X, y, **fit_parameters)  # type: ignore[misc]
 

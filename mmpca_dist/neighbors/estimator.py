@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.foreign_tables import Table, as_table, check_header, check_rows, labels_of
+from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_header, check_rows, labels_of
 from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
@@ -185,7 +185,7 @@ class NearestOpposite(BaseEstimator):
         if y is None and not isinstance(X, Dataset):
             raise InputError("The labels y are None; they are needed, for neighbours are of other classes.")
         y, X = labels_of(y, X), as_table(X)
-        if isinstance(X, Table) and X.lazy:
+        if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
             return lazy_rows(X.rows, y)
         X, y = check_rows(self, X, label_array(y, "y"), reset=reset, ensure_min_samples=2 if reset else 1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.foreign_tables import Table, as_table, labels_of
+from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, labels_of
 from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
@@ -80,10 +80,10 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
         raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
     scheduler: Scheduler = Threads()
     y, X = labels_of(y, X), as_table(X)
-    if isinstance(X, Table) and X.lazy:
+    if isinstance(X, ForeignTable) and X.lazy:
         dataset, scheduler = lazy_rows(X.rows, y)
     else:
-        X = X.rows if isinstance(X, Table) else X
+        X = X.rows if isinstance(X, ForeignTable) else X
         dataset = rows_in_memory(X, label_array(y, "y"), "the array in memory")
     return moments_of(dataset, precision=precision, classes=classes, scheduler=scheduler)
 

@@ -1,7 +1,7 @@
 """Rows in Arrow IPC files; Feather files (version 2) are such files.
 
-The footer lists the record batches. What a batch declares (rows, and the unpacked size of every buffer) is read from
-its flatbuffer metadata before pyarrow unpacks anything: pyarrow itself does not offer it.
+The footer lists the record batches. The flatbuffer metadata of a batch declare its rows and the unpacked size of every
+buffer. They are read here before pyarrow unpacks anything, as pyarrow does not expose them.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, "IPC File Format".
 """
@@ -12,7 +12,7 @@ import functools
 import struct
 import uuid
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,32 +27,29 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ColumnError, InputError
 
 MAGIC, STREAM, FEATHER_1 = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
-MOST_METADATA = 256 << 20
-"""Bytes of a footer, or of the metadata of a batch: beyond what ten million buffers take."""
+MAX_METADATA = 256 << 20
+"""Bytes of a footer, or of the metadata of a batch; ten million buffers take less."""
 SMALLER = "Write it again with smaller record batches"
+N_BUFFERS = {
+    "null": 0, "dictionary": 2, "primitive": 2, "fixed_size_binary": 2, "decimal": 2, "string": 3, "large_string": 3,
+    "binary": 3, "large_binary": 3,
+}  # fmt: skip
+"""Buffers of a column, by ``pyarrow.types``, for types without children."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the metadata of a record batch declare.
-
-    Attributes
-    ----------
-    start, n_rows : int
-        First row in the data set, and rows.
-    body : int
-        Where its buffers begin in the file.
-    buffers : tuple of (offset, length)
-        Of all columns, in order.
-    packed : bool
-        Whether buffers are compressed; each then begins with its unpacked size.
-    """
+    """What the metadata of a record batch declare."""
 
     start: int
+    """First row in the data set."""
     n_rows: int
     body: int
-    buffers: tuple[tuple[int, int], ...]
+    """Offset of the buffers in the file."""
+    buffers: list[tuple[int, ...]]
+    """(Offset, length) of the buffers of all columns, in order."""
     packed: bool
+    """Whether buffers are compressed; each then begins with its unpacked size."""
 
 
 class ArrowDataset(ColumnRows):
@@ -81,9 +78,9 @@ class ArrowDataset(ColumnRows):
 
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
         schema, batches = _metadata(self.uri, self._token)
-        places = [schema.get_field_index(name) for name in columns]
+        fields = sorted(schema.get_field_index(name) for name in columns)
         ends = np.cumsum([0, *(_n_buffers(field.type, field.name, self.uri) for field in schema)]).tolist()
-        options = pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
         with storage.explained(self.uri), _opened(self.uri) as file:
             reader = None
             for number in range(bisect(batches, start, key=lambda batch: batch.start) - 1, len(batches)):
@@ -96,7 +93,7 @@ class ArrowDataset(ColumnRows):
                 where = f"Record batch {number} of {self.uri}"
                 if ends[-1] != len(batch.buffers):
                     raise InputError(f"{where} has {len(batch.buffers)} buffers, and its columns need {ends[-1]}.")
-                buffers = [buffer for i in places for buffer in batch.buffers[ends[i] : ends[i + 1]]]
+                buffers = [buffer for i in fields for buffer in batch.buffers[ends[i] : ends[i + 1]]]
                 _refuse_larger_buffers(file, batch, buffers, where)
                 try:
                     reader = reader or pa.ipc.open_file(file, options=options)
@@ -121,7 +118,7 @@ class ArrowDataset(ColumnRows):
 
 
 def _opened(uri: str) -> pa.NativeFile:
-    """Return the file, mapped into memory where it is local."""
+    """Open a file; map it into memory where it is local."""
     storage.refuse_pipe(uri)
     fs, path = storage.filesystem(uri)
     return pa.memory_map(path) if storage.is_local(uri) else pa.PythonFile(fs.open(path, "rb"), "r")
@@ -170,65 +167,50 @@ def _read_metadata(file: pa.NativeFile, uri: str) -> tuple[pa.Schema, tuple[Batc
 
 
 def _at(file: pa.NativeFile, offset: int, n_bytes: int) -> bytes:
-    """Return bytes of the file, all of them or an error."""
-    if not 0 <= n_bytes <= MOST_METADATA or offset < 0:
+    if not 0 <= n_bytes <= MAX_METADATA or offset < 0:
         raise IndexError(f"{n_bytes} bytes of metadata at {offset}")
     file.seek(offset)
-    found = file.read(n_bytes)
-    if len(found) != n_bytes:
-        raise IndexError(f"{len(found)} of {n_bytes} bytes at {offset}")
-    return bytes(found)
+    data = bytes(file.read(n_bytes))
+    if len(data) != n_bytes:
+        raise IndexError(f"{len(data)} of {n_bytes} bytes at {offset}")
+    return data
 
 
 def _read_batch(file: pa.NativeFile, block: tuple[int, ...], start: int) -> Batch:
-    """Return a batch from its block in the footer: offset, bytes of metadata, bytes of the body."""
+    """Read a batch from its block in the footer: offset, bytes of metadata, bytes of the body."""
     offset, n_metadata, n_body = block
     if offset < 0 or n_body < 0 or offset + n_metadata + n_body > file.size():
         raise IndexError(f"a record batch at {offset} lies beyond the end")
     message = _Flatbuffer(_at(file, offset + 8, n_metadata - 8))
     header = message.table(message.root, 2)
-    if message.byte(message.root, 1) == 2:  # of a dictionary, which holds a batch
+    if message.number(message.root, 1, "<B") == 2:  # of a dictionary, which holds a batch
         header = message.table(header, 1)
-    n_rows = message.long(header, 0)
+    n_rows = message.number(header, 0, "<q")
     buffers = message.structs(header, 2, "<qq")
     if n_rows < 0 or any(o < 0 or n < 0 or o + n > n_body for o, n in buffers):
         raise IndexError(f"the record batch at {offset} declares what it cannot hold")
-    packed = message.field(header, 3) is not None
-    return Batch(start, n_rows, offset + n_metadata, tuple((o, n) for o, n in buffers), packed)
+    return Batch(start, n_rows, offset + n_metadata, buffers, packed=message.field(header, 3) is not None)
 
 
-def _refuse_larger_buffers(file: pa.NativeFile, batch: Batch, buffers: Sequence[tuple[int, int]], where: str) -> None:
+def _refuse_larger_buffers(file: pa.NativeFile, batch: Batch, buffers: list[tuple[int, ...]], where: str) -> None:
     total = 0
     for offset, length in buffers:
-        declared = length
-        if batch.packed and length >= 8:
-            declared = max(struct.unpack("<q", _at(file, batch.body + offset, 8))[0], length)  # -1: it is not packed
-        total += declared
+        is_packed = batch.packed and length >= 8
+        declared = struct.unpack("<q", _at(file, batch.body + offset, 8))[0] if is_packed else 0
+        total += max(declared, length)  # -1 says that this buffer is not compressed
     refuse_larger(total, where, SMALLER)
 
 
 def _n_buffers(kind: pa.DataType, name: str, uri: str) -> int:
-    """Return how many buffers a column of a type has.
-
-    Raises
-    ------
-    ColumnError
-        For types whose number of buffers varies.
-    """
-    types = pa.types
-    if types.is_null(kind):
-        return 0
-    if types.is_dictionary(kind) or types.is_primitive(kind) or types.is_fixed_size_binary(kind):
-        return 2
-    if types.is_decimal(kind):
-        return 2
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        return 3
-    if types.is_fixed_size_list(kind):
+    """Return how many buffers a column has; refuse types for which that varies."""
+    for test, n_buffers in N_BUFFERS.items():
+        if getattr(pa.types, f"is_{test}")(kind):
+            return n_buffers
+    if pa.types.is_fixed_size_list(kind):
         return 1 + _n_buffers(kind.value_type, name, uri)
-    if types.is_list(kind) or types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return 2 + _n_buffers(kind.value_type, name, uri)
-    if types.is_struct(kind):
+    if pa.types.is_struct(kind):
         return 1 + sum(_n_buffers(field.type, name, uri) for field in kind)
     raise ColumnError(
         f"Column {name!r} of {uri} has type {kind}, which is not read from Arrow files. Write the file without it.", []
@@ -248,7 +230,7 @@ class _Flatbuffer:
         return struct.unpack_from(form, self._data, at)
 
     def field(self, table: int, number: int) -> int | None:
-        """Return where a field of a table is; None where it is absent."""
+        """Return the position of a field of a table; None where it is absent."""
         fields = table - self._unpack("<i", table)[0]
         if 4 + 2 * number >= self._unpack("<H", fields)[0]:
             return None
@@ -256,19 +238,15 @@ class _Flatbuffer:
         return table + offset if offset else None
 
     def table(self, table: int, number: int) -> int:
-        """Return where the table is that a field leads to."""
+        """Return the position of the table that a field refers to."""
         at = self.field(table, number)
         if at is None:
             raise IndexError(f"field {number} is missing")
         return at + int(self._unpack("<I", at)[0])
 
-    def byte(self, table: int, number: int) -> int:
+    def number(self, table: int, number: int, form: str) -> int:
         at = self.field(table, number)
-        return 0 if at is None else int(self._unpack("<B", at)[0])
-
-    def long(self, table: int, number: int) -> int:
-        at = self.field(table, number)
-        return 0 if at is None else int(self._unpack("<q", at)[0])
+        return 0 if at is None else int(self._unpack(form, at)[0])
 
     def structs(self, table: int, number: int, form: str) -> list[tuple[int, ...]]:
         """Return the structs of a vector; none where it is absent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.column_faults import ColumnFault, Gaps
 from mmpca_dist.datasets.dataset import Dataset, reading_labels
 from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.datasets.readers.formats import Request
+from mmpca_dist.datasets.readers.formats import Request, refuse_missing_names
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 
@@ -23,105 +23,85 @@ TRANSPOSE_ROWS = 256
 
 
 class ColumnRows(Dataset):
-    """Base of the formats whose columns have names; a subclass reads pieces of them as Arrow tables.
+    """Base of the formats whose columns have names; a subclass reads Arrow tables.
 
     Parameters
     ----------
     request : Request
-        ``names`` are the columns to take, in this order, where neither ``features`` nor a list column says what the
-        rows are; ``drop`` are columns that are no features, and so are those of ``beside``, which must be columns,
-        unless one is ``features`` or the label.
+        ``names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows. Columns
+        in ``drop`` are no features, nor are those in ``beside``, which must exist, except for ``features``.
     schema : pyarrow.Schema
         Of all columns.
     """
 
     def __init__(self, request: Request, schema: pa.Schema) -> None:
-        self.uri, drop = request.uri, request.drop
-        self.label = _label_column(schema, request.label, self.uri, request.label_required, request.names or [])
+        self.uri, drop = request.uri, list(request.drop)
+        self.label = _label_column(schema, request)
         self.has_labels = self.label is not None
         for name, setting in request.beside.items():
             if name not in schema.names:
                 raise InputError(f"{self.uri} has no column {name!r} ({setting}).{did_you_mean(name, schema.names)}")
             if name not in (request.features, self.label):
-                drop = [*drop, name]
-        self.columns, self._is_list = _feature_columns(
-            schema, request.features, self.label, self.uri, request.names, drop
-        )
-        self.features = self.columns[0] if self._is_list else None
-        self.n_features, self.dtype = self._types(schema)
-        if not self._is_list:
-            self.feature_names = list(self.columns)
-            self.named_columns = True
+                drop.append(name)
+        self.columns, self._is_list = _feature_columns(schema, request, self.label, drop)
+        fields = [schema.field(name) for name in self.columns]
+        _refuse_other_types(fields, self.uri)
+        if self._is_list:
+            kind, self.features = fields[0].type, self.columns[0]
+            self.n_features, self.dtype = kind.list_size, _numpy_type(kind.value_type)
+        else:
+            self.n_features, self.dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
+            self.feature_names, self.named_columns = list(self.columns), True
 
     def gaps(self, beside: Sequence[str] = ()) -> Gaps:
-        """Return which features, labels and columns ``beside`` have missing values, as far as metadata tell."""
+        """Return which features, labels and columns ``beside`` have missing values, by the metadata."""
         return Gaps([], complete=False)
 
     @abstractmethod
     def _parts(self, start: int, stop: int, columns: list[str]) -> Iterator[tuple[pa.Table, int]]:
-        """Yield pieces of some columns that hold the rows, cut to them, in order, and the first row of each."""
-
-    def _types(self, schema: pa.Schema) -> tuple[int, np.dtype]:
-        fields = [schema.field(name) for name in self.columns]
-        _refuse_other_types(fields, self.uri)
-        if self._is_list:
-            return fields[0].type.list_size, _numpy_type(fields[0].type.value_type)
-        return len(fields), np.result_type(*{_numpy_type(f.type) for f in fields})
+        """Yield consecutive tables of some columns, which together are the rows, and the first row of each."""
 
     def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
         if out is None:
             out = np.empty((stop - start, self.n_features), self.dtype)
+        fill = _fill_from_list if self._is_list else _fill_from_columns
         for table, first in self._parts(start, stop, list(self.columns)):
-            rows = out[first - start : first - start + len(table)]
-            if self._is_list:
-                _fill_from_list(table.column(0), rows, first, self.uri)
-            else:
-                _fill_from_columns(table, rows, first, self.uri)
+            fill(table, out[first - start : first - start + len(table)], first, self.uri)
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         assert self.label is not None  # noqa: S101  (has_labels says so)
-        parts = []
+        parts, where = [], f"column {self.label!r} of {self.uri}"
         with reading_labels(self.uri, start, stop):
             for table, first in self._parts(start, stop, [self.label]):
-                column = table.column(0)
-                _refuse_nulls(column, self.label, first, self.uri, "names")
-                parts += [
-                    normalize_labels(_values(chunk), f"column {self.label!r} of {self.uri}") for chunk in column.chunks
-                ]
+                _refuse_nulls(table.column(0), self.label, first, self.uri, "names")
+                parts += [normalize_labels(_values(chunk), where) for chunk in table.column(0).chunks]
             return np.concatenate(parts)
 
 
-def _label_column(
-    schema: pa.Schema, label: str | None, uri: str, required: bool, features: Collection[str]
-) -> str | None:
-    """Return the label column; None where there need be none. A column that is a known feature is no label."""
-    names = [label] if label else [name for name in LABEL_NAMES if name not in features]
+def _label_column(schema: pa.Schema, request: Request) -> str | None:
+    """Return the label column, which is none of ``request.names``; None where there is none and none is required."""
+    names = [request.label] if request.label else [name for name in LABEL_NAMES if name not in (request.names or ())]
     for name in names:
         if name in schema.names:
             return name
-    if not required and label is None:
+    if not request.label_required and request.label is None:
         return None
-    wanted = " or ".join(repr(name) for name in names)
     hint = did_you_mean(names[0], schema.names) or f" Its columns are {some_names(schema.names)}."
-    raise InputError(f"{uri} has no column {wanted} ({setting_name('label')}).{hint}")
+    raise InputError(f"{request.uri} has no column {' or '.join(map(repr, names))} ({setting_name('label')}).{hint}")
 
 
 def _feature_columns(
-    schema: pa.Schema,
-    features: str | None,
-    label: str | None,
-    uri: str,
-    wanted: list[str] | None,
-    drop: Sequence[str],
+    schema: pa.Schema, request: Request, label: str | None, drop: list[str]
 ) -> tuple[tuple[str, ...], bool]:
     """Return the feature columns, and whether they are one fixed-size list."""
+    uri, features = request.uri, request.features
     _refuse_unknown(drop, schema.names, label, uri)
     left_out = {label, *drop}
     others = tuple(name for name in schema.names if name not in left_out and not name.startswith("__index_level_"))
-    if wanted and features is None and not any(pa.types.is_fixed_size_list(schema.field(n).type) for n in others):
-        refuse_missing_names(uri, others, wanted)
-        return tuple(wanted), False
+    if request.names and features is None and not any(_holds_lists(schema.field(name)) for name in others):
+        refuse_missing_names(uri, others, request.names)
+        return tuple(request.names), False
     if features is not None and features not in others:
         raise InputError(
             f"{uri} has no feature column {features!r} ({setting_name('features')}).{did_you_mean(features, others)}"
@@ -130,7 +110,7 @@ def _feature_columns(
     if not names:
         beside = [*([f"the label {label!r}"] if label else []), *(["those dropped or kept"] if drop else [])]
         raise InputError(f"{uri} has no columns" + (" beside " + " and ".join(beside) if beside else "") + ".")
-    lists = [name for name in names if pa.types.is_fixed_size_list(schema.field(name).type)]
+    lists = [name for name in names if _holds_lists(schema.field(name))]
     if lists and len(names) > 1:
         raise InputError(
             f"{uri} has a list column {lists[0]!r} and others; name the one to use with {setting_name('features')}, "
@@ -139,37 +119,25 @@ def _feature_columns(
     return names, bool(lists)
 
 
-def refuse_missing_names(uri: str, found: Collection[str], wanted: list[str]) -> None:
-    """Refuse features that lack some of those that are wanted.
-
-    Raises
-    ------
-    InputError
-        With the first few names, and what the first may be called instead.
-    """
-    known = set(found)
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        raise InputError(
-            f"{uri} lacks {len(missing)} of the {len(wanted)} features that the model was fitted to: "
-            f"{some_names(missing)}.{did_you_mean(missing[0], known.difference(wanted))}"
-        )
+def _holds_lists(field: pa.Field) -> bool:
+    return pa.types.is_fixed_size_list(field.type)
 
 
-def _refuse_unknown(drop: Sequence[str], names: list[str], label: str | None, uri: str) -> None:
-    known = set(names)
+def _refuse_unknown(drop: list[str], names: list[str], label: str | None, uri: str) -> None:
+    existing = set(names)
     for name in drop:
         if name == label:
             raise InputError(f"{setting_name('drop')} names {name!r}, which is the label of {uri}.")
-        if name not in known:
+        if name not in existing:
             hint = did_you_mean(name, names) or f" Its columns are {some_names(names)}."
             raise InputError(f"{setting_name('drop')} names {name!r}, which is no column of {uri}.{hint}")
 
 
 def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
     """Refuse columns that hold no numbers."""
-    kinds = {f.name: f.type.value_type if pa.types.is_fixed_size_list(f.type) else f.type for f in fields}
-    bad = [name for name, kind in kinds.items() if not _is_number(kind)]
+    kinds = {field.name: field.type.value_type if _holds_lists(field) else field.type for field in fields}
+    is_number = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    bad = [name for name, kind in kinds.items() if not any(test(kind) for test in is_number)]
     if bad:
         others = f" (and {len(bad) - 1} more: {some_names(bad[1:])})" if len(bad) > 1 else ""
         raise ColumnError(
@@ -178,10 +146,6 @@ def _refuse_other_types(fields: list[pa.Field], uri: str) -> None:
             f"{setting_name('label')}.",
             [ColumnFault(name, f"type {kinds[name]}, where numbers belong") for name in bad],
         )
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _numpy_type(kind: pa.DataType) -> np.dtype:
@@ -198,10 +162,9 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, first: int, uri: str, kind
         )
 
 
-def _fill_from_list(column: pa.ChunkedArray, rows: NDArray, first: int, uri: str) -> None:
-    # A list array is flattened by flatten(), which drops null lists: they are refused before.
-    _refuse_nulls(column, "features", first, uri)
-    at = 0
+def _fill_from_list(table: pa.Table, rows: NDArray, first: int, uri: str) -> None:
+    column, at = table.column(0), 0
+    _refuse_nulls(column, "features", first, uri)  # flatten() would drop null lists
     for chunk in column.chunks:
         values = chunk.flatten()
         if values.null_count:
@@ -224,13 +187,14 @@ def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str) -> 
 
 
 def refuse_twice(schema: pa.Schema, uri: str) -> None:
+    """Refuse two columns of one name."""
     name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
     if times > 1:
         raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
 
 
 def _values(chunk: pa.Array) -> NDArray:
-    """Return labels without a copy of each text, of which categories are stored once."""
+    """Return labels; the text of a category is stored once, and not copied."""
     if pa.types.is_dictionary(chunk.type):
         return chunk.dictionary.to_numpy(zero_copy_only=False)[chunk.indices.to_numpy(zero_copy_only=False)]
     return chunk.to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
-"""Which Parquet files of a folder make a table, in which order, and what the names of their folders say of the rows.
+"""The Parquet files of a folder that make a table, in order, and the columns in the names of their folders.
 
-Dask, Spark and Hive write plain folders. Those of Delta Lake and Iceberg also hold files whose rows were removed, so
-they are read through their logs, or not at all.
+Dask, Spark and Hive write plain folders. Folders of Delta Lake and Iceberg also hold files of removed rows, so they are
+read through their logs, or not at all.
 """
 
 from __future__ import annotations
@@ -26,24 +26,17 @@ ZARR = frozenset({"zarr.json", ".zgroup", ".zmetadata"})
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """The files of a table in the order of its rows.
-
-    Attributes
-    ----------
-    files : list of str
-    fields : list of pyarrow.Field
-        Columns that are in the names of folders (``year=2024``) or in a log, not in the files.
-    values : list of dict
-        Their values in each file.
-    """
+    """The files of a table in the order of its rows."""
 
     files: list[str]
     fields: list[pa.Field] = field(default_factory=list)
+    """Columns that are in the names of folders (``year=2024``) or in a log, not in the files."""
     values: list[dict[str, Any]] = field(default_factory=list)
+    """The values of ``fields`` in each file."""
 
 
 def holds_parquet(uri: str, names: Collection[str]) -> bool:
-    """Tell whether a folder with these names in it is a table of Parquet files rather than a Zarr group."""
+    """Tell whether a folder that holds ``names`` is a table of Parquet files rather than a Zarr group."""
     if ZARR.intersection(names):
         return False
     if any(name.endswith(SUFFIXES) for name in names) or has_log(uri, names):
@@ -53,7 +46,7 @@ def holds_parquet(uri: str, names: Collection[str]) -> bool:
 
 
 def has_log(uri: str, names: Collection[str]) -> bool:
-    """Tell whether a folder with these names in it has a log, so that not all files in it are of its table."""
+    """Tell whether a folder that holds ``names`` has a log, so that some of its files may hold removed rows."""
     return DELTA in names or HUDI in names or _is_iceberg(uri, names)
 
 
@@ -88,17 +81,16 @@ def _of_folder(uri: str) -> ParquetFiles:
     names = [name for name, _, _ in storage.list_objects(uri) if name.endswith(SUFFIXES) and not _is_hidden(name)]
     if not names:
         raise InputError(f"The folder {uri} holds no .parquet files.")
-    names.sort(key=natural_sort_key)
-    return _with_partitions(uri, names)
+    return _with_partitions(uri, sorted(names, key=natural_sort_key))
 
 
 def _is_hidden(name: str) -> bool:
-    """Tell whether Spark, Hive and Dask pass over a file: ``_metadata``, and what begins with a dot."""
+    """Tell whether Spark, Hive and Dask ignore a file: ``_metadata``, and names that begin with a dot."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
 
 def _with_partitions(uri: str, names: list[str]) -> ParquetFiles:
-    """Take the columns that are in names of folders as pyarrow reads them; integers where all values are, else text."""
+    """Add the columns in names of folders, which are integers where all values are, else text."""
     segments = [segment for name in names for segment in name.split("/")[:-1] if "=" in segment]
     columns = list(dict.fromkeys(unquote(segment.partition("=")[0]) for segment in segments))
     hive = pads.HivePartitioning(pa.schema([(column, pa.string()) for column in columns]))
@@ -116,7 +108,7 @@ def _integers_or_text(values: pa.Array) -> pa.Array:
         numbers = values.cast(pa.int64())
     except pa.ArrowInvalid:
         return values
-    return numbers if len(numbers.unique()) == len(values.unique()) else values  # 01 beside 1 names another thing
+    return numbers if len(numbers.unique()) == len(values.unique()) else values  # 01 and 1 are two names
 
 
 def _through_log(uri: str, kind: str, extra: str, read: Callable[[str], ParquetFiles]) -> ParquetFiles:
@@ -129,7 +121,7 @@ def _through_log(uri: str, kind: str, extra: str, read: Callable[[str], ParquetF
         ) from error
     except MmpcaError:
         raise
-    except Exception as error:  # whatever those libraries raise
+    except Exception as error:  # those libraries raise many types
         reason = " ".join(str(error).split()).rstrip(".")
         raise InputError(
             f"Cannot read the log of the {kind} table {uri}: {reason}. Write its rows as plain Parquet with a tool "
@@ -172,27 +164,27 @@ def _of_iceberg(uri: str) -> ParquetFiles:
     return ParquetFiles([storage.normalize(file) for file in sorted(files, key=natural_sort_key)])
 
 
-def _iceberg_table(place: str) -> Any:
-    """Open a table as ``StaticTable.from_metadata`` does, without the properties in its metadata.
+def _iceberg_table(uri: str) -> Any:
+    """Open a table as ``StaticTable.from_metadata`` does, but ignore the properties in its metadata.
 
-    These name the class that opens files (``py-io-impl``), which pyiceberg imports and calls, and the server of a
-    bucket; and the table may come from a stranger.
+    They name the class that opens files (``py-io-impl``), which pyiceberg imports and calls, and the server of a
+    bucket. The table may come from a stranger.
     """
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io import load_file_io
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import StaticTable
 
-    io = load_file_io(location=place)
-    metadata = FromInputFile.table_metadata(io.new_input(place))
-    return StaticTable(("static-table", place), metadata, place, io, NoopCatalog("static-table"))
+    io = load_file_io(location=uri)
+    metadata = FromInputFile.table_metadata(io.new_input(uri))
+    return StaticTable(("static-table", uri), metadata, uri, io, NoopCatalog("static-table"))
 
 
 def _iceberg_metadata(uri: str) -> str:
     """Return the newest metadata file of a table without a catalog."""
     folder = storage.join(uri, ICEBERG)
     names = [name for name in storage.names_in(folder) if name.endswith(".metadata.json")]
-    numbers = {name: int(found[1]) if (found := re.match(r"v?(\d+)", name)) else -1 for name in names}
+    numbers = {name: int(match[1]) if (match := re.match(r"v?(\d+)", name)) else -1 for name in names}
     newest = [name for name in names if numbers[name] == max(numbers.values())]
     if len(newest) > 1:
         raise InputError(
@@ -203,7 +195,7 @@ def _iceberg_metadata(uri: str) -> str:
 
 
 def _refuse_renamed(uri: str, table: Any) -> None:
-    """Refuse tables in whose older files a column may have another name: columns are taken by name here."""
+    """Refuse tables whose older files may call a column by another name."""
     pairs = {(column.field_id, column.name) for schema in table.metadata.schemas for column in schema.fields}
     if len({number for number, _ in pairs}) < len(pairs) or len({name for _, name in pairs}) < len(pairs):
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,13 @@ class SyntheticDataset(Dataset):
     kind = "synthetic"
     read_overhead = 0.1
 
-    def __init__(self, uri: str, options: dict[str, Option]) -> None:
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
         self.uri, self.options = uri, options
-        self.n_rows, self.n_features = int(options["n"]), int(options["d"])
+        self.n_rows, self.n_features = options["n"], options["d"]
         if options["dtype"] not in ("float32", "float64"):
             raise InputError(f"dtype={options['dtype']} in {uri}: synthetic rows are float32 or float64.")
-        self.dtype = np.dtype(str(options["dtype"]))
-        if int(options["seed"]) < 0:
+        self.dtype = np.dtype(options["dtype"])
+        if options["seed"] < 0:
             raise InputError(f"seed={options['seed']} in {uri} must not be negative.")
         if self.n_rows < 2 or self.n_features < 1:
             raise InputError(f"{uri} needs at least n=2 rows and d=1 columns.")
@@ -48,7 +48,7 @@ class SyntheticDataset(Dataset):
         return chunk_edges(self.n_rows, self._chunk_rows)
 
     def _rng(self, stream: int, chunk: int = 0) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence(int(self.options["seed"]), spawn_key=(stream, chunk)))
+        return np.random.default_rng(np.random.SeedSequence(self.options["seed"], spawn_key=(stream, chunk)))
 
     @abstractmethod
     def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
@@ -101,25 +101,25 @@ class GaussianClasses(SyntheticDataset):
         "axis": 0, "seed": 0, "dtype": "float32",
     }  # fmt: skip
 
-    def __init__(self, uri: str, options: dict[str, Option]) -> None:
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
         super().__init__(uri, options)
-        if not 0 < float(options["imbalance"]) < 1:
+        if not 0 < options["imbalance"] < 1:
             raise InputError(f"imbalance in {uri} is the share of class 1 and must lie between 0 and 1.")
-        if float(options["variance"]) < 0 or float(options["spread"]) < 0:
+        if options["variance"] < 0 or options["spread"] < 0:
             raise InputError(f"variance and spread in {uri} must not be negative.")
-        if not 0 <= int(options["axis"]) < self.n_features:
+        if not 0 <= options["axis"] < self.n_features:
             raise InputError(f"axis in {uri} must be one of the columns 0 to {self.n_features - 1}.")
 
     def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
-        return (self._rng(LABELS, chunk).random(n_rows) < float(self.options["imbalance"])).astype(np.int64)
+        return (self._rng(LABELS, chunk).random(n_rows) < self.options["imbalance"]).astype(np.int64)
 
     def draw_rows(self, chunk: int, out: NDArray) -> None:
         self._rng(ROWS, chunk).standard_normal(dtype=self.dtype.type, out=out)
-        axis, spread = int(self.options["axis"]), float(self.options["spread"])
-        on_axis = out[:, axis] * np.sqrt(float(self.options["variance"])).astype(self.dtype)
+        axis, spread = self.options["axis"], self.options["spread"]
+        on_axis = out[:, axis] * np.sqrt(self.options["variance"]).astype(self.dtype)
         if spread != 1:
             out *= np.sqrt(spread).astype(self.dtype)
-        shift = float(self.options["distance"]) * self.draw_labels(chunk, len(out))
+        shift = self.options["distance"] * self.draw_labels(chunk, len(out))
         out[:, axis] = on_axis + shift.astype(self.dtype)
 
 
@@ -135,32 +135,32 @@ class GaussianClusters(SyntheticDataset):
         "seed": 0, "dtype": "float32",
     }  # fmt: skip
 
-    def __init__(self, uri: str, options: dict[str, Option]) -> None:
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
         super().__init__(uri, options)
         if options["assign"] not in ("cluster", "random"):
             raise InputError(f"assign={options['assign']} in {uri} must be 'cluster' or 'random'.")
-        if int(options["classes"]) < 2:
+        if options["classes"] < 2:
             raise InputError(f"{uri} needs at least two classes.")
-        if int(options["k"]) < (int(options["classes"]) if options["assign"] == "cluster" else 1):
+        if options["k"] < (options["classes"] if options["assign"] == "cluster" else 1):
             raise InputError(f"{uri} has fewer clusters (k) than classes.")
-        geometry = 8 * self.n_features * (int(options["k"]) + 3 * self.n_features)
+        geometry = 8 * self.n_features * (options["k"] + 3 * self.n_features)
         refuse_larger(geometry, f"The geometry of {uri}", "Take fewer clusters (k) or columns (d)")
 
     def _clusters(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
-        return self._rng(LABELS, chunk).integers(int(self.options["k"]), size=n_rows)
+        return self._rng(LABELS, chunk).integers(self.options["k"], size=n_rows)
 
     def draw_labels(self, chunk: int, n_rows: int) -> NDArray[np.int64]:
-        n_classes = int(self.options["classes"])
+        n_classes = self.options["classes"]
         if self.options["assign"] == "cluster":
             return self._clusters(chunk, n_rows) % n_classes
         rng = self._rng(LABELS, chunk)
-        rng.integers(int(self.options["k"]), size=n_rows)  # the clusters come first in this stream
+        rng.integers(self.options["k"], size=n_rows)  # the clusters come first in this stream
         return rng.integers(n_classes, size=n_rows)
 
     def draw_rows(self, chunk: int, out: NDArray) -> None:
         rng = self._rng(ROWS, chunk)
         seed, k, separation = (self.options[name] for name in ("seed", "k", "separation"))
-        centres, axes = _geometry(int(seed), int(k), self.n_features, float(separation))
+        centres, axes = _geometry(seed, k, self.n_features, separation)
         centres, axes = centres.astype(self.dtype), axes.astype(self.dtype)
         clusters = self._clusters(chunk, len(out))
         with single_blas_thread():
