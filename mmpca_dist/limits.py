@@ -52,6 +52,24 @@ class Limits:
     """How long workers may take to start before a note says that they are waited for."""
     download_piece_bytes: int = 1 << 20
     """Downloads are written in pieces of this size; the limit on a file's size is checked after each."""
+    chunk_bytes: int = 8 << 20
+    """A chunk of the dense rows that ``mmpca ingest`` writes; eight make a shard, which is one reading unit. Chunks
+    have a checksum each, so that a slice of 3 MiB costs 8 MiB: 3.6 GiB/s where chunks of 64 MiB give 0.3."""
+    csr_chunks_per_shard: int = 64
+    """Chunks, of 1 MiB, of a shard of CSR rows."""
+    band_bytes: int = 256 << 20
+    """Rows of an array stored column by column are gathered in bands of this size; each takes a reading of the file."""
+    text_block_bytes: int = 4 << 20
+    """Text is parsed in blocks of this size."""
+    text_block_lines: int = 128
+    """A block of CSV has so many lines or more, up to 32 MiB: each column costs pyarrow some microseconds, which at
+    40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
+    text_line_bytes: int = 64 << 20
+    """A longer line is none: the file is of another kind, or made to fill memory."""
+    spool_bytes: int = 32 << 20
+    """Labels beyond this many bytes (four a row) wait for the end of an ingest in a temporary file."""
+    max_classes: int = 100_000
+    """More distinct labels than this are measurements, not classes."""
     first_pause: float = 0.2
     """Seconds before a failed request to a store is repeated; the pauses double."""
     lease_beat: float = 10.0

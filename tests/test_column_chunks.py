@@ -81,10 +81,10 @@ def test_rows_of_chunks_that_are_too_large_are_refused_with_the_chunks_that_help
         preview(config).refuse_if_too_large()
 
 
-def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch):
+def test_ingest_makes_such_chunks_in_bounded_memory(tmp_path, monkeypatch, limits):
     X, y = labelled(N, D, 3, seed=1)
     uri = write_zarr(tmp_path / "a.zarr", X, y, chunks=(N, 3))
-    monkeypatch.setattr(sources, "BAND_BYTES", 7 * X.strides[0])
+    limits.band_bytes = 7 * X.strides[0]
     read, encode = [], sources.encode_block
     monkeypatch.setattr(sources, "encode_block", lambda y, where: read.append(len(y)) or encode(y, where))
     ingest(uri, tmp_path / "b.zarr", chunk_bytes=10 * X.strides[0])

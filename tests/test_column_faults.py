@@ -15,9 +15,8 @@ from helpers.evaluating import config_of
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.schema import load_config
-from mmpca_dist.datasets.ingest import csv
-from mmpca_dist.datasets.ingest.column_selection import Selection
 from mmpca_dist.datasets.ingest.job import check_columns, ingest
+from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.readers.parquet import ParquetDataset
 from mmpca_dist.errors import ColumnError, InputError
 from mmpca_dist.runs.stages import preview
@@ -66,10 +65,9 @@ def write(folder, kind, table):
 
 
 @pytest.fixture
-def blocks(monkeypatch):
+def blocks(limits):
     """Text comes in many blocks."""
-    monkeypatch.setattr(csv, "BLOCK_BYTES", 512)
-    monkeypatch.setattr(csv, "BLOCK_LINES", 1)
+    limits.text_block_bytes, limits.text_block_lines = 512, 1
 
 
 def faults_of(path, progress=None, **options):

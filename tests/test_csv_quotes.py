@@ -24,9 +24,8 @@ def write(path, n_rows, delimiter=","):
 
 @pytest.mark.parametrize("block", [1, 7, 30, 100, 1 << 20])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_cells_of_several_lines_wherever_blocks_end(block, delimiter, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_BYTES", block)
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_LINES", 0)
+def test_cells_of_several_lines_wherever_blocks_end(block, delimiter, tmp_path, limits):
+    limits.text_block_bytes, limits.text_block_lines = block, 0
     source = tmp_path / "a.csv"
     lines = write(source, 60, delimiter).read_text().replace('"name of\nit"', "kind")
     source.write_text(lines, newline="")
@@ -41,11 +40,10 @@ CELLS = [*NAMES, '""', "", '"\n"', '"""\n"', '"\n""\n"""', '","']
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, monkeypatch):
+def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, limits):
     """Quotes around cells, doubled within them, and as characters of cells that are not quoted."""
     rng = np.random.default_rng(seed)
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_BYTES", int(rng.choice([1, 20, 100, 1 << 20])))
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_LINES", 0)
+    limits.text_block_bytes, limits.text_block_lines = int(rng.choice([1, 20, 100, 1 << 20])), 0
     delimiter, end, mark = str(rng.choice([",", ";", "\t"])), str(rng.choice(["\n", "\r\n"])), "\ufeff" * (seed % 2)
     names, cells = (
         [cell for cell in rng.permutation(kinds)[: rng.integers(1, len(kinds))] if delimiter not in cell]
@@ -64,9 +62,8 @@ def test_cells_are_those_that_the_module_csv_reads(seed, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [1, 1 << 20])
-def test_a_byte_order_mark_before_a_quote(block, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_BYTES", block)
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_LINES", 0)
+def test_a_byte_order_mark_before_a_quote(block, tmp_path, limits):
+    limits.text_block_bytes, limits.text_block_lines = block, 0
     (tmp_path / "a.csv").write_text('"a,",1.5,2\nb,3,4\n', encoding="utf-8-sig")
     ingest(tmp_path / "a.csv", tmp_path / "made.zarr", label=0)
     assert open_dataset(tmp_path / "made.zarr").read_labels(0, 2).tolist() == ["a,", "b"]
@@ -91,9 +88,8 @@ def test_lines_are_counted_through_cells_of_several(tmp_path):
 
 @pytest.mark.parametrize("block", [20, 1 << 20])
 @pytest.mark.parametrize("more", [3, 5000, 200_000])
-def test_a_quote_that_is_not_closed_is_named_by_its_line(block, more, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_BYTES", block)
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_LINES", 0)
+def test_a_quote_that_is_not_closed_is_named_by_its_line(block, more, tmp_path, limits):
+    limits.text_block_bytes, limits.text_block_lines = block, 0
     rows = ["a,b,y", "0,0,z", '1,2,"p', *(f"{i},{i},q" for i in range(more))]
     (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(InputError) as caught:

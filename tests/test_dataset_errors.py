@@ -361,8 +361,8 @@ def test_labels_of_every_origin(labels, expected):
     assert normalize_labels(np.asarray(labels), "y").tolist() == expected
 
 
-def test_more_classes_than_there_can_be(monkeypatch):
-    monkeypatch.setattr("mmpca_dist.statistics.census.MAX_CLASSES", 50)
+def test_more_classes_than_there_can_be(limits):
+    limits.max_classes = 50
     with pytest.raises(InputError, match="more than 50 values: they look like measurements"):
         class_moments(np.zeros((60, 2)), np.arange(60))
 

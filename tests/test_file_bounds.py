@@ -14,7 +14,6 @@ from helpers.npy_files import npy
 
 from mmpca_dist import open_dataset
 from mmpca_dist.datasets import memory_limits
-from mmpca_dist.datasets.ingest import csv
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
 
@@ -79,11 +78,11 @@ def test_a_member_that_unpacks_to_more_than_fits(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".libsvm", ".csv.gz", ".libsvm.gz", ".csv.bz2", ".csv.xz"])
 @pytest.mark.parametrize("before", ["", "a,label\n1,0\n2,1\n", "1 1:2\n"])
-def test_a_line_without_an_end(suffix, before, tmp_path, monkeypatch):
+def test_a_line_without_an_end(suffix, before, tmp_path, limits):
     import bz2
     import lzma
 
-    monkeypatch.setattr(csv, "LINE_BYTES", 1 << 20)
+    limits.text_line_bytes = 1 << 20
     pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(suffix.rpartition(".")[2], bytes)
     (tmp_path / f"a{suffix}").write_bytes(pack(before.encode() + b"1" * (5 << 20)))
     with pytest.raises(InputError, match=r"Line \d of .* is longer than 1 MiB|is not"):

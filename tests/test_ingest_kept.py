@@ -13,7 +13,6 @@ from helpers.evaluating import config_of, scored, store
 from helpers.ingested import NAMES, memory_address, small_table
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest import group_writer
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
 
@@ -68,10 +67,8 @@ def memory():
 
 @pytest.mark.parametrize("chunk_bytes", [160, 1 << 20])
 @pytest.mark.parametrize("make", [in_csv, in_csv_without_names, in_parquet, in_zarr])
-def test_what_is_kept_reads_back_as_it_was(make, chunk_bytes, tmp_path, monkeypatch):
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_BYTES", 1000)
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.csv.BLOCK_LINES", 5)
-    monkeypatch.setattr(group_writer, "SPOOL_BYTES", 100)
+def test_what_is_kept_reads_back_as_it_was(make, chunk_bytes, tmp_path, limits):
+    limits.text_block_bytes, limits.text_block_lines, limits.spool_bytes = 1000, 5, 100
     source, options = make(tmp_path)
     manifest = ingest(source, tmp_path / "made.zarr", chunk_bytes=chunk_bytes, **options)
     assert manifest["kept"] == options["keep"]
@@ -195,8 +192,8 @@ def test_texts_are_no_names(make, where, tmp_path, monkeypatch):
         ingest(source, tmp_path / "made.zarr", **options)
 
 
-def test_long_names_are_written_in_short_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr(group_writer, "CHUNK_BYTES", 4000)
+def test_long_names_are_written_in_short_chunks(tmp_path, limits):
+    limits.chunk_bytes = 4000
     names = [f"{'n' * 96}{i % 9:04}" for i in range(len(Y))]  # 400 bytes each in an array of a fixed width
     ingest(write_csv(tmp_path / "a.csv", {**columns(), "patient": names}), tmp_path / "made.zarr",
            keep=["patient", "batch"])  # fmt: skip
@@ -236,8 +233,8 @@ def test_an_empty_cell_of_a_column_that_is_kept(tmp_path):
     )
 
 
-def test_too_many_values_are_measurements(tmp_path, monkeypatch):
-    monkeypatch.setattr(group_writer, "MAX_CLASSES", 50)
+def test_too_many_values_are_measurements(tmp_path, limits):
+    limits.max_classes = 50
     source = write_csv(tmp_path / "a.csv", {**columns(), "batch": np.arange(len(Y))})
     with pytest.raises(InputError, match=r"257 different values of column 'batch', .*measurements, not classes"):
         ingest(source, tmp_path / "made.zarr", keep=["patient", "batch"])

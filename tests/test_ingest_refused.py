@@ -14,7 +14,6 @@ import pytest
 from helpers.ingested import NAMES, memory_address, small_table, write_all, write_csv
 
 from mmpca_dist import open_dataset
-from mmpca_dist.datasets.ingest import group_writer
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError
 
@@ -129,10 +128,10 @@ def test_bad_numpy_files_are_explained(tmp_path):
 
 
 @pytest.mark.parametrize("band_rows", [1, 7, 1000])
-def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, monkeypatch, band_rows):
+def test_rows_stored_column_by_column_are_gathered_in_bands(tmp_path, limits, band_rows):
     """Fortran-ordered arrays in an .npz come out the same, however few rows fit a band."""
     X, y = np.random.default_rng(0).standard_normal((50, 6)), np.arange(50) % 3
-    monkeypatch.setattr("mmpca_dist.datasets.ingest.sources.BAND_BYTES", band_rows * X.strides[0])
+    limits.band_bytes = band_rows * X.strides[0]
     np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(X), y=y)
     ingest(tmp_path / "f.npz", tmp_path / "f.zarr", chunk_bytes=11 * X.strides[0])
     dataset = open_dataset(tmp_path / "f.zarr")
@@ -149,8 +148,8 @@ def test_a_truncated_gzip_is_explained(tmp_path, table):
     assert not list(tmp_path.glob("made.zarr*"))
 
 
-def test_too_many_labels_are_measurements(tmp_path, monkeypatch):
-    monkeypatch.setattr(group_writer, "MAX_CLASSES", 50)
+def test_too_many_labels_are_measurements(tmp_path, limits):
+    limits.max_classes = 50
     np.savez(tmp_path / "a.npz", X=np.ones((100, 2)), y=np.arange(100))
     with pytest.raises(InputError, match=r"100 different labels.*measurements, not classes"):
         ingest(tmp_path / "a.npz", tmp_path / "a.zarr")

@@ -15,7 +15,6 @@ from sklearn.datasets import dump_svmlight_file
 from zarr.codecs import Crc32cCodec, ShardingCodec
 
 from mmpca_dist import class_moments, open_dataset
-from mmpca_dist.datasets.ingest import shards
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.errors import InputError, OutputError, PlanError
 
@@ -49,8 +48,8 @@ def source(folder, kind, *, parts=PARTS, rows=X, labels=Y):
 
 @pytest.mark.parametrize("chunk_bytes", [1, 100, 1 << 20])
 @pytest.mark.parametrize("kind", SOURCES)
-def test_rows_come_back_as_they_were_whatever_form_is_written(kind, chunk_bytes, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "CSR_CHUNKS_PER_SHARD", 4)
+def test_rows_come_back_as_they_were_whatever_form_is_written(kind, chunk_bytes, tmp_path, limits):
+    limits.csr_chunks_per_shard = 4
     uri = source(tmp_path, kind)
     for sparse in (None, True, False):
         manifest = ingest(uri, tmp_path / "made.zarr", sparse=sparse, chunk_bytes=chunk_bytes, overwrite=True)
@@ -63,8 +62,8 @@ def test_rows_come_back_as_they_were_whatever_form_is_written(kind, chunk_bytes,
             np.testing.assert_array_equal(dataset.read_labels(start, stop), Y[start:stop])
 
 
-def test_the_group_is_laid_out_as_anndata_does_with_checksums(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "CSR_CHUNKS_PER_SHARD", 4)
+def test_the_group_is_laid_out_as_anndata_does_with_checksums(tmp_path, limits):
+    limits.csr_chunks_per_shard = 4
     manifest = ingest(source(tmp_path, "zarr"), tmp_path / "made.zarr", chunk_bytes=80)
     group = zarr.open_group(str(tmp_path / "made.zarr"), mode="r")
     assert dict(group["X"].attrs) == {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [N, D]}

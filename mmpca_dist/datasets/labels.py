@@ -15,9 +15,6 @@ from mmpca_dist.errors import InputError
 
 log = logging.getLogger(__name__)
 
-MAX_CLASSES = 100_000
-"""More distinct labels than this are measurements, not classes."""
-
 NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
 

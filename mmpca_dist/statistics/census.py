@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import MAX_CLASSES, refuse_made_up
+from mmpca_dist.datasets.labels import refuse_made_up
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
 
@@ -57,8 +58,10 @@ def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
 def _union(units: list[tuple[int, int, NDArray, NDArray]]) -> Census:
     all_classes = np.concatenate([unit[2] for unit in units])
     classes, inverse = np.unique(all_classes, return_inverse=True)
-    if len(classes) > MAX_CLASSES:
-        raise InputError(f"The labels take more than {MAX_CLASSES} values: they look like measurements, not classes.")
+    if len(classes) > LIMITS.max_classes:
+        raise InputError(
+            f"The labels take more than {LIMITS.max_classes} values: they look like measurements, not classes."
+        )
     counts = np.zeros(len(classes), np.int64)
     np.add.at(counts, inverse, np.concatenate([unit[3] for unit in units]))
     return Census(classes, counts, tuple(units))

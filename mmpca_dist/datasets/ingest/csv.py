@@ -10,6 +10,7 @@ import lzma
 import re
 import shlex
 import zlib
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,51 +24,40 @@ from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.column_faults import ColumnFault
-from mmpca_dist.datasets.ingest.csv_columns import (
+from mmpca_dist.datasets.ingest.csv_syntax import (
     as_number,
     dropped_positions,
     is_header,
     kept_positions,
     label_position,
     whole_numbers,
+    with_quotes_closed,
 )
-from mmpca_dist.datasets.ingest.csv_quotes import with_quotes_closed
-from mmpca_dist.datasets.ingest.group_writer import LABELS, Block, Codes
+from mmpca_dist.datasets.ingest.row_source import LABELS, Block, Codes, RowSource
 from mmpca_dist.datasets.labels import distinct_labels, text_array
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.named_columns import LABEL_NAMES
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.limits import LIMITS
 
 CSV_SUFFIXES = (".csv", ".tsv")
-BLOCK_BYTES = 4 << 20
 MAX_BLOCK_BYTES = 32 << 20
-BLOCK_LINES = 128
-"""A block has 128 lines or more, within these bounds: each of its columns costs pyarrow some microseconds, which
-at 40,000 columns makes blocks of 4 MiB three times as slow as those of 16."""
-
-LINE_BYTES = 64 << 20
-"""A longer line is none: the file is of another kind, or made to fill memory."""
 COLUMN_BYTES = 9 << 10
 """What pyarrow takes for each column of a block, however few rows it has: measured with 20,000 and 100,000 columns."""
 
 ARROW_FAULT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
 )
+KEPT_ADVICE = "What is kept are integers or strings: correct it, or leave out --keep."
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 
 
-class Text:
+class Text(RowSource):
     """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
 
     def __init__(self, uri: str, dtype: np.dtype) -> None:
         self.uri, self.dtype = uri, dtype
-        self.feature_names: list[str] | None = None
-        self.image_shape: tuple[int, int] | None = None
-        self.labels: str | None = None
-        self.notes: list[str] = []
-        self.sparse = False
-        self.nnz: int | None = None
         fs, path = storage.filesystem(uri)
         with storage.explained(uri):
             self.total = int(fs.size(path) or 0)
@@ -81,7 +71,7 @@ class Text:
         with raw:
             compression = infer_compression(path)
             # Files of object stores read line by line in Python, unless they are buffered.
-            text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, BLOCK_BYTES)
+            text = raw if storage.is_local(self.uri) else io.BufferedReader(raw, LIMITS.text_block_bytes)
             try:
                 yield raw, fsspec.compression.compr[compression](raw, mode="rb") if compression else text
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
@@ -94,28 +84,28 @@ class Text:
 
     def _line(self, text: Any, number: int) -> bytes:
         """Return the next line, which has this number in the file."""
-        line = text.readline(LINE_BYTES + 1)
-        if len(line) > LINE_BYTES:
-            raise InputError(f"Line {number} of {self.uri} is longer than {LINE_BYTES >> 20} MiB: this is no table.")
+        limit = LIMITS.text_line_bytes
+        line = text.readline(limit + 1)
+        if len(line) > limit:
+            raise InputError(f"Line {number} of {self.uri} is longer than {limit >> 20} MiB: this is no table.")
         return line
 
     def _lines(self, text: Any) -> Iterator[bytes]:
         """Yield all lines."""
         for number in itertools.count(1):
-            line = self._line(text, number)
-            if not line:
+            if not (line := self._line(text, number)):
                 return
             yield line
 
-    def _line_of(self, content_line: int) -> int:
-        """Return the number, from 1, of a line that is counted, from 0, without blank ones."""
+    def _is_row(self, line: bytes) -> bool:
+        """Tell whether a line holds a row."""
+        return bool(line.strip(b"\r\n"))
+
+    def _line_of(self, row: int) -> int:
+        """Return the number, from 1, of the line that holds a row, which are counted from 0."""
         with self._open() as (_, text):
-            for number, line in enumerate(self._lines(text), 1):
-                if line.strip(b"\r\n"):
-                    content_line -= 1
-                    if content_line < 0:
-                        return number
-        return number
+            numbers = (number for number, line in enumerate(self._lines(text), 1) if self._is_row(line))
+            return deque(itertools.islice(numbers, row + 1), maxlen=1)[0]
 
 
 @dataclass
@@ -123,23 +113,9 @@ class _Names:
     """A column of names, what to call it and to do where one is none, and whether all were whole numbers so far."""
 
     position: int
-    what: str
-    advice: str
+    what: str = "label"
+    advice: str = "Labels are classes, integers or strings: correct it, or name the column that holds them."
     all_numbers: bool = True
-
-    @classmethod
-    def of_labels(cls, position: int) -> _Names:
-        return cls(
-            position,
-            "label",
-            "Labels are classes, integers or strings: correct it, or name the column that holds them.",
-        )
-
-    @classmethod
-    def of_kept(cls, position: int, name: str) -> _Names:
-        return cls(
-            position, f"value of {name!r}", "What is kept are integers or strings: correct it, or leave out --keep."
-        )
 
 
 class CsvRows(Text):
@@ -167,6 +143,8 @@ class CsvRows(Text):
         When there are fewer than two columns, or not this label, or not those to leave out or to keep.
     """
 
+    notes: list[str]
+
     def __init__(
         self,
         uri: str,
@@ -190,11 +168,12 @@ class CsvRows(Text):
         names = [cell.strip() for cell in cells] if self._header else []
         dropped = dropped_positions(names, len(cells), drop, uri)
         kept = kept_positions(names, len(cells), keep, dropped, uri)
-        taken = {"--drop": dropped, "--keep": set(kept.values())}
-        self.beside = {name: _Names.of_kept(position, name) for name, position in kept.items()}
+        options = {"--drop": dropped, "--keep": set(kept.values())}
+        self.beside = {name: _Names(position, f"value of {name!r}", KEPT_ADVICE) for name, position in kept.items()}
         if labelled:
-            self.beside[LABELS] = _Names.of_labels(label_position(names, len(cells), label, taken, uri))
+            self.beside[LABELS] = _Names(label_position(names, len(cells), label, options, uri))
         dropped.update(column.position for column in self.beside.values())
+        self.notes = []
         if names and not names[0] and 0 not in dropped:
             self.notes.append(f"The first column of {uri} has no name: it is taken for row numbers and left out.")
             dropped.add(0)
@@ -203,7 +182,6 @@ class CsvRows(Text):
             label_and = "the label and " if labelled else ""
             raise InputError(f"{uri} has no columns beside {label_and}those dropped or kept.")
         self.n_features = len(self.features)
-        self.n_rows: int | None = None
         if names:
             self.feature_names = [names[i] or f"column {i}" for i in self.features]
         else:
@@ -211,23 +189,23 @@ class CsvRows(Text):
         self._names = names
         if labelled:
             self.labels = self._called(self.beside[LABELS].position, guessed=label is None)
-        self._block_bytes = min(max(BLOCK_BYTES, BLOCK_LINES * max(len(first), len(second))), MAX_BLOCK_BYTES)
+        lines_bytes = LIMITS.text_block_lines * max(len(first), len(second))
+        self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
 
     def _called(self, position: int, guessed: bool) -> str:
         """Return what the column of the labels is called where it is told."""
-        if self._names and self._names[position] in LABEL_NAMES:
-            return f"column {self._names[position]!r}"
-        last = ", the last one" if guessed and position == self._n_columns - 1 else ""
-        return (f"column {self._names[position]!r}" if self._names else f"column {position}") + last
+        name = self._names[position] if self._names else position
+        is_last = guessed and name not in LABEL_NAMES and position == self._n_columns - 1
+        return f"column {name!r}{', the last one' if is_last else ''}"
 
     def _head(self) -> tuple[str, str, int]:
         """Return the first two lines that are not blank, and the number of blank ones before them."""
-        found: list[str] = []
+        contents: list[str] = []
         blank = 0
         with self._open() as (_, text):
             for line in self._lines(text):
                 try:
-                    content = line.decode("utf-8" if found else "utf-8-sig").strip("\r\n")
+                    content = line.decode("utf-8" if contents else "utf-8-sig").strip("\r\n")
                 except UnicodeDecodeError as error:
                     raise InputError(f"{self.uri} is not UTF-8 text: {error}. Convert it first.") from error
                 if "\r" in content:
@@ -236,29 +214,29 @@ class CsvRows(Text):
                         f"tr '\\r' '\\n' < {shlex.quote(self.uri)} > DEST.csv"
                     )
                 if content:
-                    found.append(content)
-                elif not found:
+                    contents.append(content)
+                elif not contents:
                     blank += 1
-                if len(found) == 2:
+                if len(contents) == 2:
                     break
-        if not found:
+        if not contents:
             raise InputError(f"{self.uri} is empty; there are no rows to read.")
-        return found[0], found[1] if len(found) > 1 else "", blank
+        return contents[0], contents[1] if len(contents) > 1 else "", blank
 
-    def _line_of(self, content_line: int) -> int:
-        """Return the line, from 1, in which a row begins that is counted, from 0, without blank lines."""
+    def _line_of(self, row: int) -> int:
+        """Return the number, from 1, of the line in which a row begins; the header counts as row 0."""
         with self._open() as (_, text):
             rows = csv.reader((line.decode("utf-8", "replace") for line in self._lines(text)), delimiter=self.delimiter)
             before, begin = 0, 1
             try:
                 for cells in rows:
-                    if before == content_line and cells:
+                    if before == row and cells:
                         return begin
                     before += bool(cells)
                     begin = rows.line_num + 1
             except csv.Error:  # such as of a cell that is too long for it
                 pass
-        return super()._line_of(content_line)
+        return super()._line_of(row)
 
     def _split(self, line: str) -> list[str]:
         n_columns = line.count(self.delimiter) + 1
@@ -276,7 +254,7 @@ class CsvRows(Text):
                 table = self.parse(data)
             except pa.ArrowInvalid:
                 self.explain(data, first_row)
-            yield self._block(table, first_row, done)
+            yield Block(self.matrix(table), {name: self.codes(name, table, first_row) for name in self.beside}, done)
             first_row += len(table)
 
     def pieces(self) -> Iterator[tuple[bytes, int, int]]:
@@ -302,16 +280,13 @@ class CsvRows(Text):
         types: dict[str, pa.DataType] = dict.fromkeys(keys, kind)
         others = [column.position for column in self.beside.values()]
         types.update((keys[i], pa.dictionary(pa.int32(), pa.string())) for i in others)
-        wanted = [keys[i] for i in [*self.features, *others]]
+        included = [keys[i] for i in [*self.features, *others]]
         return pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(use_threads=use_threads, block_size=len(data) + 1, column_names=keys),
             pa.csv.ParseOptions(delimiter=self.delimiter),
-            pa.csv.ConvertOptions(column_types=types, include_columns=wanted, strings_can_be_null=as_text),
+            pa.csv.ConvertOptions(column_types=types, include_columns=included, strings_can_be_null=as_text),
         ).combine_chunks()
-
-    def _block(self, table: pa.Table, first_row: int, done: int) -> Block:
-        return Block(self.matrix(table), {name: self.codes(name, table, first_row) for name in self.beside}, done)
 
     def matrix(self, table: pa.Table) -> NDArray:
         """Return the features of a table, with NaN where a cell is empty."""
@@ -321,7 +296,21 @@ class CsvRows(Text):
     def codes(self, name: str, table: pa.Table, first_row: int) -> Codes:
         """Return a column of names of a table."""
         (batch,) = table.to_batches()
-        return self._codes(self.beside[name], batch.column(self.n_features + list(self.beside).index(name)), first_row)
+        column, cells = self.beside[name], batch.column(self.n_features + list(self.beside).index(name))
+        values = [value.strip() for value in cells.dictionary.to_pylist()]
+        codes = cells.indices.to_numpy()
+        numbers = [as_number(value) for value in values]
+        for k, value in enumerate(values):
+            if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
+                where = self.where(first_row + int(np.argmax(codes == k)))
+                fault = f"{value}, which is not a whole number" if value else "empty"
+                raise ColumnError(
+                    f"The {column.what} (column {column.position}) in {where} of {self.uri} is {fault}. "
+                    f"{column.advice}",
+                    [ColumnFault(self.name_of(column.position), f"the {column.what} in {where} is {fault}", "names")],
+                )
+        column.all_numbers = column.all_numbers and None not in numbers
+        return values, codes
 
     def leave_out(self, features: Collection[int]) -> None:
         """Parse these features no more."""
@@ -332,33 +321,15 @@ class CsvRows(Text):
         """Return the name of a column, or its number where it has none."""
         return (self._names[position] if self._names else "") or str(position)
 
-    def _codes(self, column: _Names, cells: pa.DictionaryArray, first_row: int) -> Codes:
-        values = [value.strip() for value in cells.dictionary.to_pylist()]
-        codes = cells.indices.to_numpy()
-        numbers = [as_number(value) for value in values]
-        for k, value in enumerate(values):
-            if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
-                row = first_row + int(np.argmax(codes == k))
-                found = f"{value}, which is not a whole number" if value else "empty"
-                place = self.where(row)
-                raise ColumnError(
-                    f"The {column.what} (column {column.position}) in {place} of {self.uri} is {found}. "
-                    f"{column.advice}",
-                    [ColumnFault(self.name_of(column.position), f"the {column.what} in {place} is {found}", "names")],
-                )
-        column.all_numbers = column.all_numbers and None not in numbers
-        return values, codes
-
     def label_values(self, values: list[Any]) -> NDArray:
         """Return the distinct labels as integers, where all of them are, or as strings."""
         numbers = whole_numbers(values)
-        found = None if numbers is None else distinct_labels(numbers)
-        if found is None or found.dtype.kind not in "iu":  # numbers of things, too large for 64 bits
+        labels = None if numbers is None else distinct_labels(numbers)
+        if labels is None or labels.dtype.kind not in "iu":  # numbers of things, too large for 64 bits
             return text_array(values, f"The distinct labels of {self.uri}")
-        return found
+        return labels
 
     def where(self, row: int) -> str:
-        """Say where a row is."""
         return f"row {row} (line {self._line_of(row + self._header)})"
 
     def explain(self, data: bytes, first_row: int) -> NoReturn:

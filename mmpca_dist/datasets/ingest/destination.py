@@ -56,12 +56,7 @@ class Destination:
         return f"{self.uri}{storage.PARTIAL}"
 
     def refuse_what_is_there(self, overwrite: Overwrite) -> None:
-        """Refuse to write where something is, unless it may be replaced.
-
-        Raises
-        ------
-        OutputError
-        """
+        """Raise an ``OutputError`` where something is that may not be replaced."""
         if others := _foreign(storage.names_in(self.work)):
             raise OutputError(
                 f"An ingest to {self.uri} works in {self.work}, which holds other files ({others[0]!r}). Move them, or "
@@ -71,11 +66,11 @@ class Destination:
             if not storage.exists(self.uri):
                 return
             is_group = any(storage.exists(storage.join(self.uri, mark)) for mark in GROUP_MARKS)
-            complete = self._root().get("complete") is True
-            others = self._others() if complete and overwrite is True else []
+            is_complete = self._attributes().get("complete") is True
+            others = self._others() if is_complete and overwrite is True else []
         if not is_group and overwrite:
             raise OutputError(f"{self.uri} is not a Zarr group, so it is not overwritten: choose another destination.")
-        if overwrite is True and not complete:
+        if overwrite is True and not is_complete:
             raise OutputError(
                 f"{self.uri} is a Zarr group that no ingest has completed. Choose another destination, or replace it "
                 'with --overwrite-any (in Python overwrite="any").'
@@ -86,37 +81,33 @@ class Destination:
                 'destination, or replace all of it with --overwrite-any (in Python overwrite="any").'
             )
         if not overwrite:
-            ways = "--overwrite (in Python overwrite=True)" if complete else '--overwrite-any (overwrite="any")'
+            ways = "--overwrite (in Python overwrite=True)" if is_complete else '--overwrite-any (overwrite="any")'
             way = f", or replace it with {ways}" if is_group else ""
             what = "a Zarr group" if is_group else "something"
             raise OutputError(f"There is {what} at {self.uri} already: choose another destination{way}.")
 
-    def _root(self) -> dict[str, Any]:
+    def _attributes(self) -> dict[str, Any]:
         """Return the attributes of the group, of version 3 as ingests write them; none where there is no such group."""
-        place = storage.join(self.uri, METADATA)
-        if not storage.exists(place):
-            return {}
-        with suppress(ValueError):
-            found = json.loads(storage.agreed(place, lambda: storage.read_bytes(place)))
-            attributes = found.get("attributes") if isinstance(found, dict) else None
-            return attributes if isinstance(attributes, dict) else {}
-        return {}
+        uri = storage.join(self.uri, METADATA)
+        metadata: Any = None
+        if storage.exists(uri):
+            with suppress(ValueError):
+                metadata = json.loads(storage.read_bytes(uri))
+        attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
+        return attributes if isinstance(attributes, dict) else {}
 
     def _others(self) -> list[str]:
         """Return what lies in a group beside the arrays that an ingest wrote."""
-        root = self._root()
-        token, arrays = root.get(TABLE), root.get(ARRAYS)
-        known = arrays if isinstance(arrays, list) else ["X", "y"] if token is None else [token]
-        others = [name for name in storage.names_in(self.uri) if name != METADATA and name not in known]
+        attributes = self._attributes()
+        token, arrays = attributes.get(TABLE), attributes.get(ARRAYS)
+        written = arrays if isinstance(arrays, list) else ["X", "y"] if token is None else [token]
+        others = [name for name in storage.names_in(self.uri) if name != METADATA and name not in written]
         return others + (Destination(storage.join(self.uri, token))._others() if isinstance(token, str) else [])
 
     def recover(self, note: Callable[[str], None] | None = None) -> bool:
         """Put right what a dead ingest has left, and tell whether there was anything.
 
-        Raises
-        ------
-        OutputError
-            While an ingest that lives writes there.
+        An ingest that lives is an ``OutputError``.
         """
         if not is_work(storage.names_in(self.work)):
             return False
@@ -128,15 +119,8 @@ class Destination:
     def claimed(self, columns: Sequence[str], overwrite: Overwrite) -> Iterator[Writing]:
         """Hold the destination against other ingests; tidy it at the end, however that comes.
 
-        Parameters
-        ----------
-        columns : sequence of str
-            Names of the arrays beside the rows.
-
-        Raises
-        ------
-        OutputError
-            While another ingest writes there, or where something is there that may not be replaced.
+        ``columns`` are the names of the arrays beside the rows. Raises an ``OutputError`` while another ingest writes
+        there, or where something is there that may not be replaced.
         """
         with held(self.work) as lease:
             self._tidy()
@@ -164,24 +148,27 @@ class Destination:
 
     def _tidy(self) -> None:
         """Keep the new group where it is complete and has its place, otherwise the old one; remove the rest."""
-        place = storage.join(self.work, JOURNAL)
-        if not storage.exists(place):
+        uri = storage.join(self.work, JOURNAL)
+        if not storage.exists(uri):
             return
-        journal = storage.read_json(place)
+        journal = storage.read_json(uri)
         if set(journal) != (set() if self.is_local else {"table", "new", "old"}):
             raise OutputError(
-                f"{place} was written by another program, and an ingest to {self.uri} works in the same folder. Move "
+                f"{uri} was written by another program, and an ingest to {self.uri} works in the same folder. Move "
                 "that folder, or choose another destination."
             )
         if self.is_local:
             self._tidy_folders(Path(self.work, NEW), Path(self.work, OLD))
         else:
-            root = self._root()
-            switched = root.get("complete") is True and root.get(TABLE, "") == journal["table"]
-            foreign = not journal["table"] and any(storage.exists(storage.join(self.uri, m)) for m in GROUP_MARKS[:2])
-            if switched or not foreign:  # a group's metadata come last: what has some is complete, or another's
-                storage.remove_children(self.uri, journal["old" if switched else "new"])
-        storage.remove(place)
+            group = self._attributes()
+            is_switched = group.get("complete") is True and group.get(TABLE, "") == journal["table"]
+            # A group's metadata come last: what has some is complete, or another's.
+            is_foreign = not journal["table"] and any(
+                storage.exists(storage.join(self.uri, mark)) for mark in GROUP_MARKS[:2]
+            )
+            if is_switched or not is_foreign:
+                storage.remove_children(self.uri, journal["old" if is_switched else "new"])
+        storage.remove(uri)
 
     def _tidy_folders(self, new: Path, old: Path) -> None:
         with storage.explained(self.uri, "write"):
@@ -200,10 +187,7 @@ class Destination:
 class Writing:
     """A group that is being written.
 
-    Attributes
-    ----------
-    token : str
-        In an object store, the sub-group that the table goes to; empty where nothing is replaced.
+    ``token`` names the sub-group that the table goes to in an object store; it is empty where nothing is replaced.
     """
 
     destination: Destination
@@ -212,7 +196,7 @@ class Writing:
     overwrite: bool
 
     @property
-    def place(self) -> str:
+    def uri(self) -> str:
         """Where the group is built."""
         if self.destination.is_local:
             return storage.join(self.destination.work, NEW)
@@ -221,15 +205,13 @@ class Writing:
     def complete(self, attributes: dict[str, Any]) -> None:
         """Let the new group be complete, and take the place of the old one.
 
-        Raises
-        ------
-        OutputError
-            Where another ingest has taken over, or something has been written to the destination meanwhile.
+        Raises an ``OutputError`` where another ingest has taken over, or something has been written to the destination
+        meanwhile.
         """
         self.lease.check()
         uri = self.destination.uri
         with storage.explained(uri, "write"):
-            zarr.create_group(zarr_stores.zarr_location(self.place), attributes={**attributes, "complete": True})
+            zarr.create_group(zarr_stores.zarr_location(self.uri), attributes={**attributes, "complete": True})
         if self.destination.is_local:
             self._rename()
         elif self.token:
@@ -242,7 +224,7 @@ class Writing:
             try:
                 if uri.exists() and self.overwrite:
                     uri.rename(Path(self.destination.work, OLD))
-                Path(self.place).rename(uri)
+                Path(self.uri).rename(uri)
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                     raise

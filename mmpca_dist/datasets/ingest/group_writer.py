@@ -1,55 +1,43 @@
-"""Write rows, labels and kept columns to a Zarr group, shard by shard."""
+"""Write rows, labels and kept columns to a Zarr group in whole shards."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets.ingest.destination import Destination, Overwrite, Writing
-from mmpca_dist.datasets.ingest.shards import CHUNK_BYTES, Body, CsrBody, DenseBody, create_array
-from mmpca_dist.datasets.labels import MAX_CLASSES, normalize_labels, refuse_texts
+from mmpca_dist.datasets.ingest.row_source import LABELS, Block
+from mmpca_dist.datasets.labels import refuse_texts
 from mmpca_dist.datasets.readers.csr import index_type
 from mmpca_dist.datasets.readers.zarr_groups import ARRAYS, ROWS
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.limits import LIMITS
 
-SPOOL_BYTES = 32 << 20
-"""Labels beyond this many bytes (four a row) wait for the end in a temporary file."""
-
-LABELS = "y"
-"""The array of the labels."""
-
-Codes = tuple[list[Any], NDArray]
-"""A column of names in a block: its distinct values, and each row's number among them."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive rows of a source.
-
-    ``rows``, dense or CSR, has shape (k, d); ``names`` are columns of names, the labels ``y`` among them where there
-    are any; ``done`` is how far the source has been read, in its own units.
-    """
-
-    rows: Any
-    names: Mapping[str, Codes]
-    done: int
+CHUNKS_PER_SHARD = 8
+"""A shard of 64 MiB is one reading unit and one file or object, which is read whole at 9 GiB/s."""
+CSR_CHUNK_BYTES = 1 << 20
+"""A reading unit of text holds some hundred KiB of values, which begin and end anywhere in their chunks."""
+LABEL_CHUNK_ROWS = 1 << 16
+"""Labels are read a unit of rows at a time: chunks of at least this many, and a whole number of shards of rows."""
 
 
 class ZarrWriter:
     """Writes rows ``X`` (n, d) and columns of names (n,), such as labels ``y``, into a new Zarr group, n unknown.
 
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
-    new group at the address, see ``replacing``. Leaving the ``with`` block before ``finish`` removes what was begun.
+    new group at the address, see ``destination``. Leaving the ``with`` block before ``finish`` removes what was begun.
 
     Parameters
     ----------
@@ -59,6 +47,8 @@ class ZarrWriter:
         Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
     chunk_bytes : int
         Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
+    note : callable, optional
+        Called with a sentence where a killed ingest has left something.
     columns : sequence of str
         The columns of names that will come, each of which becomes an array.
 
@@ -73,7 +63,7 @@ class ZarrWriter:
         destination: str,
         *,
         overwrite: Overwrite = False,
-        chunk_bytes: int = CHUNK_BYTES,
+        chunk_bytes: int = LIMITS.chunk_bytes,
         note: Callable[[str], None] | None = None,
         columns: Sequence[str] = (LABELS,),
     ) -> None:
@@ -84,9 +74,9 @@ class ZarrWriter:
             note(f"What a killed ingest had left beside {self._target.uri} has been put right.")
         self._target.refuse_what_is_there(overwrite)
         self._stack = ExitStack()
-        self._writing: Writing | None = None
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
-        self._body: Body | None = None
+        self._writing: Writing | None = None
+        self._body: DenseBody | CsrBody | None = None
 
     def __enter__(self) -> ZarrWriter:
         return self
@@ -116,20 +106,19 @@ class ZarrWriter:
         PlanError
             Where the local disk has less space free than the rows need.
         """
-        row_bytes = n_features * dtype.itemsize
         if self._target.is_local and n_rows is not None and not (sparse and nnz is None):
-            n_bytes = csr_bytes(n_rows, nnz or 0, n_features, dtype) if sparse else n_rows * row_bytes
-            folder = next(p for p in Path(self._target.uri).parents if p.exists())
-            free = shutil.disk_usage(folder).free
+            dense_bytes = n_rows * n_features * dtype.itemsize
+            n_bytes = csr_bytes(n_rows, nnz or 0, n_features, dtype) if sparse else dense_bytes
+            free = shutil.disk_usage(next(p for p in Path(self._target.uri).parents if p.exists())).free
             if n_bytes > free:
                 raise PlanError(
                     f"{n_rows} rows of {n_features} columns as {dtype} need {n_bytes / 2**30:.1f} GiB and "
                     f"the disk of {self.destination} has {free / 2**30:.1f} GiB free. Choose another destination."
                 )
         self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
-        body = CsrBody if sparse else DenseBody
         self._n_features, self._dtype = n_features, dtype
-        self._body = body(self._writing.place, self.destination, n_features, dtype, self.chunk_bytes)
+        body = CsrBody if sparse else DenseBody
+        self._body = body(self._writing.uri, self.destination, n_features, dtype, self.chunk_bytes)
 
     def append(self, block: Block) -> None:
         """Take rows, which are converted to the type given to ``begin``, and their names."""
@@ -169,61 +158,168 @@ class ZarrWriter:
         if self.n_rows == 0:
             raise InputError(f"There are no rows to write to {self.destination}: the source is empty.")
         assert self._body is not None and self._writing is not None  # noqa: S101  (rows came, so it was begun)
-        place = self._writing.place
+        uri = self._writing.uri
         self._body.finish()
         values = {name: label_values(column.values) for name, column in self._columns.items()}
         for name, column in self._columns.items():
-            self._write_column(place, name, column, values[name], min(self._body.label_chunk_rows, self.n_rows))
-        n_bytes = sum(size for _, size, _ in storage.list_objects(place))
+            chunk_rows = min(self._body.label_chunk_rows, self.n_rows)
+            self._write_column(storage.join(uri, name), column, values[name], chunk_rows)
+        n_bytes = sum(size for _, size, _ in storage.list_objects(uri))
         rows = [self.n_rows, self._n_features, str(self._dtype)]
         self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
         self._stack.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
-    def _write_column(self, place: str, name: str, column: _Spool, values: NDArray, chunk: int) -> None:
+    def _write_column(self, uri: str, column: _Spool, values: NDArray, chunk_rows: int) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned
         # numbers of Python's that are of another C type than uint64.
         kind = str if values.dtype.kind == "U" else np.dtype(f"{values.dtype.kind}{values.dtype.itemsize}")
-        chunk = min(chunk, max(1, CHUNK_BYTES // values.dtype.itemsize))
-        array = create_array(
-            storage.join(place, name),
-            self.destination,
-            shape=(self.n_rows,),
-            chunks=(chunk,),
-            dtype=kind,
-            fill_value="" if kind is str else 0,
-        )
+        chunk_rows = min(chunk_rows, max(1, LIMITS.chunk_bytes // values.dtype.itemsize))
+        options = {"shape": (self.n_rows,), "chunks": (chunk_rows,), "dtype": kind}
+        array = _create_array(uri, self.destination, **options, fill_value="" if kind is str else 0)
         with storage.explained(self.destination, "write"):
-            for start, codes in column.blocks(chunk):
+            for start, codes in column.blocks(chunk_rows):
                 array[start : start + len(codes)] = values[codes]
+
+
+class DenseBody:
+    """Dense rows in an array ``X`` (n, d): eight chunks a shard, and what fits one shard becomes one chunk."""
+
+    def __init__(self, uri: str, destination: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
+        chunk_rows = max(1, chunk_bytes // (n_features * dtype.itemsize))
+        shape, fill = (chunk_rows * CHUNKS_PER_SHARD, n_features), np.nan if dtype.kind == "f" else 0
+        self._rows = _Shards(storage.join(uri, "X"), destination, shape, dtype, chunk_rows, fill)
+        self.label_chunk_rows = shape[0] * -(-LABEL_CHUNK_ROWS // shape[0])
+
+    def append(self, rows: NDArray) -> None:
+        self._rows.append(rows)
+
+    def finish(self) -> None:
+        self._rows.finish(one_chunk=True)
+
+
+class CsrBody:
+    """CSR rows in a group ``X`` as AnnData lays it out: ``data``, ``indices``, ``indptr``, and the attribute shape."""
+
+    label_chunk_rows = LABEL_CHUNK_ROWS
+
+    def __init__(self, uri: str, destination: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
+        self._uri, self._destination, self._n_features = storage.join(uri, "X"), destination, n_features
+        self._n_rows = self._n_stored = 0
+
+        def shards(name: str, kind: np.dtype) -> _Shards:
+            chunk = max(1, min(chunk_bytes, CSR_CHUNK_BYTES) // kind.itemsize)
+            shape = (chunk * LIMITS.csr_chunks_per_shard,)
+            return _Shards(storage.join(self._uri, name), destination, shape, kind, chunk, 0)
+
+        self._data, self._indices = shards("data", dtype), shards("indices", np.dtype(index_type(n_features, 0)))
+        self._indptr = shards("indptr", np.dtype(np.int64))
+        self._indptr.append(np.zeros(1, np.int64))
+
+    def append(self, rows: csr_array) -> None:
+        self._data.append(rows.data)
+        self._indices.append(rows.indices)
+        self._indptr.append(rows.indptr[1:] + np.int64(self._n_stored))
+        self._n_rows += rows.shape[0]
+        self._n_stored += len(rows.data)
+
+    def finish(self) -> None:
+        for array in (self._data, self._indices, self._indptr):
+            array.finish()
+        shape = [self._n_rows, self._n_features]
+        attributes = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape}
+        with storage.explained(self._destination, "write"):
+            zarr.create_group(zarr_stores.zarr_location(self._uri), attributes=attributes)
+
+
+class _Shards:
+    """An array that grows along its first axis by one whole shard, of shape ``shape``, at a time."""
+
+    def __init__(
+        self, uri: str, destination: str, shape: tuple[int, ...], dtype: np.dtype, chunk: int, fill: float
+    ) -> None:
+        self._uri, self._destination, self._chunk, self._fill = uri, destination, chunk, fill
+        self._buffer = np.empty(shape, dtype)
+        self._array: zarr.Array | None = None
+        self._n_buffered = self._n_stored = 0
+
+    def append(self, entries: NDArray) -> None:
+        """Take entries, which are converted to the type of the array."""
+        start = 0
+        while start < len(entries):
+            part = entries[start : start + len(self._buffer) - self._n_buffered]
+            self._buffer[self._n_buffered : self._n_buffered + len(part)] = part
+            self._n_buffered += len(part)
+            start += len(part)
+            if self._n_buffered == len(self._buffer):
+                self._flush(None)
+
+    def finish(self, one_chunk: bool = False) -> None:
+        """Write what is left; with ``one_chunk``, what fits one shard becomes one chunk, not a shard of several."""
+        if self._n_buffered or self._array is None:
+            is_single = one_chunk or self._n_buffered <= self._chunk
+            self._flush(max(self._n_buffered, 1) if is_single else None)
+
+    def _flush(self, single_chunk: int | None) -> None:
+        entries, shape = self._buffer[: self._n_buffered], self._buffer.shape[1:]
+        if self._array is None:
+            self._array = _create_array(
+                self._uri,
+                self._destination,
+                shape=entries.shape,
+                chunks=(single_chunk or self._chunk, *shape),
+                shards=None if single_chunk else self._buffer.shape,
+                dtype=entries.dtype,
+                fill_value=self._fill,
+            )
+        stop = self._n_stored + len(entries)
+        with storage.explained(self._destination, "write"):
+            if stop > self._array.shape[0]:
+                self._array.resize((stop, *shape))
+            if len(entries):
+                self._array[self._n_stored : stop] = entries
+        self._n_stored, self._n_buffered = stop, 0
+
+
+def _create_array(uri: str, destination: str, **options: Any) -> zarr.Array:
+    """Create an array that stores every chunk as it is, followed by its checksum.
+
+    Measurements hardly compress, and plain chunks are read five times as fast.
+    """
+    with storage.explained(destination, "write"):
+        return zarr.create_array(
+            zarr_stores.zarr_location(uri), compressors=[Crc32cCodec()], config={"write_empty_chunks": True}, **options
+        )
 
 
 class _Spool:
     """A column of names as they come, four bytes a row: numbers into the list of distinct ones, which is short."""
 
     def __init__(self, what: str) -> None:
-        self.values: list[Any] = []
         self._what = what
-        self._known: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
         self._counts = np.zeros(0, np.int64)
-        self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(max_size=LIMITS.spool_bytes)  # noqa: SIM115
+
+    @property
+    def values(self) -> list[Any]:
+        """The distinct values, by their numbers."""
+        return list(self._numbers)
 
     def append(self, values: list[Any], codes: NDArray, first_row: int) -> None:
-        refuse_texts(values, f"The {self._what} up to row {first_row + len(codes)}")
-        for value in values:
-            if value not in self._known:
-                self._known[value] = len(self.values)
-                self.values.append(value)
-        if len(self.values) > MAX_CLASSES:
+        n_rows = first_row + len(codes)
+        refuse_texts(values, f"The {self._what} up to row {n_rows}")
+        numbers = [self._numbers.setdefault(value, len(self._numbers)) for value in values]
+        if len(self._numbers) > LIMITS.max_classes:
             raise InputError(
-                f"By row {first_row + len(codes)} there are {len(self.values)} different {self._what}, "
-                f"{values[-1]!r} among them: these are measurements, not classes. Name another column, or bin it."
+                f"By row {n_rows} there are {len(self._numbers)} different {self._what}, {values[-1]!r} among them: "
+                "these are measurements, not classes. Name another column, or bin it."
             )
-        numbers = np.asarray([self._known[value] for value in values], np.int32)[codes]
-        counts = np.bincount(numbers, minlength=len(self.values))
+        rows = np.asarray(numbers, np.int32)[codes]
+        counts = np.bincount(rows, minlength=len(self._numbers))
         counts[: len(self._counts)] += self._counts
         self._counts = counts
-        self._file.write(numbers.tobytes())
+        self._file.write(rows.tobytes())
 
     def blocks(self, n_rows: int) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield (first row, numbers) of ``n_rows`` rows at a time."""
@@ -243,12 +339,6 @@ class _Spool:
 
     def close(self) -> None:
         self._file.close()
-
-
-def encode_block(labels: NDArray, where: str) -> Codes:
-    """Return the distinct labels of an array and each row's number among them."""
-    values, codes = np.unique(normalize_labels(labels, where), return_inverse=True)
-    return values.tolist(), codes
 
 
 def csr_bytes(n_rows: int, nnz: int, n_features: int, dtype: np.dtype) -> int:

@@ -15,15 +15,17 @@ from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.column_scatter import ColumnSpread, heavy_columns, heavy_note
-from mmpca_dist.datasets.ingest.column_selection import RowSource, Selection
 from mmpca_dist.datasets.ingest.destination import Destination, Overwrite
-from mmpca_dist.datasets.ingest.group_writer import CHUNK_BYTES, LABELS, ZarrWriter
+from mmpca_dist.datasets.ingest.group_writer import ZarrWriter
+from mmpca_dist.datasets.ingest.row_source import LABELS, RowSource
 from mmpca_dist.datasets.ingest.scan import naming_all, table_faults
+from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import value_type
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import settings_named
 
 SUM_BYTES = 4 * 8
@@ -43,7 +45,7 @@ def ingest(
     unlabelled: bool = False,
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int = LIMITS.chunk_bytes,
     sparse: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -100,7 +102,7 @@ def ingest(
         When the rows do not fit the disk.
     """
     started = time.monotonic()
-    origin, target = _places(source, destination, label)
+    origin, target = _addresses(source, destination, label)
     if chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
@@ -109,8 +111,8 @@ def ingest(
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
     with naming_all(origin, partial(table_faults, origin, selection)), writing as writer, ExitStack() as stack:
         rows = selection.open(origin, sparse, stack)
-        written = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
-    return {"source": origin, "destination": target, **written, "seconds": round(time.monotonic() - started, 3)}
+        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+    return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 
 def _write(
@@ -120,41 +122,39 @@ def _write(
     sparse: bool | None,
     image_shape: tuple[int, int] | None,
     progress: Callable[[int, int], None] | None,
-    tell: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write all rows and what belongs to them, and describe what was written."""
-    guessed = selection.label is None and rows.labels is not None
-    for line in [*rows.notes, *([_guess(rows.labels, rows.uri)] if guessed else [])]:
-        tell(line)
+    is_guessed = selection.label is None and rows.labels is not None
+    for line in rows.notes:
+        note(line)
+    if is_guessed:
+        labels = f"{rows.labels}," if "," in str(rows.labels) else rows.labels
+        note(f"Labels are taken from {labels} of {rows.uri}, since none was named. Name another with --label.")
     as_csr = rows.sparse if sparse is None else sparse
     shape = _image_shape(rows, image_shape)
-    kept = _kept_type(rows, selection.dtype, as_csr)
-    writer.begin(rows.n_features, kept, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
-    heavy = _copy(rows, writer, kept, as_csr, progress)
-    found = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
-    attributes = {name: value for name, value in found.items() if value is not None}
+    dtype = _stored_type(rows, selection.dtype, as_csr)
+    writer.begin(rows.n_features, dtype, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
+    heavy = _copy(rows, writer, dtype, as_csr, progress)
+    optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
+    attributes = {name: value for name, value in optional.items() if value is not None}
     classes, n_bytes = writer.finish(attributes, rows.label_values)
-    spreading = heavy_note(heavy, rows.feature_names, rows.n_features)
-    if spreading is not None and not selection.unlabelled:
-        tell(spreading)
-    few = {str(name): count for name, count in classes.items()} if len(classes) <= LISTED_CLASSES else None
+    warning = heavy_note(heavy, rows.feature_names, rows.n_features)
+    if warning is not None and not selection.unlabelled:
+        note(warning)
+    class_rows = {"class_rows": {str(name): count for name, count in classes.items()}}
     return {
         "rows": writer.n_rows,
         "columns": rows.n_features,
-        "dtype": str(kept),
+        "dtype": str(dtype),
         "sparse": as_csr,
         "labels": rows.labels,
-        "labels_guessed": guessed,
+        "labels_guessed": is_guessed,
         "kept": selection.keep,
         "classes": len(classes),
-        **({} if few is None else {"class_rows": few}),
+        **(class_rows if len(classes) <= LISTED_CLASSES else {}),
         "bytes": n_bytes,
     }
-
-
-def _guess(labels: str | None, origin: str) -> str:
-    comma = "," if labels and "," in labels else ""
-    return f"Labels are taken from {labels}{comma} of {origin}, since none was named. Name another with --label."
 
 
 def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[int]:
@@ -165,24 +165,24 @@ def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[i
     return [int(size) for size in shape]
 
 
-def _kept_type(rows: RowSource, dtype: str | None, as_csr: bool) -> np.dtype:
-    kept = np.dtype(dtype or rows.dtype).newbyteorder("=")
-    if kept.kind not in "fiub" or kept.itemsize > 8 or rows.n_features < 1:
-        raise InputError(f"{rows.uri} has {rows.n_features} columns of type {kept}; convert them to float64.")
-    return value_type(kept) if as_csr else kept
+def _stored_type(rows: RowSource, name: str | None, as_csr: bool) -> np.dtype:
+    dtype = np.dtype(name or rows.dtype).newbyteorder("=")
+    if dtype.kind not in "fiub" or dtype.itemsize > 8 or rows.n_features < 1:
+        raise InputError(f"{rows.uri} has {rows.n_features} columns of type {dtype}; convert them to float64.")
+    return value_type(dtype) if as_csr else dtype
 
 
 def _copy(
-    rows: RowSource, writer: ZarrWriter, kept: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
+    rows: RowSource, writer: ZarrWriter, dtype: np.dtype, as_csr: bool, progress: Callable[[int, int], None] | None
 ) -> list[tuple[int, float]]:
     """Write all rows, and return the columns that hold nearly all of their scatter."""
     sums = f"A sum for each of {rows.n_features:,} columns of {rows.uri}"
     refuse_larger(SUM_BYTES * rows.n_features, sums, "Take fewer columns")
     spread = ColumnSpread(rows.n_features)
     for block in rows.blocks():
-        _refuse_not_finite(block.rows, kept, writer.n_rows, rows)
+        _refuse_not_finite(block.rows, dtype, writer.n_rows, rows)
         spread.add(block.rows)
-        writer.append(replace(block, rows=csr_array(block.rows.astype(kept, copy=False))) if as_csr else block)
+        writer.append(replace(block, rows=csr_array(block.rows.astype(dtype, copy=False))) if as_csr else block)
         if progress is not None:
             progress(block.done, max(rows.total, block.done))
         del block  # before the next one is read
@@ -197,13 +197,13 @@ def check_ingest(
     overwrite: Overwrite = False,
     note: Callable[[str], None] | None = None,
 ) -> None:
-    """Refuse what can be refused at once, as ``ingest`` does: no such file, or a destination that is taken.
+    """Refuse what can be refused at once, as ``ingest`` does: a file that is absent, a destination that is occupied.
 
     Raises
     ------
     InputError, OutputError
     """
-    origin, target = _places(source, destination, label)
+    origin, target = _addresses(source, destination, label)
     if storage.is_local(origin) and not origin.startswith(storage.NAMED):
         storage.require(origin)
     with ZarrWriter(target, overwrite=overwrite, note=note):
@@ -219,16 +219,8 @@ def check_columns(
 ) -> None:
     """Refuse all columns of CSV and Parquet at once that ``ingest`` would refuse, which takes a reading of the table.
 
-    Other formats, which have no names of columns, are let pass.
-
-    Parameters
-    ----------
-    source : str or path
-    selection : Selection
-    progress : callable, optional
-        As for ``ingest``.
-    note : callable, optional
-        Called with a sentence on each column that may be no feature.
+    Other formats, whose columns have no names, pass. ``progress`` is as for ``ingest``; ``note`` is called with a
+    sentence on each column that may be no feature.
 
     Raises
     ------
@@ -244,7 +236,7 @@ def check_columns(
         raise refusal(uri, faults)
 
 
-def _places(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
+def _addresses(source: str | os.PathLike, destination: str | os.PathLike, label: str | int | None) -> tuple[str, str]:
     """Return the addresses; refuse to write where rows or labels are read, or into what is there."""
     origin, target = storage.normalize(source), storage.normalize(destination)
     inputs = [origin]
@@ -257,30 +249,26 @@ def _places(source: str | os.PathLike, destination: str | os.PathLike, label: st
     return origin, target
 
 
-def _refuse_not_finite(rows: Any, kept: np.dtype, first_row: int, source: RowSource) -> None:
+def _refuse_not_finite(rows: Any, dtype: np.dtype, first_row: int, source: RowSource) -> None:
     if rows.dtype.kind != "f":
         return
     values = rows.data if issparse(rows) else rows
     with np.errstate(over="ignore"):
-        finite = np.isfinite(values if kept.itemsize >= values.dtype.itemsize else values.astype(kept))
+        finite = np.isfinite(values if dtype.itemsize >= values.dtype.itemsize else values.astype(dtype))
     if finite.all():
         return
     if issparse(rows):
-        row, column = (int(place[np.argmin(finite)]) for place in rows.tocoo().coords)
+        row, column = (int(coordinate[np.argmin(finite)]) for coordinate in rows.tocoo().coords)
     else:
-        row, column = (int(i) for i in np.argwhere(~finite)[0])
+        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
     value = rows[row, column]
-    name = f"{column} ({source.feature_names[column]!r})" if source.feature_names else str(column)
-    found = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
-    if np.isfinite(value) or (np.isinf(value) and kept == np.float32):
-        found += ", too large a number for float32 or infinite,"
-    where = source.where(first_row + row)
+    name = source.feature_names[column] if source.feature_names else str(column)
+    title = f"{column} ({name!r})" if source.feature_names else name
+    fault = "an empty cell or NaN" if np.isnan(value) else f"{value:g}"
+    if np.isfinite(value) or (np.isinf(value) and dtype == np.float32):
+        fault += ", too large a number for float32 or infinite,"
+    fault = f"{fault} in {source.where(first_row + row)}"
     raise ColumnError(
-        f"Feature {name} of {source.uri} has {found} in {where}. Features must be finite numbers: fill it, or drop "
-        "the row.",
-        [
-            ColumnFault(
-                source.feature_names[column] if source.feature_names else str(column), f"{found} in {where}", "gap"
-            )
-        ],
+        f"Feature {title} of {source.uri} has {fault}. Features must be finite numbers: fill it, or drop the row.",
+        [ColumnFault(name, fault, "gap")],
     )

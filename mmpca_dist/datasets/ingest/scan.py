@@ -17,96 +17,88 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.dataset import Dataset, unit_edges
-from mmpca_dist.datasets.ingest.column_selection import Selection
 from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, DECIMAL_COMMA, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES
-from mmpca_dist.datasets.ingest.sources import BAND_BYTES
+from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.readers.formats import stem_of
 from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.limits import LIMITS
 
 Progress = Callable[[int, int], None]
 
 
-def scan_csv(rows: CsvRows, progress: Progress | None = None) -> tuple[list[ColumnFault], list[str]]:
-    """Return the faulty columns of CSV in their order, and notes on columns that may be no features.
+class _CsvScan:
+    """The faulty columns of CSV, from one reading; features that hold text are not parsed again.
 
     A block of lines is in memory at a time. What concerns lines, such as one with too few cells, is refused at once.
-
-    Raises
-    ------
-    InputError
     """
-    scan = _CsvScan(rows)
-    for data, line, done in rows.pieces():
-        scan.look(data, line)
-        if progress is not None:
-            progress(done, max(rows.total, done))
-    return scan.faults(), scan.notes()
-
-
-class _CsvScan:
-    """What was seen of the columns so far; features that hold text are not parsed again."""
 
     def __init__(self, rows: CsvRows) -> None:
         self._rows, self._first_row = rows, 0
         self._texts: dict[int, str] = {}
         self._names: dict[int, ColumnFault] = {}
-        self._gaps: dict[int, list[Any]] = {}
+        self._gaps: dict[int, tuple[int, str]] = {}
         self._counting: dict[int, float] | None = None
 
-    def look(self, data: bytes, line: int) -> None:
+    def read(self, progress: Progress | None) -> None:
+        """Read all lines."""
+        for data, line, n_bytes in self._rows.pieces():
+            self._look(data, line)
+            if progress is not None:
+                progress(n_bytes, max(self._rows.total, n_bytes))
+
+    def faults(self) -> list[ColumnFault]:
+        """Return the columns that would be refused, in their order."""
+        faults = dict(self._names)
+        for position, (count, where) in self._gaps.items():
+            cells = f"{_cells(count)} empty, NaN, infinite or too large, the first {where}"
+            faults[position] = ColumnFault(self._rows.name_of(position), cells, "gap")
+        for position, text in self._texts.items():
+            faults[position] = ColumnFault(self._rows.name_of(position), text)
+        return [faults[position] for position in sorted(faults)]
+
+    def notes(self) -> list[str]:
+        """Return notes on columns that only count the rows."""
+        if self._first_row <= 2:
+            return []
+        names = [self._rows.name_of(position) for position in self._counting or {} if position not in self._texts]
+        return [
+            f"Column {name!r} only counts the rows: leave it out with --drop {name}, unless it is a measurement."
+            for name in names
+        ]
+
+    def _look(self, data: bytes, line: int) -> None:
         """Look through whole lines, the first of which has the number ``line``."""
         table = self._parsed(data, line)
         if table is None:
             return
         if self._rows.n_features:
             values = self._rows.matrix(table)
-            self._look_for_gaps(values, data, line)
+            _count_gaps(values, self._rows.features, lambda row: self._where(data, line, row), self._gaps)
             self._look_for_counting(values)
-        for name, column in self._rows.beside.items():
+        for name, column in list(self._rows.beside.items()):
             try:
                 self._rows.codes(name, table, self._first_row)
             except ColumnError as error:
                 self._names[column.position] = error.faults[0]
-        sound = {name: column for name, column in self._rows.beside.items() if column.position not in self._names}
-        self._rows.beside = sound
+        self._rows.beside = {
+            name: column for name, column in self._rows.beside.items() if column.position not in self._names
+        }
         self._first_row += len(table)
-
-    def faults(self) -> list[ColumnFault]:
-        """Return the columns that would be refused."""
-        found = dict(self._names)
-        for position, text in self._texts.items():
-            found[position] = ColumnFault(self._rows.name_of(position), text)
-        for position, (count, what) in self._gaps.items():
-            if position not in self._texts:
-                cells = f"{_cells(count)} empty, NaN, infinite or too large, the first {what}"
-                found[position] = ColumnFault(self._rows.name_of(position), cells, "gap")
-        return [found[position] for position in sorted(found)]
-
-    def notes(self) -> list[str]:
-        """Return notes on columns that only count the rows."""
-        found = [self._rows.name_of(position) for position in self._counting or {} if position not in self._texts]
-        return [
-            f"Column {name!r} only counts the rows: leave it out with --drop {name}, unless it is a measurement."
-            for name in found
-            if self._first_row > 2
-        ]
 
     def _parsed(self, data: bytes, line: int) -> pa.Table | None:
         """Return a block without the features that hold text; None where nothing is left to look at."""
-        if not self._rows.features and not self._rows.beside:
-            return None
-        try:
-            return self._rows.parse(data)
-        except pa.ArrowInvalid:
-            self._set_texts_apart(data, line)
-        if not self._rows.features and not self._rows.beside:
-            return None
-        try:
-            return self._rows.parse(data)
-        except pa.ArrowInvalid:
-            self._rows.explain(data, self._first_row)
+        for is_first in (True, False):
+            if not self._rows.features and not self._rows.beside:
+                break
+            try:
+                return self._rows.parse(data)
+            except pa.ArrowInvalid:
+                if not is_first:
+                    self._rows.explain(data, self._first_row)
+                self._set_texts_apart(data, line)
+        return None
 
     def _set_texts_apart(self, data: bytes, line: int) -> None:
         """Find the features of a block that hold text, where it can be read as text at all."""
@@ -118,33 +110,20 @@ class _CsvScan:
             row = first_text(column, self._rows.dtype)
             if row is not None:
                 value = str(column[row].as_py())
+                shown = repr(value if len(value) <= 40 else f"{value[:40]}...")
                 hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(value.strip()) else ""
-                self._texts[position] = f"text: {_cut(value)} in {self._where(data, line, row)}{hint}"
+                self._texts[position] = f"text: {shown} in {self._where(data, line, row)}{hint}"
         self._rows.leave_out(self._texts)
-
-    def _look_for_gaps(self, values: NDArray, data: bytes, line: int) -> None:
-        with np.errstate(over="ignore"):
-            bad = ~np.isfinite(values)
-        if not bad.any():
-            return
-        for k in np.flatnonzero(bad.any(axis=0)):
-            position = self._rows.features[k]
-            count = int(np.count_nonzero(bad[:, k]))
-            if position in self._gaps:
-                self._gaps[position][0] += count
-            else:
-                row = int(np.argmax(bad[:, k]))
-                self._gaps[position] = [count, f"in {self._where(data, line, row)}"]
 
     def _look_for_counting(self, values: NDArray) -> None:
         """Follow the columns whose values go up by one from row to row."""
         if self._counting is None:
             begins = np.flatnonzero(np.isfinite(values[0]) & (values[-1] == values[0] + (len(values) - 1)))
             self._counting = {self._rows.features[k]: float(values[0, k]) for k in begins}
-        places = {position: k for k, position in enumerate(self._rows.features)}
+        index = {position: k for k, position in enumerate(self._rows.features)}
         for position, first in list(self._counting.items()):
             rows = np.arange(self._first_row, self._first_row + len(values)) + first
-            if position not in places or not np.array_equal(values[:, places[position]], rows.astype(values.dtype)):
+            if position not in index or not np.array_equal(values[:, index[position]], rows.astype(values.dtype)):
                 del self._counting[position]
 
     def _where(self, data: bytes, line: int, row: int) -> str:
@@ -185,8 +164,16 @@ def _cells(count: int) -> str:
     return "1 value that is" if count == 1 else f"{count:,} values that are"
 
 
-def _cut(value: str, most: int = 40) -> str:
-    return repr(value if len(value) <= most else f"{value[:most]}...")
+def _count_gaps(
+    values: NDArray, columns: Sequence[Any], where: Callable[[int], str], gaps: dict[Any, tuple[int, str]]
+) -> None:
+    """Count the values that are not finite, by column; ``where`` says where the first one is."""
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    for k in np.flatnonzero(bad.any(axis=0)).tolist():
+        count, first = gaps.get(columns[k]) or (0, f"in {where(int(np.argmax(bad[:, k])))}")
+        gaps[columns[k]] = (count + int(np.count_nonzero(bad[:, k])), first)
 
 
 def table_faults(
@@ -197,18 +184,16 @@ def table_faults(
 ) -> list[ColumnFault]:
     """Return all columns of CSV or Parquet that ``ingest`` would refuse, from one reading; none for other formats.
 
-    Raises
-    ------
-    InputError
-        For what is wrong beside columns, such as lines with too few cells.
+    What is wrong beside columns, such as lines with too few cells, is an ``InputError``.
     """
     stem = stem_of(uri)
     if stem.endswith(CSV_SUFFIXES):
-        faults, notes = scan_csv(selection.csv(uri), progress)
+        scan = _CsvScan(selection.csv(uri))
+        scan.read(progress)
         if note is not None:
-            for line in notes:
+            for line in scan.notes():
                 note(line)
-        return faults
+        return scan.faults()
     if stem.endswith((*LIBSVM_SUFFIXES, ".npz", ".npy")):
         return []
     dtype = None if selection.dtype is None else np.dtype(selection.dtype)
@@ -230,16 +215,7 @@ def naming_all(uri: str, scan: Callable[[], list[ColumnFault]]) -> Iterator[None
 def checked(uri: str, opened: Callable[[Sequence[str]], Dataset], dropped: Sequence[str]) -> Dataset:
     """Return a data set; refuse Parquet whose metadata tells of columns that are no features, all of them at once.
 
-    Parameters
-    ----------
-    opened : callable
-        Opens the data set without some columns.
-    dropped : sequence of str
-        Those that the configuration leaves out already.
-
-    Raises
-    ------
-    ColumnError
+    ``opened`` opens the data set without some columns; ``dropped`` are those that the configuration leaves out already.
     """
     try:
         dataset = opened([])
@@ -265,15 +241,10 @@ def scan_columns(
     """Return the faulty columns of a table: by its schema and metadata, and by reading the rest.
 
     Rows are read only where they may hold NaN or infinity, or statistics are missing; a row group is in memory at a
-    time, or a piece of it.
-
-    Parameters
-    ----------
-    opened : callable
-        Opens the data set without some columns.
+    time, or a piece of it. ``opened`` opens the data set without some columns.
     """
     faults: dict[str, ColumnFault] = {}
-    counted: dict[str, list[Any]] = {}
+    counts: dict[str, tuple[int, str]] = {}
     start = 0
     while True:
         try:
@@ -281,13 +252,13 @@ def scan_columns(
             if not isinstance(dataset, ColumnRows):
                 return []
             gaps = dataset.gaps(keep)
-            fresh = [fault for fault in gaps.faults if fault.name not in faults]
-            if fresh:
-                raise ColumnError("missing values", fresh)
+            new_faults = [fault for fault in gaps.faults if fault.name not in faults]
+            if new_faults:
+                raise ColumnError("missing values", new_faults)
             if read and (dataset.dtype.kind == "f" or not gaps.complete):
                 edges = unit_edges(dataset.chunk_edges, max(dataset.row_bytes, 1)).tolist()
                 for begin, stop in itertools.pairwise([edge for edge in edges if edge >= start]):
-                    _count_not_finite(dataset, begin, stop, kept_type or dataset.dtype, counted)
+                    _count_not_finite(dataset, begin, stop, kept_type or dataset.dtype, counts)
                     if not gaps.complete and dataset.label is not None and dataset.label not in faults:
                         dataset.read_labels(begin, stop)
                     start = stop
@@ -300,23 +271,25 @@ def scan_columns(
             if not faults:
                 raise
             break  # nothing but such columns
-    for name, (count, what) in counted.items():
-        found = f"{_cells(count)} NaN, infinite or too large, the first {what}"
-        faults.setdefault(name, ColumnFault(name, found, "gap"))
+    for name, (count, where) in counts.items():
+        what = f"{_cells(count)} NaN, infinite or too large, the first {where}"
+        faults.setdefault(name, ColumnFault(name, what, "gap"))
     return list(faults.values())
 
 
+def _row_after(first: int, row: int) -> str:
+    return f"row {first + row}"
+
+
 def _count_not_finite(
-    dataset: ColumnRows, begin: int, stop: int, kept: np.dtype, counted: dict[str, list[Any]]
+    dataset: ColumnRows, begin: int, stop: int, dtype: np.dtype, counts: dict[str, tuple[int, str]]
 ) -> None:
-    step = max(1, BAND_BYTES // max(dataset.row_bytes, 1))
+    """Count the values of some rows that are not finite as ``dtype``, by column."""
+    step = max(1, LIMITS.band_bytes // max(dataset.row_bytes, 1))
+    columns = [dataset.features] * dataset.n_features if dataset.features else dataset.columns
     for first in range(begin, stop, step):
         rows = dataset.read_rows(first, min(first + step, stop))
-        if rows.dtype.kind != "f":
-            continue
-        with np.errstate(over="ignore"):
-            bad = ~np.isfinite(rows.astype(kept, copy=False) if kept.kind == "f" else rows)
-        for k in np.flatnonzero(bad.any(axis=0)) if bad.any() else ():
-            name = dataset.features or dataset.columns[k]
-            seen = counted.setdefault(name, [0, f"in row {first + int(np.argmax(bad[:, k]))}"])
-            seen[0] += int(np.count_nonzero(bad[:, k]))
+        if rows.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                values = rows.astype(dtype, copy=False) if dtype.kind == "f" else rows
+            _count_gaps(values, columns, partial(_row_after, first), counts)

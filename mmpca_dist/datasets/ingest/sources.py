@@ -1,4 +1,4 @@
-"""Sources of ingest beside text: data sets, NumPy files and CSR matrices."""
+"""Sources of ingest: which columns are taken, and the rows of data sets, NumPy files and CSR matrices."""
 
 from __future__ import annotations
 
@@ -6,73 +6,160 @@ import itertools
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, check_table, unit_edges
-from mmpca_dist.datasets.ingest.group_writer import CHUNK_BYTES, LABELS, Block, encode_block
-from mmpca_dist.datasets.labels import check_label_type, distinct_labels, refuse_made_up
+from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
+from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
+from mmpca_dist.datasets.ingest.row_source import LABELS, Block, RowSource, encode_block
+from mmpca_dist.datasets.labels import check_label_type, refuse_made_up
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.datasets.readers.formats import open_column, open_dataset, stem_of
 from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.datasets.readers.npy import NpyHeader
 from mmpca_dist.datasets.readers.npz import csr_shape, npz_members
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-
-BAND_BYTES = 256 << 20
-"""Rows of an array stored column by column are gathered in bands of this size; each takes a reading of the file."""
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.settings import settings_named
 
 PIECE_BYTES = 1 << 20
 """Members of a zip file are read through a second buffer, of this size."""
 
 
-class DatasetRows:
+@dataclass(frozen=True)
+class Selection:
+    """Which columns of a table are features, labels or neither, and the type of the rows; as for ``ingest``."""
+
+    features: str | None = None
+    label: str | int | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    unlabelled: bool = False
+    dtype: str | None = None
+
+    @property
+    def label_name(self) -> str | None:
+        """The name of the label, for formats whose columns have no numbers."""
+        return None if self.label is None else str(self.label)
+
+    def check(self) -> None:
+        """Raise an ``InputError`` for options that no source can honour."""
+        if self.dtype not in (None, "float32", "float64"):
+            raise InputError(f"dtype is {self.dtype!r}; rows can be converted to 'float32' or 'float64'.")
+        for name in self.keep:
+            if name in self.drop:
+                raise InputError(f"--keep and --drop both name {name!r}: leave out one.")
+            if not name or name in ("X", LABELS) or "/" in name or name.startswith((".", "__", "zarr.")):
+                raise InputError(f"--keep names {name!r}, which cannot be an array beside X and y: rename it first.")
+
+    def csv(self, uri: str) -> CsvRows:
+        """Open CSV."""
+        dtype = np.dtype(self.dtype or "float32")
+        return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
+
+    def dataset(self, uri: str, drop: Sequence[str] = ()) -> Dataset:
+        """Open a data set without the columns to drop, and some more."""
+        return open_dataset(
+            uri,
+            features=self.features,
+            label=self.label_name,
+            drop=[*self.drop, *drop],
+            beside=dict.fromkeys(self.keep, "--keep"),
+        )
+
+    def open(self, uri: str, sparse: bool | None, stack: ExitStack) -> RowSource:
+        """Open a source of any format; ``stack`` closes its files.
+
+        Raises
+        ------
+        InputError
+            Where the format cannot honour an option, or it is no such file.
+        """
+        stem = stem_of(uri)
+        self._refuse_options(uri, stem)
+        if stem.endswith(CSV_SUFFIXES):
+            return self.csv(uri)
+        if stem.endswith(LIBSVM_SUFFIXES):
+            return LibsvmRows(uri, np.dtype(self.dtype or "float32"), sparse)
+        name = self.label_name
+        if uri.endswith(".npz"):
+            return open_npz(uri, self.features or "X", name or "y", stack, sparse)
+        if uri.endswith(".npy") and name is not None and not storage.is_local(uri):
+            rows, labels = (open_npy(file, stack) for file in (uri, storage.normalize(name)))
+            return NumpyRows(rows, labels, uri)
+        with settings_named():
+            dataset = self.dataset(uri)
+            label = getattr(dataset, "label", None)
+            if label in self.keep:
+                raise InputError(f"--keep names {label!r}, which is the label of {uri}.")
+            keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
+            return DatasetRows(dataset, sparse, keep)
+
+    def _refuse_options(self, uri: str, stem: str) -> None:
+        """Refuse options that the format of a source cannot honour."""
+        is_csv, is_libsvm = stem.endswith(CSV_SUFFIXES), stem.endswith(LIBSVM_SUFFIXES)
+        if self.unlabelled and self.label is not None:
+            raise InputError(
+                f"--label names {self.label!r}, and --unlabelled says that there are no labels: leave out one."
+            )
+        if self.unlabelled and not is_csv:
+            raise InputError(
+                f"--unlabelled is for CSV, which {uri} is not: rows of Zarr, Parquet and NumPy without labels are "
+                "projected as they are."
+            )
+        for option, columns in (("drop", self.drop), ("keep", self.keep)):
+            if columns and (is_libsvm or stem.endswith((".npz", ".npy"))):
+                others = "CSV and Parquet" if option == "drop" else "CSV, Parquet and Zarr"
+                raise InputError(
+                    f"{option}={list(columns)} cannot be honoured: {uri} has no columns with names; those of {others} "
+                    "have."
+                )
+        if self.features is not None and (is_csv or is_libsvm):
+            raise InputError(
+                f"features={self.features!r} cannot be honoured: every column of {uri} but the label is a feature."
+            )
+        if self.label is not None and is_libsvm:
+            raise InputError(f"label={self.label!r} cannot be honoured: each line of {uri} begins with its label.")
+
+
+class DatasetRows(RowSource):
     """What ``open_dataset`` opens, in its reading units; ``sparse=False`` makes CSR rows dense.
 
     ``keep`` are other columns of names, as the labels of data sets.
     """
 
     def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
-        self._dataset, self._keep = dataset, keep or {}
-        self.notes: list[str] = []
+        self._dataset = dataset
+        self._columns: dict[str, Any] = {LABELS: dataset, **(keep or {})}
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
-        self.n_rows: int | None = dataset.n_rows
-        self.total = dataset.n_rows
+        self.n_rows = self.total = dataset.n_rows
         self.labels = f"column {dataset.label!r}" if isinstance(dataset, ColumnRows) else None
         self.sparse = dataset.sparse and sparse is not False
         self.nnz = dataset.nnz if self.sparse else None
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all rows."""
         if not self.total:
             return
-        if self.sparse:
-            edges = _cut(np.asarray([0, self.total]), CHUNK_BYTES // max(self._dataset.share_bytes(1), 1)).tolist()
-        else:
-            units = unit_edges(self._dataset.chunk_edges, self._dataset.row_bytes)
-            edges = _cut(units, BAND_BYTES // self._dataset.row_bytes).tolist()
-        # Columns of which chunks are not stored; "" is the labels.
-        gappy: dict[str, Any] = {
-            name: column
-            for name, column in {"": self._dataset, **self._keep}.items()
-            if getattr(column, "missing_label_rows", 0)
-        }
-        filled = dict.fromkeys(gappy, 0)
+        edges = self._edges()
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
+        # Rows that have the fill value, of columns of which chunks are not stored.
+        filled = {name: 0 for name, column in self._columns.items() if getattr(column, "missing_label_rows", 0)}
         for start, stop in itertools.pairwise(edges):
             try:
                 if self.sparse:
                     rows = self._dataset.read_sparse(start, stop)
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
-                labels = self._dataset.read_labels(start, stop)
-                kept = {name: column.read_labels(start, stop) for name, column in self._keep.items()}
+                names = {name: column.read_labels(start, stop) for name, column in self._columns.items()}
             except InputError:
                 raise
             except Exception as error:  # whatever a store or codec raises for damaged data
@@ -81,27 +168,25 @@ class DatasetRows:
                     f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
                     "from its source."
                 ) from error
-            codes = {LABELS: encode_block(labels, self.uri)}
-            codes.update((name, encode_block(names, f"{name!r} of {self.uri}")) for name, names in kept.items())
-            for name, column in gappy.items():
-                filled[name] += int(np.count_nonzero((kept[name] if name else labels) == column.label_fill))
+            for name in filled:
+                filled[name] += int(np.count_nonzero(names[name] == self._columns[name].label_fill))
+            codes = {
+                name: encode_block(values, self.uri if name == LABELS else f"{name!r} of {self.uri}")
+                for name, values in names.items()
+            }
             yield Block(rows, codes, stop)
-        for name, column in gappy.items():
-            refuse_made_up(column, filled[name])
+        for name, n_rows in filled.items():
+            refuse_made_up(self._columns[name], n_rows)
 
-    def label_values(self, values: list[Any]) -> NDArray:
-        """Return the distinct labels as they are."""
-        return distinct_labels(values)
-
-    def where(self, row: int) -> str:
-        """Say where a row is."""
-        return f"row {row}"
-
-
-def _cut(edges: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Cut reading units of more than so many rows. Where one chunk is that large, each piece reads it again."""
-    pieces = [np.arange(start, stop, max(most, 1)) for start, stop in itertools.pairwise(edges)]
-    return np.append(np.concatenate(pieces), edges[-1]).astype(np.int64)
+    def _edges(self) -> list[int]:
+        """Return the edges of reading units, larger ones cut; where one chunk is that large, each piece reads it."""
+        if self.sparse:
+            units, limit = np.asarray([0, self.total]), LIMITS.chunk_bytes // max(self._dataset.share_bytes(1), 1)
+        else:
+            row_bytes = self._dataset.row_bytes
+            units, limit = unit_edges(self._dataset.chunk_edges, row_bytes), LIMITS.band_bytes // row_bytes
+        pieces = (range(start, stop, max(limit, 1)) for start, stop in itertools.pairwise(units.tolist()))
+        return [*itertools.chain.from_iterable(pieces), int(units[-1])]
 
 
 class CsrStream(SparseRows):
@@ -116,11 +201,11 @@ class CsrStream(SparseRows):
         shape = open_member("shape")
         size = csr_shape(shape.read_all(), None if form is None else form.read_all(), uri)
         self._data, self._indices, self._labels = (open_member(name) for name in ("data", "indices", label))
-        check_table(uri, size, self._data.dtype, _length(self._labels), sparse=True)
+        check_table(uri, size, self._data.dtype, len(self._labels), sparse=True)
         check_label_type(self._labels.dtype, 1, self._labels.where)
         check_index_type(self._indices.dtype, uri)
         ends = open_member("indptr").read_all()
-        check_row_ends(ends, size[0], _length(self._data), _length(self._indices), uri)
+        check_row_ends(ends, size[0], len(self._data), len(self._indices), uri)
         self._ends = ends.astype(np.int64)
         self.n_rows, self.n_features = size
         self.dtype = value_type(self._data.dtype)
@@ -145,42 +230,26 @@ class CsrStream(SparseRows):
         return self._labels.read(stop - start)
 
 
-def _length(stream: NpyStream) -> int:
-    return stream.shape[0] if stream.shape else 0
-
-
-class NumpyRows:
+class NumpyRows(RowSource):
     """Rows and labels in two ``.npy`` streams, as in an ``.npz`` file, read side by side."""
-
-    feature_names: list[str] | None = None
-    image_shape: tuple[int, int] | None = None
-    labels: str | None = None
-    sparse = False
-    nnz: int | None = None
 
     def __init__(self, rows: NpyStream, labels: NpyStream, uri: str) -> None:
         self._rows, self._labels, self.uri = rows, labels, uri
-        self.notes: list[str] = []
-        check_table(uri, rows.shape, rows.dtype, labels.shape[0] if labels.shape else 0)
-        self.n_rows: int | None = rows.shape[0]
-        self.n_features, self.dtype, self.total = rows.shape[1], rows.dtype, rows.shape[0]
-        self._step = max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
+        check_table(uri, rows.shape, rows.dtype, len(labels))
+        (self.total, self.n_features), self.dtype = rows.shape, rows.dtype
+        self.n_rows = self.total
+        self._step = max(1, LIMITS.chunk_bytes // (self.n_features * self.dtype.itemsize))
         check_label_type(labels.dtype, min(self._step, self.total), labels.where)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all rows."""
         for start in range(0, self.total, self._step):
-            stop = min(start + self._step, self.total)
-            labels = self._labels.read(stop - start)
-            codes = {LABELS: encode_block(labels, self._labels.where)}
-            yield Block(self._rows.read(stop - start), codes, stop)
-
-    label_values = DatasetRows.label_values
-    where = DatasetRows.where
+            n_rows = min(self._step, self.total - start)
+            codes = {LABELS: encode_block(self._labels.read(n_rows), self._labels.where)}
+            yield Block(self._rows.read(n_rows), codes, start + n_rows)
 
 
 class NpyStream:
-    """An array in ``.npy`` form that is read from front to back."""
+    """An array in ``.npy`` form that is read from front to back; its length is that of its first axis."""
 
     def __init__(self, stream: Any, where: str, n_bytes: int | None) -> None:
         self._stream, self.where = stream, where
@@ -191,21 +260,24 @@ class NpyStream:
         self._row = self._band_start = 0
         self._band = np.empty((self.shape[1] if self._by_column else 0, 0), self.dtype)
 
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
     def read(self, n_rows: int) -> NDArray:
         """Return the next rows."""
+        out = np.empty((n_rows, *self.shape[1:]), self.dtype)
         if not self._by_column:
-            return self._fill(np.empty((n_rows, *self.shape[1:]), self.dtype))
-        found = np.empty((n_rows, self.shape[1]), self.dtype)
-        done = 0
-        while done < n_rows:
+            return self._fill(out)
+        n_read = 0
+        while n_read < n_rows:
             if self._row == self._band_start + self._band.shape[1]:
                 self._next_band()
             within = self._row - self._band_start
-            rows = self._band[:, within : within + n_rows - done].T
-            found[done : done + len(rows)] = rows
-            done += len(rows)
+            rows = self._band[:, within : within + n_rows - n_read].T
+            out[n_read : n_read + len(rows)] = rows
+            n_read += len(rows)
             self._row += len(rows)
-        return found
+        return out
 
     def read_all(self) -> NDArray:
         """Return the whole array, of any shape."""
@@ -215,62 +287,55 @@ class NpyStream:
     def _next_band(self) -> None:
         """Read a band of rows of an array stored column by column: one reading of the stream for every band."""
         n_rows, n_columns = self.shape
-        size = min(n_rows - self._row, max(BAND_BYTES // (n_columns * self.dtype.itemsize), 1))
+        size = min(n_rows - self._row, max(LIMITS.band_bytes // (n_columns * self.dtype.itemsize), 1))
         self._band, self._band_start = np.empty((n_columns, size), self.dtype), self._row
         for column in range(n_columns):
             self._stream.seek(self._data_start + (column * n_rows + self._row) * self.dtype.itemsize)
             self._fill(self._band[column])
 
-    def _fill(self, found: NDArray) -> NDArray:
-        target = found.reshape(-1).view(np.uint8).data
-        done = 0
+    def _fill(self, out: NDArray) -> NDArray:
+        target = out.reshape(-1).view(np.uint8).data
+        n_read = 0
         try:
-            while done < len(target):
-                read = self._stream.readinto(target[done : done + PIECE_BYTES])
-                if not read:
+            while n_read < len(target):
+                size = self._stream.readinto(target[n_read : n_read + PIECE_BYTES])
+                if not size:
                     raise EOFError("it ends early")
-                done += read
+                n_read += size
         except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{self.where} is damaged or cut short: {error}. Copy it again.") from error
-        return found
-
-
-def open_file(uri: str, stack: ExitStack) -> Any:
-    """Open a file for reading, until the stack is left."""
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
-        return stack.enter_context(fs.open(path, "rb"))
+        return out
 
 
 def open_npy(uri: str, stack: ExitStack) -> NpyStream:
     """Open a ``.npy`` file as a stream, until the stack is left."""
     fs, path = storage.filesystem(uri)
     with storage.explained(uri):
-        return NpyStream(open_file(uri, stack), uri, fs.size(path))
+        return NpyStream(stack.enter_context(fs.open(path, "rb")), uri, fs.size(path))
 
 
-def open_npz(
-    uri: str, features: str, label: str, stack: ExitStack, sparse: bool | None = None
-) -> NumpyRows | DatasetRows:
+def open_npz(uri: str, features: str, label: str, stack: ExitStack, sparse: bool | None = None) -> RowSource:
     """Open the rows and labels of an ``.npz`` file, dense or CSR, as streams."""
+    fs, path = storage.filesystem(uri)
 
     def archive() -> zipfile.ZipFile:
         try:
-            return stack.enter_context(zipfile.ZipFile(open_file(uri, stack)))
+            with storage.explained(uri):
+                file = stack.enter_context(fs.open(path, "rb"))
+            return stack.enter_context(zipfile.ZipFile(file))
         except (zipfile.BadZipFile, OSError) as error:
             raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
 
     def member(name: str) -> NpyStream:
         # Each array has the file to itself: reading two members in turn would undo an object store's read-ahead.
-        where, whole = f"{name!r} of {uri}", archive()
+        where, own_archive = f"{name!r} of {uri}", archive()
         try:
-            info = whole.getinfo(f"{name}.npy")
-            return NpyStream(stack.enter_context(whole.open(info)), where, info.file_size)
+            info = own_archive.getinfo(f"{name}.npy")
+            return NpyStream(stack.enter_context(own_archive.open(info)), where, info.file_size)
         except (KeyError, RuntimeError, zipfile.BadZipFile) as error:  # such as a member that is encrypted
             raise InputError(f"{where} is not readable: {str(error).rstrip('.')}.") from error
 
-    names = sorted(member.removesuffix(".npy") for member in archive().namelist())
-    wanted = npz_members(names, features, label, True, uri)
-    if features in wanted:
+    names = sorted(name.removesuffix(".npy") for name in archive().namelist())
+    if features in npz_members(names, features, label, True, uri):
         return NumpyRows(member(features), member(label), uri)
     return DatasetRows(CsrStream(member, names, label, uri), sparse)
