@@ -53,24 +53,23 @@ class OutputError(MmpcaError, FileExistsError):
     """The output holds something that must not be overwritten."""
 
 
-LONGEST_NAME = 200
-"""Longer ones are compared to nothing: that takes the product of their lengths."""
+MAX_NAME_LENGTH = 200
+"""Longer names are not compared: that takes the product of their lengths."""
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the nearest known name, or an empty string."""
-    if len(found) > LONGEST_NAME:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the most similar of some names, or an empty string."""
+    if len(name) > MAX_NAME_LENGTH:
         return ""
-    names = [name for name in known if len(name) <= LONGEST_NAME]
-    close = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, [other for other in names if len(other) <= MAX_NAME_LENGTH], n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 MOST_NAMES = 10
-"""So many names a message lists; tables may have thousands of columns."""
+"""Number of names that a message lists; tables may have thousands of columns."""
 
 
 def some_names(names: Sequence[str]) -> str:
-    """Return the first names, quoted, and how many there are where not all are listed."""
+    """Return the first names, quoted, and their number where not all are listed."""
     listed = ", ".join(repr(name) for name in names[:MOST_NAMES])
     return listed if len(names) <= MOST_NAMES else f"{listed}, ... ({len(names)} in all)"

@@ -115,10 +115,7 @@ def ingested(config: IngestConfig, manifest: dict[str, Any]) -> str:
 def check_source(console: Console, config: IngestConfig) -> None:
     """Look through the columns of a table, with progress in a terminal, before any server is started.
 
-    Raises
-    ------
-    InputError
-        Which names every column that cannot be used.
+    Raises InputError which names every column that cannot be used.
     """
     callback, started = ConsoleCallback(console), time.monotonic()
     callback.on_stage_start("check")

@@ -64,10 +64,7 @@ class PrefectServer:
     def check(self) -> None:
         """Refuse a server of the user's that does not answer.
 
-        Raises
-        ------
-        InputError
-            Where ``PREFECT_API_URL`` is set and nobody answers there.
+        Raises InputError where ``PREFECT_API_URL`` is set and nobody answers there.
         """
         from prefect.client.orchestration import get_client
         from prefect.settings import PREFECT_API_URL
@@ -86,12 +83,7 @@ class PrefectServer:
     def connect(self) -> None:
         """Wait until a server answers, and let flows use it.
 
-        Raises
-        ------
-        InputError
-            As ``check`` does.
-        ServerError
-            Where the temporary server does not start.
+        Raises InputError as ``check`` does; ServerError where the temporary server does not start.
         """
         from prefect.settings import PREFECT_API_URL, temporary_settings
 

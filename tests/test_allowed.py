@@ -12,6 +12,7 @@ from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.sections import ComputeConfig
 from mmpca_dist.errors import ConfigError, MmpcaError
 from mmpca_dist.jobs import cluster
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.stages import preview, run
 
 SLURM = "dask_jobqueue.SLURMCluster"
@@ -34,7 +35,7 @@ def test_no_class_of_another_name_is_imported(action, tmp_path, monkeypatch):
     config = make_config(tmp_path / "out", compute={"cluster": "planted.Cluster"})
     with pytest.raises(ConfigError, match=r"none of the classes .* set MMPCA_CLUSTERS=planted\.Cluster"):
         action(config)
-    with pytest.raises(ConfigError, match="none of the classes"), cluster.open_cluster(config.compute):
+    with pytest.raises(ConfigError, match="none of the classes"), cluster.open_scheduler(config.compute, Callback()):
         pass
     assert "planted" not in sys.modules and not (tmp_path / "out").exists()
 
@@ -43,7 +44,10 @@ def test_classes_that_the_machine_allows(tmp_path, monkeypatch):
     (tmp_path / "planted2.py").write_text("raise SystemExit('was run')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MMPCA_CLUSTERS", "other.Cluster, planted2.Cluster")
-    with pytest.raises(SystemExit, match="was run"), cluster.open_cluster(ComputeConfig(cluster="planted2.Cluster")):
+    with (
+        pytest.raises(SystemExit, match="was run"),
+        cluster.open_scheduler(ComputeConfig(cluster="planted2.Cluster"), Callback()),
+    ):
         pass
 
 

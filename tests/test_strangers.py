@@ -29,7 +29,8 @@ from mmpca_dist.datasets.readers import parquet_pages
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.errors import ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.splits import as_fraction
-from mmpca_dist.jobs.cluster import connect, refuse_misfit
+from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit
+from mmpca_dist.jobs.events import Callback
 from mmpca_dist.runs.listing import find_runs
 from mmpca_dist.runs.stages import preview
 from mmpca_pipelines.ingest_table import IngestConfig
@@ -342,6 +343,7 @@ def test_no_pipe_in_a_folder_is_waited_for(tmp_path):
     "address", ["zzz://localhost:1", "tcp://localhost", "tcp://localhost:1/x", f"tcp://{'a' * 70}:1"]
 )
 def test_what_is_no_address_of_a_scheduler(address):
+    compute = ComputeConfig(cluster=address, wait=3)
     words = r"is no address of a Dask scheduler .* Write tcp://HOST:PORT"
-    with pytest.raises(InputError, match=words), connect(ComputeConfig(cluster=address, wait=3), address):
+    with pytest.raises(InputError, match=words), open_scheduler(compute, Callback()):
         pass

@@ -49,12 +49,7 @@ Of other letters some stand for a dot: the resolver takes ``a\u2488com`` for ``a
 
 
 def refuse_strange_cluster(compute: ComputeConfig) -> None:
-    """Refuse a cluster that the machine does not allow; nothing is imported or reached for that.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Raise ConfigError for a cluster that the machine does not allow, without importing or reaching anything."""
     if compute.cluster in ("threads", "local"):
         return
     if "://" in compute.cluster:
@@ -108,10 +103,10 @@ def _refuse_strange_address(address: str) -> None:
 
 def _is_near(host: str) -> bool:
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return NEAR_NAME.fullmatch(host) is not None
-    return found.is_private or found.is_loopback or found.is_link_local
+    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def _allowed(variable: str) -> set[str]:

@@ -37,28 +37,23 @@ LIMIT = "MMPCA_DOWNLOAD_LIMIT"
 
 
 def located(section: DatasetConfig, fetch: bool = True) -> str:
-    """Return the address of a data set; with ``fetch``, one that is absent and can be downloaded is fetched first.
+    """Return the address of a data set; with ``fetch``, download it first where it is absent.
 
-    Raises
-    ------
-    InputError
-        Where the folder is not known, or the file is not in it.
-    AccessError
-        Where a download fails.
+    Raises InputError where the folder is not known, or the file is not in it; AccessError where a download fails.
     """
     if section.data_dir is None or ":" in section.uri or Path(section.uri).is_absolute():  # an address, or a name
         return section.uri
     _refuse_outside(section.uri)
-    place = storage.join(_expanded(section.data_dir), section.uri)
-    if storage.exists(place):
-        return place
+    uri = storage.join(_expanded(section.data_dir), section.uri)
+    if storage.exists(uri):
+        return uri
     absent = f"There is no {section.uri} in {section.data_dir}, the folder of dataset.data_dir."
     if section.download is None:
         raise InputError(f"{absent} Put it there, or name another folder (--set dataset.data_dir=DIR).")
     if not fetch:
         raise InputError(f"{absent} A run fetches it from {section.download}; a plan does not. Put it there first.")
-    _fetch(section.download, place, section.download_hash)
-    return place
+    _fetch(section.download, uri, section.download_hash)
+    return uri
 
 
 @contextmanager
@@ -76,14 +71,14 @@ def variables_named(section: DatasetConfig) -> Iterator[None]:
 
 def _value(folder: str) -> str:
     """Return what errors may show for a folder that begins with a variable, or nothing."""
-    found = VARIABLE.match(folder)
-    if found is None:
+    variable = VARIABLE.match(folder)
+    if variable is None:
         return ""
-    written = os.environ.get(found["braced"] or found["plain"], "") + folder[found.end() :]
+    path = os.environ.get(variable["braced"] or variable["plain"], "") + folder[variable.end() :]
     try:
-        return storage.normalize(written)
+        return storage.normalize(path)
     except InputError:  # which is the error at hand
-        return written
+        return path
 
 
 def _refuse_outside(uri: str) -> None:
@@ -92,10 +87,10 @@ def _refuse_outside(uri: str) -> None:
 
 
 def _expanded(folder: str) -> str:
-    found = VARIABLE.match(folder)
-    if found is None:
+    variable = VARIABLE.match(folder)
+    if variable is None:
         return storage.normalize(folder)
-    name = found["braced"] or found["plain"]
+    name = variable["braced"] or variable["plain"]
     if not KNOWN_VARIABLE.fullmatch(name):
         raise InputError(
             f"dataset.data_dir is {folder}, and of environment variables only HOME and those that begin with MMPCA_ "
@@ -106,77 +101,71 @@ def _expanded(folder: str) -> str:
             f"dataset.data_dir is {folder}, and the environment variable {name} is not set. Set it to the folder of "
             "the data sets, or give the folder itself (--set dataset.data_dir=DIR)."
         )
-    return storage.normalize(os.environ[name] + folder[found.end() :])
+    return storage.normalize(os.environ[name] + folder[variable.end() :])
 
 
-def _fetch(source: str, place: str, known_hash: str | None) -> None:
-    if not place.endswith(FETCHED):
+def _fetch(source: str, uri: str, known_hash: str | None) -> None:
+    if not uri.endswith(FETCHED):
         raise InputError(
-            f"dataset.uri is {place.rpartition('/')[2]}, and what is fetched from {source} must be called "
-            f"{' or '.join('*' + kind for kind in FETCHED)}. Rename it."
+            f"dataset.uri is {uri.rpartition('/')[2]}, and what is fetched from {source} must be called "
+            f"{' or '.join('*' + suffix for suffix in FETCHED)}. Rename it."
         )
-    if found := OPENML.fullmatch(source):
-        _fetch_openml(int(found["number"]), place, scaled=found["scaled"] is not None)
+    if openml := OPENML.fullmatch(source):
+        _fetch_openml(int(openml["number"]), uri, scaled=openml["scaled"] is not None)
     else:
-        _download(source, place, known_hash)
+        _download(source, uri, known_hash)
 
 
-def _unfetched(place: str, what: str, error: Exception, host: str) -> AccessError:
+def _unfetched(uri: str, what: str, error: Exception, host: str) -> AccessError:
     cause = error
-    while cause.__context__ is not None:  # what a connection has failed at is wrapped several times
+    while cause.__context__ is not None:  # libraries wrap the cause of a failed connection several times
         cause = cause.__context__  # type: ignore[assignment]
     reason = " ".join(f"{type(error).__name__}: {cause}".split()).rstrip(".")
     return AccessError(
-        f"{Path(place).name} is not in {place.rpartition('/')[0]}, and {what} could not be fetched ({reason}). Put the "
+        f"{Path(uri).name} is not in {uri.rpartition('/')[0]}, and {what} could not be fetched ({reason}). Put the "
         f"file there by hand, or try again with a connection to {host}."
     )
 
 
-def _download(address: str, place: str, known_hash: str | None) -> None:
-    """Fetch a file on the web.
-
-    Raises
-    ------
-    AccessError
-        Where it does not come, or not whole.
-    InputError
-        Where it is too large, or has another hash.
-    """
+def _download(address: str, uri: str, known_hash: str | None) -> None:
+    """Download a file; raise AccessError where that fails, InputError where it is too large or has another hash."""
     import pooch
     import requests
 
     pooch.get_logger().setLevel(logging.WARNING)  # else it prints
-    folder, _, name = place.rpartition("/")
-    downloader = pooch.HTTPDownloader(_SizeLimit(address), LIMITS.download_piece_bytes, timeout=failures.timeout())
-    with ExitStack() as stack, storage.explained(place, "write"):
-        own = folder if storage.is_local(place) else stack.enter_context(tempfile.TemporaryDirectory())
+    folder, _, name = uri.rpartition("/")
+    piece_bytes = LIMITS.download_piece_bytes
+    downloader = pooch.HTTPDownloader(_SizeLimit(address), piece_bytes, timeout=failures.timeout())
+    with ExitStack() as stack, storage.explained(uri, "write"):
+        if not storage.is_local(uri):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
         try:
-            file = Path(pooch.retrieve(address, known_hash, name, own, downloader=downloader))
+            path = Path(pooch.retrieve(address, known_hash, name, folder, downloader=downloader))
         except requests.RequestException as error:
-            raise _unfetched(place, f"the file {address}", error, urlsplit(address).netloc) from error
+            raise _unfetched(uri, f"the file {address}", error, urlsplit(address).netloc) from error
         except ValueError as error:
             raise InputError(f"The file {address} is not the one of dataset.download_hash: {error}") from error
-        if not storage.is_local(place):
-            storage.write_pieces(place, _pieces(file))
-
-
-def _pieces(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stream:
-        yield from iter(partial(stream.read, LIMITS.download_piece_bytes), b"")
+        if not storage.is_local(uri):
+            file = stack.enter_context(path.open("rb"))
+            storage.write_pieces(uri, iter(partial(file.read, piece_bytes), b""))
 
 
 class _SizeLimit:
-    """Stops a download that is too large; pooch takes it for a progress bar."""
+    """Stops a download that is too large; pooch calls it as a progress bar."""
 
     def __init__(self, address: str) -> None:
-        self._address, self._most = address, _most_bytes()
+        self._address = address
         self.total = self._done = 0
+        try:
+            self._limit = int(parse_bytes(os.environ.get(LIMIT, "16GiB")))
+        except ValueError as error:
+            raise InputError(f"The environment variable {LIMIT} is no size. Write it like 100GiB.") from error
 
     def update(self, n_bytes: int) -> None:
         self._done += n_bytes
-        if max(self.total, self._done - LIMITS.download_piece_bytes) > self._most:
+        if max(self.total, self._done - LIMITS.download_piece_bytes) > self._limit:
             raise InputError(
-                f"The file {self._address} is larger than {format_bytes(self._most)}, and is not fetched. Put it into "
+                f"The file {self._address} is larger than {format_bytes(self._limit)}, and is not fetched. Put it into "
                 f"the folder by hand, or set {LIMIT} to what may be fetched, such as 100GiB."
             )
 
@@ -187,46 +176,35 @@ class _SizeLimit:
         """Nothing is open."""
 
 
-def _most_bytes() -> int:
-    try:
-        return int(parse_bytes(os.environ.get(LIMIT, "16GiB")))
-    except ValueError as error:
-        raise InputError(f"The environment variable {LIMIT} is no size. Write it like 100GiB.") from error
-
-
-def _fetch_openml(number: int, place: str, scaled: bool) -> None:
+def _fetch_openml(number: int, uri: str, scaled: bool) -> None:
     """Write a data set of OpenML as Parquet: columns f0, f1, ... and label."""
     from sklearn.datasets import fetch_openml
 
+    what = f"OpenML's data set {number}"
     try:
         with warnings.catch_warnings(action="ignore"):  # of further attempts: the last one's error says enough
-            found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff", cache=False)
-    except Exception as error:  # whatever the network, or OpenML, has against it
-        raise _unfetched(place, f"OpenML's data set {number}", error, "www.openml.org") from error
+            table = fetch_openml(data_id=number, as_frame=True, parser="liac-arff", cache=False)
+    except Exception as error:  # of the network, or of OpenML
+        raise _unfetched(uri, what, error, "www.openml.org") from error
     columns = []
-    for name in found.data.columns:
-        column = found.data[name]
+    for name in table.data:
+        column = table.data[name]
         if column.dtype.kind in "fiub":
             columns.append(column.to_numpy(np.float64))
         else:
             values = column.astype(str).to_numpy()
             distinct = np.unique(values)
-            refuse_larger(
-                8 * len(values) * (len(columns) + len(distinct)), f"OpenML's data set {number}, as indicators,"
-            )
+            refuse_larger(8 * len(values) * (len(columns) + len(distinct)), f"{what}, as indicators,")
             columns += [(values == value).astype(np.int8) for value in distinct]
     if scaled:
         columns = [_between_minus_one_and_one(column) for column in columns]
-    table = pa.table({f"f{i}": pa.array(column) for i, column in enumerate(columns)})
-    table = table.append_column("label", pa.array(found.target.astype(str).to_list()))
+    arrays = {f"f{i}": pa.array(column) for i, column in enumerate(columns)}
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    storage.write_bytes(place, sink.getvalue().to_pybytes())
+    pq.write_table(pa.table({**arrays, "label": table.target.astype(str).to_list()}), sink)
+    storage.write_bytes(uri, sink.getvalue().to_pybytes())
 
 
 def _between_minus_one_and_one(column: NDArray) -> NDArray[np.float64]:
     """Return a column as LIBSVM's collection of data sets has it: from -1 to 1, and 0 where it is constant."""
-    least, most = float(column.min()), float(column.max())
-    if least == most:
-        return np.zeros(len(column))
-    return 2 * (column - least) / (most - least) - 1
+    low, high = float(column.min()), float(column.max())
+    return np.zeros(len(column)) if low == high else 2 * (column - low) / (high - low) - 1

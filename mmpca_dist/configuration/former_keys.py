@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmpca_dist.configuration.parsing import as_yaml
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.settings import as_list
 
 FORMER: dict[str, tuple[str, Any]] = {
     "pairing": ("pairing", "one-vs-rest"),
@@ -28,54 +29,47 @@ FORMER_SOLVER, REPLACEMENT = "subspace", "krylov"
 def with_options(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a configuration with former keys moved into its methods, and the values of these keys.
 
-    Raises
-    ------
-    ValueError
-        For an unknown key among those for the search of nearest rows.
+    Raises ValueError for an unknown key in the former section ``neighbors``.
     """
-    given = _given(content)
-    rest = {key: value for key, value in content.items() if key not in given and key != NEIGHBORS}
+    former = _former_values(content)
+    rest = {key: value for key, value in content.items() if key not in former and key != NEIGHBORS}
     solver = content.get("solver")
     if isinstance(solver, dict) and solver.get("kind") == FORMER_SOLVER:
-        given[FORMER_SOLVER] = REPLACEMENT
+        former[FORMER_SOLVER] = REPLACEMENT
         rest["solver"] = {**solver, "kind": REPLACEMENT}
     methods = content.get("methods")
-    if not given or methods is None:
-        return rest, given
-    entries = methods if isinstance(methods, list | tuple) else [methods]
-    return {**rest, "methods": [_with(entry, given) for entry in entries]}, given
+    if former and methods is not None:
+        rest["methods"] = [_with_former(method, former) for method in as_list(methods)]
+    return rest, former
 
 
-def _given(content: Mapping[str, Any]) -> dict[str, Any]:
-    given = {key: content[key] for key in FORMER if key in content}
-    section = content.get(NEIGHBORS)
+def _former_values(content: Mapping[str, Any]) -> dict[str, Any]:
+    former, section = {key: content[key] for key in FORMER if key in content}, content.get(NEIGHBORS)
     if section is None:
-        return given
+        return former
     names = [key.removeprefix(f"{NEIGHBORS}.") for key in FORMER if key.startswith(NEIGHBORS)]
     if not isinstance(section, dict):
         raise ValueError(f"{NEIGHBORS} must hold keys and values, such as {{recall: 0.95}} (found {section!r})")
     for name in section:
         if name not in names:
             raise ValueError(f"{NEIGHBORS} has no key {name!r}.{did_you_mean(str(name), names)}")
-    return {**given, **{f"{NEIGHBORS}.{name}": value for name, value in section.items()}}
+    return former | {f"{NEIGHBORS}.{name}": value for name, value in section.items()}
 
 
-def _with(entry: Any, given: dict[str, Any]) -> Any:
-    """Return a method with those of the former keys that are its options, where it does not set them itself."""
+def _with_former(entry: Any, former: dict[str, Any]) -> Any:
+    """Return a method with the former keys that are its options, where it does not set them itself."""
     name = entry.get("name") if isinstance(entry, dict) else entry
     if not isinstance(name, str) or name not in METHODS:
         return entry
     fields = METHODS[name].options.model_fields
-    options = {FORMER[key][0]: value for key, value in given.items() if key in FORMER and FORMER[key][0] in fields}
-    if not options:
-        return entry
-    return {"name": name, **options, **(entry if isinstance(entry, dict) else {})}
+    options = {FORMER[key][0]: value for key, value in former.items() if key in FORMER and FORMER[key][0] in fields}
+    return {"name": name, **options, **(entry if isinstance(entry, dict) else {})} if options else entry
 
 
-def notes_on(given: Mapping[str, Any], methods: list[Any]) -> list[str]:
+def notes_on(former: Mapping[str, Any], methods: Sequence[Any]) -> list[str]:
     """Return what to write in place of former keys, for the sections of the methods."""
     notes = []
-    for key, value in given.items():
+    for key, value in former.items():
         if key == FORMER_SOLVER:
             notes.append(f"solver.kind: {FORMER_SOLVER} is no more; {REPLACEMENT} takes its place.")
             continue
@@ -89,16 +83,17 @@ def notes_on(given: Mapping[str, Any], methods: list[Any]) -> list[str]:
     return notes
 
 
-def former_settings(settings: dict[str, Any], given: Mapping[str, Any], methods: list[Any]) -> dict[str, Any] | None:
+def former_settings(
+    settings: dict[str, Any], former: Mapping[str, Any], methods: Sequence[Any]
+) -> dict[str, Any] | None:
     """Return settings as earlier versions stored them; None for what they could not say."""
-    if any(one.label != one.name for one in methods):
+    if any(section.label != section.name for section in methods):
         return None
-    found: dict[str, Any] = {**settings, "methods": [one.name for one in methods], NEIGHBORS: {}}
+    stored: dict[str, Any] = {**settings, "methods": [section.name for section in methods], NEIGHBORS: {}}
     for key, (option, default) in FORMER.items():
         values = [getattr(one.options, option) for one in methods if option in type(one.options).model_fields]
         if any(value != values[0] for value in values):
             return None
-        value = values[0] if values else given.get(key, default)
         section, _, name = key.rpartition(".")
-        (found[section] if section else found)[name] = value
-    return found
+        (stored[section] if section else stored)[name] = values[0] if values else former.get(key, default)
+    return stored

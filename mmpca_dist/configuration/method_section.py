@@ -70,7 +70,7 @@ class MethodSection(BaseModel):
 
     @property
     def title(self) -> str:
-        """What reports call it: the method's title, or the label where it has one of its own."""
+        """The method's title, or the label where it is not the method's name."""
         return title_of(self.label)
 
     @property

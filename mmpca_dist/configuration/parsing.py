@@ -20,10 +20,7 @@ _TYPES = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 @dataclass(frozen=True)
 class Setting:
-    """A field by its dotted key.
-
-    ``values`` says in words what it may be; ``default`` is None where it is ``required``, or where None is meant.
-    """
+    """A field by its dotted key, its ``values`` in words; ``default`` is None also where a value is ``required``."""
 
     key: str
     values: str
@@ -50,12 +47,12 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
 
 
 def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Tell whether a field is a model of its own."""
+    """Tell whether a field is a model."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def sections_of(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the names of the fields that are models of their own."""
+    """Return the names of the fields that are models."""
     return tuple(name for name, field in model.model_fields.items() if is_section(field.annotation))
 
 
@@ -77,50 +74,50 @@ def _described(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(str(value) for value in arguments)
     if origin in (Union, types.UnionType):
-        return " or ".join(_described(one) for one in arguments if one is not type(None))
+        return " or ".join(_described(kind) for kind in arguments if kind is not type(None))
     if origin is list:
         return f"{_described(arguments[0])}, one or several"
     return _TYPES[annotation]
 
 
 def _bounds(metadata: list[Any]) -> str:
-    least = next((m.ge for m in metadata if hasattr(m, "ge")), None)
-    most = next((m.le for m in metadata if hasattr(m, "le")), None)
-    if least is not None and most is not None:
-        return f" from {least} to {most}"
-    return "" if least is None else f" of at least {least}"
+    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
+    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    return "" if low is None else f" of at least {low}"
 
 
 MOST_PROBLEMS = 20
-"""So many keys a message names."""
+"""Number of keys that a message names."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse_model(model: type[Model], content: Any, where: str, places: dict[str, str] | None = None) -> Model:
+def parse_model(model: type[Model], content: Any, where: str, sources: dict[str, str] | None = None) -> Model:
     """Validate the settings of any model, with messages as of ``parse_config``."""
     refuse_unbounded(content, where)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(_sentences(model, error, where, places or {})) from error
+        raise ConfigError(_sentences(model, error, where, sources or {})) from error
 
 
-def _sentences(model: type[BaseModel], error: ValidationError, where: str, places: dict[str, str]) -> str:
-    """Return what is wrong, by the places where it was said; of each key the first problem, and of many keys some."""
-    by_key = {".".join(_path(model, one)): one for one in reversed(error.errors())}
-    by_place: dict[str, list[str]] = {}
-    for key, one in list(reversed(by_key.items()))[:MOST_PROBLEMS]:
-        by_place.setdefault(place_of(key, where, places), []).append(_sentence(model, one))
-    found = " ".join(f"{place}: {' '.join(sentences)}" for place, sentences in by_place.items())
-    more = len(by_key) - MOST_PROBLEMS
-    return f"{found} There are {more} more such problems." if more > 0 else found
+def _sentences(model: type[BaseModel], error: ValidationError, where: str, sources: dict[str, str]) -> str:
+    """Return what is wrong, by the source of the settings; the first problem of each key, and some of many keys."""
+    by_key = {".".join(_path(model, problem)): problem for problem in reversed(error.errors())}
+    by_source: dict[str, list[str]] = {}
+    for key, problem in list(reversed(by_key.items()))[:MOST_PROBLEMS]:
+        by_source.setdefault(source_of(key, where, sources), []).append(_sentence(model, problem))
+    text = " ".join(f"{source}: {' '.join(sentences)}" for source, sentences in by_source.items())
+    n_more = len(by_key) - MOST_PROBLEMS
+    return f"{text} There are {n_more} more such problems." if n_more > 0 else text
 
 
-def place_of(key: str, where: str, places: dict[str, str]) -> str:
-    """Return where a key was set: by the change of it, or of a section it is in or that holds it."""
-    for changed, place in places.items():
+def source_of(key: str, where: str, sources: dict[str, str]) -> str:
+    """Return where a key was set: the source of its change, or of a section that it is in or that it holds."""
+    for changed, source in sources.items():
         if key == changed or key.startswith(f"{changed}.") or changed.startswith(f"{key}."):
-            return place
+            return source
     return where
 
 
@@ -129,8 +126,8 @@ def _path(model: type[BaseModel], error: Any) -> list[str]:
     path: list[str] = []
     sections = sections_of(model)
     for part in error["loc"]:
-        known = keys_of(model, path) if not path or path[-1] in sections else []
-        if part not in known and error["type"] != "extra_forbidden":
+        keys = keys_of(model, path) if not path or path[-1] in sections else []
+        if part not in keys and error["type"] != "extra_forbidden":
             break
         path.append(str(part))
     return path
@@ -141,32 +138,33 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
     path = _path(model, error)
     key, kind = ".".join(path), error["type"]
     if kind == "extra_forbidden":
-        known = keys_of(model, path[:-1])
-        hint = did_you_mean(path[-1], known) or f" There are {', '.join(known)}."
+        keys = keys_of(model, path[:-1])
+        hint = did_you_mean(path[-1], keys) or f" There are {', '.join(keys)}."
         return f"Unknown key {key!r}.{hint}"
     if kind == "missing" and key == ".".join(map(str, error["loc"])):
         return f"The key {key!r} is missing. Add it, such as {_example(model, key)}."
     if kind == "value_error":
         text = str(error["ctx"]["error"])
         return (f"{key}: " if key else "") + (text if text.endswith((".", "?")) else f"{text}.")
+    found = f"(found {_shown(error['input'])})."
     if not key:
-        return f"There must be keys and values (found {_shown(error['input'])})."
+        return f"There must be keys and values {found}"
     if key in sections_of(model):
-        return f"{key} must hold keys and values, such as {_example(model, key)} (found {_shown(error['input'])})."
-    found = next(s for s in settings_of(model) if s.key == key)
-    hint = did_you_mean(error["input"], found.values.split(" or ")) if kind == "literal_error" and isinstance(
-        error["input"], str
-    ) else ""  # fmt: skip
-    return f"{key} must be {found.values}, such as {_example(model, key)} (found {_shown(error['input'])}).{hint}"
+        return f"{key} must hold keys and values, such as {_example(model, key)} {found}"
+    values, hint = next(setting.values for setting in settings_of(model) if setting.key == key), ""
+    if kind == "literal_error" and isinstance(error["input"], str):
+        hint = did_you_mean(error["input"], values.split(" or "))
+    return f"{key} must be {values}, such as {_example(model, key)} {found}{hint}"
 
 
 def _example(model: type[BaseModel], key: str) -> str:
     """Return how a key may be written in YAML."""
-    for found in settings_of(model):
-        if found.key == key:
-            return f"'{key.rsplit('.', 1)[-1]}: {as_yaml(found.example)}'"
-        if found.key.startswith(f"{key}."):
-            return f"'{key}: {{{found.key.rsplit('.', 1)[-1]}: {as_yaml(found.example)}}}'"
+    for setting in settings_of(model):
+        example = f"{setting.key.rsplit('.', 1)[-1]}: {as_yaml(setting.example)}"
+        if setting.key == key:
+            return f"'{example}'"
+        if setting.key.startswith(f"{key}."):
+            return f"'{key}: {{{example}}}'"
     raise KeyError(key)
 
 
@@ -175,10 +173,10 @@ def as_yaml(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
 
 
-def _shown(value: Any, most: int = 60) -> str:
+def _shown(value: Any) -> str:
     text = repr(value)
     try:
         refuse_secrets(text)
     except InputError:
         return "an address with credentials"
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -10,16 +10,18 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    create_model,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler  # pydantic itself has it from 2.11 on
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from mmpca_dist.configuration import bundled
-from mmpca_dist.configuration.environment import settings_from_environment
 from mmpca_dist.configuration.former_keys import former_settings, notes_on, with_options
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
-from mmpca_dist.configuration.parsing import parse_model, place_of, sections_of
+from mmpca_dist.configuration.parsing import parse_model, sections_of, source_of
 from mmpca_dist.configuration.sections import (
     SPLITS_OF,
     ComputeConfig,
@@ -40,14 +42,14 @@ Purpose = Literal["run", "evaluation"]
 """What a configuration is used for: the same one serves both."""
 
 
-def _no_truth(value: Any) -> Any:
-    """Refuse what YAML reads as true or false, which counts as a number in Python."""
+def _refuse_bool(value: Any) -> Any:
+    """Refuse true and false, which count as numbers in Python."""
     if isinstance(value, bool):
         raise ValueError(f"it must be a whole number, not {str(value).lower()}")
     return value
 
 
-Size = Annotated[int, Field(ge=1), BeforeValidator(_no_truth)]
+Size = Annotated[int, Field(ge=1), BeforeValidator(_refuse_bool)]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(as_list)]
 
 
@@ -89,7 +91,7 @@ class RunConfig(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _with_former_keys(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Take keys of earlier versions for the options of methods."""
+        """Move keys of earlier versions into the options of methods."""
         if not isinstance(content, dict):
             return handler(content)
         content, former = with_options(content)
@@ -100,11 +102,11 @@ class RunConfig(Section):
     @field_validator("methods")
     @classmethod
     def _distinct_labels(cls, sections: list[MethodSection]) -> list[MethodSection]:
-        distinct = [one for number, one in enumerate(sections) if one not in sections[:number]]
-        labels = [one.label.lower() for one in distinct]  # they name files, which some systems take for the same
-        again = next((one.label for one in distinct if labels.count(one.label.lower()) > 1), None)
-        if again is not None:
-            raise ValueError(f"two methods are called {again!r}; give one of them another label")
+        distinct = [section for number, section in enumerate(sections) if section not in sections[:number]]
+        names = [section.label.lower() for section in distinct]  # of files, whose case some systems ignore
+        repeated = next((section.label for section in distinct if names.count(section.label.lower()) > 1), None)
+        if repeated is not None:
+            raise ValueError(f"two methods are called {repeated!r}; give one of them another label")
         return distinct
 
     @field_validator("n_components")
@@ -119,12 +121,12 @@ class RunConfig(Section):
 
     @property
     def labels(self) -> list[str]:
-        """What results call the methods."""
-        return [one.label for one in self.methods]
+        """The names of the methods in results."""
+        return [section.label for section in self.methods]
 
     def method(self, label: str) -> MethodSection:
-        """Return the method that results call so."""
-        return next(one for one in self.methods if one.label == label)
+        """Return the method of this label."""
+        return next(section for section in self.methods if section.label == label)
 
     def reducer(self, label: str, n_components: int | None) -> MomentReducer:
         """Return the estimator of a method."""
@@ -132,11 +134,11 @@ class RunConfig(Section):
 
     def needs(self, n_components: int | None = None) -> Needs:
         """Return what the methods need to know of the rows, for so many components; by default the largest number."""
-        return Needs.of_all((one.needs for one in self.methods), n_components or self.largest)
+        return Needs.of_all((section.needs for section in self.methods), n_components or self.largest)
 
     @property
     def notes(self) -> list[str]:
-        """What is to be written otherwise in newer configurations."""
+        """What to write in place of former keys."""
         return notes_on(self._former, self.methods)
 
     @property
@@ -146,7 +148,7 @@ class RunConfig(Section):
 
     @property
     def sizes(self) -> list[int]:
-        """The numbers of components, ascending; where they are to be chosen, all that may be tried."""
+        """The numbers of components, ascending; with ``auto`` all that may be tried."""
         return candidates(CANDIDATES[-1]) if self.n_components == "auto" else self.n_components
 
     @property
@@ -173,16 +175,16 @@ class RunConfig(Section):
     @property
     def reference(self) -> str:
         """The method that others are tested against in an evaluation."""
-        by_default = (one.label for one in self.methods if one.method.reference)
-        return self.evaluation.reference or next(by_default, self.labels[0])
+        defaults = (section.label for section in self.methods if section.method.reference)
+        return self.evaluation.reference or next(defaults, self.labels[0])
 
     def settings(self, purpose: Purpose = "run") -> dict[str, Any]:
-        """Return what the results depend on: not where the work runs and where results go, nor what is for others."""
-        foreign = {"run": "evaluation", "evaluation": "project"}[purpose]
-        found = self.model_dump(mode="json", exclude={"compute", "output", foreign})
+        """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
+        other = {"run": "evaluation", "evaluation": "project"}[purpose]
+        settings = self.model_dump(mode="json", exclude={"compute", "output", other})
         if purpose == "run" and self.chooses:
-            found["evaluation"] = self.evaluation.choosing()
-        return found
+            settings["evaluation"] = self.evaluation.choosing()
+        return settings
 
     def former_settings(self, purpose: Purpose = "run") -> dict[str, Any] | None:
         """Return the settings as earlier versions stored them; None for what they could not say."""
@@ -190,6 +192,39 @@ class RunConfig(Section):
 
 
 SECTIONS = sections_of(RunConfig)
+PREFIX, NESTED = "MMPCA_", "__"
+
+
+class _Environment(EnvSettingsSource):
+    """Reads lists and mappings as YAML, as they are in a file and after ``--set``."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return read_yaml(value)
+        except ConfigError as error:
+            name = f"{PREFIX}{field_name.upper()}"
+            raise ConfigError(f"The environment variable {name} is not readable as YAML.") from error
+
+
+def _settings_from_environment() -> tuple[dict[str, Any], dict[str, str]]:
+    """Return settings of environment variables by dotted key, and their sources; raise ConfigError if not YAML.
+
+    ``MMPCA_COMPUTE__WORKERS=4`` sets ``compute.workers``.
+    """
+    fields: dict[str, Any] = {name: (field.annotation, None) for name, field in RunConfig.model_fields.items()}
+    model = create_model("EnvironmentSettings", __base__=BaseSettings, **fields)
+    try:
+        values = _Environment(model, env_prefix=PREFIX, env_nested_delimiter=NESTED)()
+    except SettingsError as error:
+        raise ConfigError(str(error.__cause__)) from error
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and name in SECTIONS:
+            changes |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            changes[name] = value
+    variables = {key: PREFIX + key.replace(".", NESTED).upper() for key in changes}
+    return changes, {key: f"the environment variable {variable}" for key, variable in variables.items()}
 
 
 def load_config(
@@ -230,11 +265,11 @@ def load_config(
         raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
-    from_environment, variables = settings_from_environment(RunConfig)
+    from_environment, variables = _settings_from_environment()
     changes = changes or {}
-    named = variables | {key: f"the change of {key}" for key in changes} | (places or {})
-    changed = _replaced({**(defaults or {}), **content}, from_environment | changes, named)
-    return parse_config(changed, os.fspath(path), named)
+    sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})
+    changed = _replaced({**(defaults or {}), **content}, from_environment | changes, sources)
+    return parse_config(changed, os.fspath(path), sources)
 
 
 def _file_of(path: str | os.PathLike) -> Path:
@@ -247,52 +282,43 @@ def _file_of(path: str | os.PathLike) -> Path:
     return bundled.path_of(name) or file
 
 
-def as_config(given: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
-    """Return settings given as such, as a dict of the same keys, or as the path of a YAML file.
-
-    Raises
-    ------
-    ConfigError
-        For settings that do not fit; the message names them.
-    """
-    if isinstance(given, dict):
-        return parse_config(given, "the configuration")
-    return given if isinstance(given, RunConfig) else load_config(given)
+def as_config(config: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
+    """Return a configuration from itself, a dict of its keys, or the path of a YAML file; raise ConfigError."""
+    if isinstance(config, dict):
+        return parse_config(config, "the configuration")
+    return config if isinstance(config, RunConfig) else load_config(config)
 
 
-def parse_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
-    """Validate a configuration given as a dictionary.
-
-    ``where`` is named in messages, or one of ``places`` for the dotted keys that come from there.
-    """
-    config = stored_config(content, where, places)
+def parse_config(content: dict[str, Any], where: str, sources: dict[str, str] | None = None) -> RunConfig:
+    """Validate a configuration; messages name ``where``, or the source of a dotted key."""
+    config = stored_config(content, where, sources)
     for name in config.evaluation.idle:
-        if name == "folds" and config.chooses:  # which goes by as many
+        if name == "folds" and config.chooses:  # the choice makes as many folds
             continue
         key, kinds, splits = f"evaluation.{name}", " or ".join(SPLITS_OF[name]), config.evaluation.splits
         raise ConfigError(
-            f"{place_of(key, where, places or {})}: {key} is of splits: {kinds}, and has no effect on splits: "
+            f"{source_of(key, where, sources or {})}: {key} is of splits: {kinds}, and has no effect on splits: "
             f"{splits}. Leave it out, or set evaluation.splits to {kinds}."
         )
     return config
 
 
-def stored_config(content: dict[str, Any], where: str, places: dict[str, str] | None = None) -> RunConfig:
-    """Validate a configuration that a run has left, as ``parse_config``; settings without effect are let pass."""
-    config = parse_model(RunConfig, content, where, places)
+def stored_config(content: dict[str, Any], where: str, sources: dict[str, str] | None = None) -> RunConfig:
+    """Validate the configuration of a stored run, as ``parse_config`` does, but allow settings without effect."""
+    config = parse_model(RunConfig, content, where, sources)
     reference = config.evaluation.reference
     named = {"project.methods": config.projected, "evaluation.reference": [] if reference is None else [reference]}
     for key, names in named.items():
         unknown = next((name for name in names if name not in config.labels), None)
         if unknown is not None:
             raise ConfigError(
-                f"{place_of(key, where, places or {})}: {key} names {unknown!r}, which is not among "
+                f"{source_of(key, where, sources or {})}: {key} names {unknown!r}, which is not among "
                 f"{', '.join(config.labels)}.{did_you_mean(unknown, config.labels)}"
             )
     return config
 
 
-def _replaced(content: dict[str, Any], changes: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
+def _replaced(content: dict[str, Any], changes: dict[str, Any], sources: dict[str, str]) -> dict[str, Any]:
     content = {**content}
     for key, value in changes.items():
         *sections, last = key.split(".")
@@ -300,7 +326,7 @@ def _replaced(content: dict[str, Any], changes: dict[str, Any], places: dict[str
         for section in sections:
             below = inner.get(section)
             if below is not None and not isinstance(below, dict):
-                raise ConfigError(f"{places[key]}: {section} has no keys within, so there is no {key}.")
+                raise ConfigError(f"{sources[key]}: {section} has no keys within, so there is no {key}.")
             inner[section] = {**(below or {})}
             inner = inner[section]
         inner[last] = value

@@ -233,16 +233,12 @@ class EvaluationConfig(Section):
     @property
     def judge(self) -> ClassifierSection:
         """The classifier by which numbers of components are chosen: it needs no rows to be fitted."""
-        own = next((one for one in self.classifiers if is_from_moments(one)), None)
-        return own or ClassifierSection.model_validate("fisher")
+        from_moments = next(filter(is_from_moments, self.classifiers), None)
+        return from_moments or ClassifierSection.model_validate("fisher")
 
     @property
     def idle(self) -> list[str]:
-        """The settings that are of other kinds of splits, and not at their defaults.
-
-        Of settings that were stored all are set, so that a default that was asked for cannot be told from one that
-        was not.
-        """
+        """The settings that are for other kinds of splits, and not at their defaults; stored settings are all set."""
         fields = type(self).model_fields
         others = [name for name, kinds in SPLITS_OF.items() if self.splits not in kinds]
         return [name for name in others if getattr(self, name) != fields[name].default]
@@ -257,10 +253,10 @@ class EvaluationConfig(Section):
             raise ValueError(
                 "splits: given takes a column that names the part of each row, and a column takes splits: given."
             )
-        times = Counter(one.label for one in self.classifiers)
-        again = next((label for label in times if times[label] > 1), None)
-        if again is not None:
-            raise ValueError(f"two classifiers are called {again!r}; give one of them another label.")
+        labels = Counter(section.label for section in self.classifiers)
+        label, count = labels.most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"two classifiers are called {label!r}; give one of them another label.")
         n_parts = self.count * (self.folds if self.splits == "folds" else 1)
         if n_parts > MOST_PARTS:
             raise ValueError(f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count or folds.")
@@ -339,10 +335,10 @@ class ComputeConfig(Section):
     @classmethod
     def _readable_size(cls, value: Any) -> Any:
         try:
-            size = dask.utils.parse_bytes(value)
-        except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise PydanticCustomError("size", "not a size") from error
-        if isinstance(value, bool) or size <= 0:
+            size = 0 if isinstance(value, bool) else dask.utils.parse_bytes(value)
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            size = 0
+        if size <= 0:
             raise PydanticCustomError("size", "not a size")
         if size > MAX_BYTES:
             raise ValueError(f"{str(value)[:60]} is more than 1 PiB. Give what a worker may use.")

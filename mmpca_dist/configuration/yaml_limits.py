@@ -64,21 +64,15 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         times = Counter(key.value for key in keys)
-        again = next((key for key in keys if times[key.value] > 1), None)
-        if again is not None:
-            line = again.start_mark.line + 1
-            raise yaml.YAMLError(f"the key {again.value!r}, of line {line}, is there {times[again.value]} times")
+        repeated = next((key for key in keys if times[key.value] > 1), None)
+        if repeated is not None:
+            line = repeated.start_mark.line + 1
+            raise yaml.YAMLError(f"the key {repeated.value!r}, of line {line}, is there {times[repeated.value]} times")
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(text: str) -> Any:
-    """Return what a YAML document holds.
-
-    Raises
-    ------
-    ConfigError
-        For what is no YAML, has a key twice, or is larger or nested more deeply than configurations are.
-    """
+    """Return the content of a YAML document; raise ConfigError if it is no YAML, too large, or has a key twice."""
     if len(text) > MOST_BYTES:
         raise ConfigError(f"it has {len(text):,} characters, and configurations at most {MOST_BYTES:,}.")
     try:
@@ -88,31 +82,25 @@ def read_yaml(text: str) -> Any:
 
 
 def refuse_unbounded(content: Any, where: str) -> None:
-    """Refuse settings of more keys and values, or nested more deeply, than configurations have; and unusable values.
-
-    Raises
-    ------
-    ConfigError
-    """
-    ahead: list[tuple[Any, str, int]] = [(content, "", 0)]
+    """Raise ConfigError for settings of too many keys and values, or nested too deeply, and for unusable values."""
+    pending: list[tuple[Any, str, int]] = [(content, "", 0)]
     n_nodes = 0
-    while ahead:
-        value, key, depth = ahead.pop()
+    while pending:
+        value, key, depth = pending.pop()
         n_nodes += 1
         if depth > MOST_DEPTH:
             raise ConfigError(f"{where}: {key} is nested more than {MOST_DEPTH} deep.")
         if isinstance(value, dict | list | tuple) and len(value) > MOST_ITEMS:
             raise ConfigError(f"{where}: {key or 'the mapping'} has {len(value):,} items, and may have {MOST_ITEMS:,}.")
         if isinstance(value, dict):
-            ahead += [
-                (inner, f"{key}.{name}".lstrip(".") if depth < 3 else key, depth + 1) for name, inner in value.items()
-            ]
-            ahead += [(name, f"a key of {key}" if key else "a key", depth + 1) for name in value]
+            for name, inner in value.items():
+                pending.append((inner, f"{key}.{name}".lstrip(".") if depth < 3 else key, depth + 1))
+            pending += [(name, f"a key of {key}" if key else "a key", depth + 1) for name in value]
         elif isinstance(value, list | tuple):
-            ahead += [(inner, key, depth + 1) for inner in value]
+            pending += [(inner, key, depth + 1) for inner in value]
         else:
             _refuse_value(value, key, where)
-        if n_nodes + len(ahead) > MOST_NODES:
+        if n_nodes + len(pending) > MOST_NODES:
             raise ConfigError(f"{where}: there are more than {MOST_NODES:,} keys and values.")
 
 

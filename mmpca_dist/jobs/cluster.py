@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
@@ -28,12 +28,7 @@ DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> None:
-    """Refuse addresses in the memory of this process where tasks run in others.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise InputError for addresses in the memory of this process where tasks run in others."""
     for address in addresses:
         if address is not None and compute.cluster != "threads" and storage.is_private(address):
             raise InputError(
@@ -43,12 +38,7 @@ def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> N
 
 
 def refuse_misfit(compute: ComputeConfig) -> None:
-    """Refuse settings that are not for the kind of cluster that is named.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Raise ConfigError for settings that are not for the kind of cluster that is named."""
     refuse_strange_cluster(compute)
     is_address = "://" in compute.cluster
     if compute.options and (is_address or compute.cluster in ("threads", "local")):
@@ -80,27 +70,29 @@ def refuse_misfit(compute: ComputeConfig) -> None:
 
 
 @contextmanager
-def open_cluster(compute: ComputeConfig) -> Iterator[Any]:
-    """Yield the cluster that tasks go to, as `connect` takes it; one that is started here lives as long as the context.
+def open_scheduler(compute: ComputeConfig, callback: Callback) -> Iterator[Scheduler]:
+    """Yield the scheduler that tasks go to; the callback is told of a dashboard, and what is waited for.
 
-    Raises
-    ------
-    InputError
-        Where there is no such class of clusters, or it does not start with these options.
+    A cluster that is started here lives as long as the context. Raises InputError where there is no such class of
+    clusters, it does not start, nothing answers, or no worker comes in ``compute.wait`` seconds.
     """
     refuse_strange_cluster(compute)  # also of a run that somebody else has left
-    if compute.cluster == "threads" or "://" in compute.cluster:
-        yield None if compute.cluster == "threads" else compute.cluster
+    if compute.cluster == "threads":
+        yield Threads(compute.n_threads)
         return
-    if compute.cluster == "local":
-        made: Any = _local(compute)
-    else:
-        made = _made(compute)
-    with made as cluster:
-        yield cluster
+    with (
+        nullcontext(compute.cluster) if "://" in compute.cluster else _start_cluster(compute) as cluster,
+        _connect(compute, cluster, callback.on_note) as scheduler,
+    ):
+        callback.on_cluster(scheduler.client.dashboard_link)
+        yield scheduler
 
 
-def _local(compute: ComputeConfig) -> Any:
+def _start_cluster(compute: ComputeConfig) -> Any:
+    return _start_local(compute) if compute.cluster == "local" else _start_class(compute)
+
+
+def _start_local(compute: ComputeConfig) -> Any:
     from distributed import LocalCluster
 
     try:
@@ -120,8 +112,8 @@ def _local(compute: ComputeConfig) -> Any:
         ) from error
 
 
-def _made(compute: ComputeConfig) -> Any:
-    """Return a new cluster of the class that is named, of as many workers as are wanted."""
+def _start_class(compute: ComputeConfig) -> Any:
+    """Return a new cluster of the class that is named, with ``compute.workers`` unless its options say how many."""
     cluster_class, cluster = _class_of(compute.cluster), None
     try:
         cluster = cluster_class(**compute.options)
@@ -143,7 +135,7 @@ def _class_of(name: str) -> Any:
 
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        cluster_class = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
         raise InputError(
@@ -152,39 +144,26 @@ def _class_of(name: str) -> Any:
         ) from error
     except AttributeError as error:
         raise InputError(f"compute.cluster: there is no {attribute} in {module}. Correct the name.") from error
-    if not (isinstance(found, type) and issubclass(found, AnyCluster)):
+    if not (isinstance(cluster_class, type) and issubclass(cluster_class, AnyCluster)):
         raise InputError(
             f"compute.cluster: {name} is no class of Dask clusters. Name one, such as dask_jobqueue.SLURMCluster, or "
             "use threads, local or the address of a scheduler."
         )
-    return found
+    return cluster_class
 
 
 @contextmanager
-def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None] | None = None) -> Iterator[Scheduler]:
-    """Yield the scheduler of a cluster or at an address; threads of this process for None.
+def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]) -> Iterator[Cluster]:
+    """Yield the scheduler of a cluster that was started here, once all workers are there; or at an address, with one.
 
-    Of a cluster that was started here all workers are waited for, at an address the first.
-
-    Parameters
-    ----------
-    on_note : callable, optional
-        Told what is waited for, where that takes long, and how many workers there are where some are missing.
-
-    Raises
-    ------
-    InputError
-        Where nothing answers, or no worker comes in ``compute.wait`` seconds.
+    Notes say what is waited for, where that takes long, and how many workers there are where some are missing.
     """
-    if cluster is None:
-        yield Threads(compute.n_threads)
-        return
     from distributed import Client
 
-    given = isinstance(cluster, str)
-    where = cluster if given else cluster.scheduler_address
+    is_address = isinstance(cluster, str)
+    where = cluster if is_address else cluster.scheduler_address
     try:
-        security = {"security": _security(compute)} if given else {}
+        security = {"security": _security(compute)} if is_address else {}
         client = Client(cluster, timeout=compute.wait, set_as_default=False, **security)
     except (OSError, TimeoutError) as error:
         raise InputError(
@@ -199,16 +178,15 @@ def connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]
             f"The Dask scheduler at {where} wants certificates: set compute.tls_ca_file, tls_cert and tls_key, or "
             "distributed.comm.tls in Dask's own configuration."
         ) from error
-    with _closed_in_the_end(client):
-        wanted = 1 if given else compute.workers
+    with _closing(client):
         with telling_of_lost_connections():
-            _await_workers(client, where, wanted, compute.wait, on_note or (lambda message: None))
+            _await_workers(client, where, 1 if is_address else compute.workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
         yield Cluster(client, n_threads)
 
 
 @contextmanager
-def _closed_in_the_end(client: Any) -> Iterator[None]:
+def _closing(client: Any) -> Iterator[None]:
     """Close a client, without the traceback that it would log where its scheduler is gone."""
     log = logging.getLogger("distributed.client")
     before = log.level
@@ -222,29 +200,25 @@ def _closed_in_the_end(client: Any) -> Iterator[None]:
         log.setLevel(before)
 
 
-def _await_workers(client: Any, where: str, wanted: int, seconds: float, on_note: Callable[[str], None]) -> None:
-    """Wait for workers; go on with fewer than wanted, but not with none."""
-    patient = min(LIMITS.awaited_seconds, seconds)
+def _await_workers(client: Any, where: str, expected: int, seconds: float, on_note: Callable[[str], None]) -> None:
+    """Wait for workers; go on with fewer than expected, but not with none."""
+    silent = min(LIMITS.awaited_seconds, seconds)
     try:
-        client.wait_for_workers(wanted, timeout=patient)
+        client.wait_for_workers(expected, timeout=silent)
         return
     except TimeoutError:
-        there = _n_workers(client)
-        on_note(f"Waiting for workers at {where}: {there} of {wanted} there; up to {seconds:g} s (compute.wait).")
+        n_workers = len(client.nthreads())
+        on_note(f"Waiting for workers at {where}: {n_workers} of {expected} there; up to {seconds:g} s (compute.wait).")
     try:
-        client.wait_for_workers(wanted, timeout=max(seconds - patient, 0.01))
+        client.wait_for_workers(expected, timeout=max(seconds - silent, 0.01))
     except TimeoutError as error:
-        there = _n_workers(client)
-        if there == 0:
+        n_workers = len(client.nthreads())
+        if n_workers == 0:
             raise InputError(
                 f"The Dask scheduler at {where} has no workers after {seconds:g} s (compute.wait). Start some, or "
                 "scale the cluster; see its logs where they do not come up."
             ) from error
-        on_note(f"{there} of {wanted} workers are there after {seconds:g} s; going on with these.")
-
-
-def _n_workers(client: Any) -> int:
-    return len(client.nthreads())
+        on_note(f"{n_workers} of {expected} workers are there after {seconds:g} s; going on with these.")
 
 
 def _security(compute: ComputeConfig) -> Any:
@@ -259,9 +233,3 @@ def _security(compute: ComputeConfig) -> Any:
         tls_client_key=compute.tls_key,
         require_encryption=True,
     )
-
-
-def tell_dashboard(scheduler: Scheduler, callback: Callback) -> None:
-    """Tell where the Dask dashboard of a cluster is; threads have none."""
-    if isinstance(scheduler, Cluster):
-        callback.on_cluster(scheduler.client.dashboard_link)

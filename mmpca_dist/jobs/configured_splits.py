@@ -26,62 +26,58 @@ from mmpca_dist.statistics.tree_reduction import Tasks
 def splits_of(job: Job) -> Splits:
     """Return the splits of an evaluation, from passes over the labels alone, which are made once.
 
-    Raises
-    ------
-    InputError
-        Where a class has too few rows, or a column of parts does not fit.
+    Raises InputError where a class has too few rows, or a column of parts does not fit.
     """
     if job.splits is None:
-        job.splits = _dealt(job)
+        section, rows = job.config.evaluation, job.rows()
+        if section.splits == "shares":
+            job.splits = share_splits(rows, section.train, n_splits=section.count, seed=section.seed)
+        elif section.splits == "folds":
+            job.splits = fold_splits(rows, section.folds, n_splits=section.count, seed=section.seed)
+        else:
+            job.splits = given_splits(rows, open_parts(job.config, job.dataset), section.held_out)
     return job.splits
-
-
-def _dealt(job: Job) -> Splits:
-    wanted, rows = job.config.evaluation, job.rows()
-    if wanted.splits == "shares":
-        return share_splits(rows, wanted.train, n_splits=wanted.count, seed=wanted.seed)
-    if wanted.splits == "folds":
-        return fold_splits(rows, wanted.folds, n_splits=wanted.count, seed=wanted.seed)
-    return given_splits(rows, open_parts(job.config, job.dataset), wanted.held_out)
 
 
 def describe(config: RunConfig, n_splits: int) -> str:
     """Return in words how rows are held out."""
-    wanted = config.evaluation
-    if wanted.splits == "shares":
-        times = f"{wanted.count} stratified splits" if wanted.count > 1 else "one stratified split"
-        return f"{times}, {wanted.train} of each class trains"
-    if wanted.splits == "folds":
-        again = f", dealt {wanted.count} times" if wanted.count > 1 else ""
-        return f"{wanted.folds} stratified folds{again}"
-    parts = f"{n_splits} parts" if wanted.held_out is None else f"part {wanted.held_out}"
-    return f"{parts} of {wanted.column} held out"
+    section = config.evaluation
+    if section.splits == "shares":
+        times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
+        return f"{times}, {section.train} of each class trains"
+    if section.splits == "folds":
+        again = f", dealt {section.count} times" if section.count > 1 else ""
+        return f"{section.folds} stratified folds{again}"
+    parts = f"{n_splits} parts" if section.held_out is None else f"part {section.held_out}"
+    return f"{parts} of {section.column} held out"
 
 
 def notes_on(config: RunConfig, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Return what is to be known of the splits: folds that hold no row of a class."""
-    wanted = config.evaluation
-    if wanted.splits != "folds":
+    """Return a note on every class that some folds hold no row of."""
+    folds = config.evaluation.folds
+    if config.evaluation.splits != "folds":
         return []
-    few = [(name, n) for name, n in zip(classes, counts, strict=True) if n < wanted.folds]
     return [
-        f"Class {name} has {n} row{'s' * (n != 1)}: {wanted.folds - n} of the {wanted.folds} folds hold none of it."
-        for name, n in few
+        f"Class {name} has {n} row{'s' * (n != 1)}: {folds - n} of the {folds} folds hold none of it."
+        for name, n in zip(classes, counts, strict=True)
+        if n < folds
     ]
 
 
 def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
     """Return the parts of the rows as labels: of a column of the data set itself, or of an array in a file.
 
-    Raises
-    ------
-    InputError
-        Where there is no such column or file, or it does not hold a name for each row.
+    Raises InputError where there is no such column or file, or it does not hold a name for each row.
     """
     column = config.evaluation.column
     assert column is not None  # noqa: S101  (the configuration is checked)
     if not column.endswith(".npy"):
-        return _own_column(column, dataset)
+        if dataset.uri.startswith(storage.NAMED):
+            raise InputError(
+                f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
+                "that holds the part of each row."
+            )
+        return open_column(dataset, column, setting="evaluation.column")
     uri = storage.normalize(column)
     storage.require(uri)
     data = storage.read_bytes(uri)
@@ -98,17 +94,8 @@ def _array_of(data: bytes) -> NDArray:
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def _own_column(column: str, dataset: Dataset) -> Dataset:
-    if dataset.uri.startswith(("bundled:", "synthetic:")):
-        raise InputError(
-            f"evaluation.column is {column!r}, and {dataset.uri} has no columns but its features. Name a .npy file "
-            "that holds the part of each row."
-        )
-    return open_column(dataset, column, setting="evaluation.column")
-
-
 def addresses_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> list[str]:
-    """Return where the parts of the rows are; nowhere where no column names them."""
+    """Return the addresses of the parts of the rows; none where no column names them."""
     column = config.evaluation.column
     if purpose == "run" or config.evaluation.splits != "given" or column is None:
         return []
@@ -130,7 +117,7 @@ def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> st
 
 @dataclass(frozen=True)
 class _Digest:
-    """The task: the digest of the parts of a span's rows, in a list of one."""
+    """Task: the digest of the parts of a span's rows, in a list of one."""
 
     column: Dataset
     labels_only = True

@@ -24,31 +24,10 @@ EVALUATION = "evaluation"
 ERRORS = "errors"
 """Folder within a run for the tracebacks of unforeseen errors."""
 CONTENTS = (
-    "run.json",
-    "records",
-    "statistics.zarr",
-    "pairs.zarr",
-    "pairs",
-    "model",
-    "projected",
-    "splits",
-    "tables",
-    "report",
-    "scratch",
-    "events.jsonl",
-    ERRORS,
-)
-PACKAGES = (
-    "mmpca-dist",
-    "numpy",
-    "scipy",
-    "dask",
-    "distributed",
-    "zarr",
-    "pyarrow",
-    "scikit-learn",
-    "prefect",
-)
+    "run.json", "records", "statistics.zarr", "pairs.zarr", "pairs", "model", "projected", "splits", "tables", "report",
+    "scratch", "events.jsonl", ERRORS,
+)  # fmt: skip
+PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
 
 
 def versions() -> dict[str, str]:
@@ -58,31 +37,26 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a run from others, beside its settings.
-
-    Attributes
-    ----------
-    fingerprint : str
-        Of the data set.
-    purpose : str
-    parts : str or None
-        Digest of the parts of the rows, where a column names them.
-    earlier : sequence of str
-        What earlier versions took for the fingerprint of the same input.
-    """
+    """What tells a run from others, beside its settings."""
 
     fingerprint: str
+    """Of the data set."""
     purpose: Purpose = "run"
     parts: str | None = None
-    earlier: Sequence[str] = ()
+    """Digest of the parts of the rows, where a column names them."""
+    former_fingerprints: Sequence[str] = ()
+    """Those that earlier versions took of the same input."""
 
     def keys(self, config: RunConfig) -> list[str]:
         """Return the run's key, and those that earlier versions gave it."""
-        further = [*([] if self.purpose == "run" else [self.purpose]), *([] if self.parts is None else [self.parts])]
-        forms = [config.settings(self.purpose), config.former_settings(self.purpose)]
-        fingerprints = (self.fingerprint, *self.earlier)
+        further = [word for word in (self.purpose, self.parts) if word not in ("run", None)]
+        settings = [config.settings(self.purpose), config.former_settings(self.purpose)]
+        fingerprints = (self.fingerprint, *self.former_fingerprints)
         return [
-            storage.digest(form, one, FORMAT, *further) for form in forms if form is not None for one in fingerprints
+            storage.digest(version, fingerprint, FORMAT, *further)
+            for version in settings
+            if version is not None
+            for fingerprint in fingerprints
         ]
 
 
@@ -105,13 +79,7 @@ class RunDirectory:
         return storage.exists(self.path("run.json"))
 
     def check(self, config: RunConfig, identity: Identity) -> str:
-        """Return the run's key, where the folder is free or holds the same run; nothing is written.
-
-        Raises
-        ------
-        OutputError
-            Where the folder holds another run, or other files.
-        """
+        """Return the run's key, and write nothing; raise OutputError where the folder holds another run or files."""
         keys = identity.keys(config)
         if not self.exists:
             self._refuse_foreign_content()
@@ -125,13 +93,7 @@ class RunDirectory:
         return str(stored["key"])
 
     def begin(self, config: RunConfig, identity: Identity) -> str:
-        """Claim the folder for this run and return the run's key; take up the same run again.
-
-        Raises
-        ------
-        OutputError
-            As ``check`` does.
-        """
+        """Claim the folder for this run, or take up the same run again, and return its key; raise as ``check`` does."""
         key = self.check(config, identity)
         if not self.exists:
             header = {
@@ -152,14 +114,12 @@ class RunDirectory:
 
     def begin_scratch(self, key: str) -> None:
         """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
-        place, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
-        try:
-            same = storage.exists(place) and storage.read_json(place) == token
-        except DamageError:
-            same = False
-        if not same:
-            storage.remove(self.path("scratch"))
-            storage.write_json(place, token)
+        path, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
+        with suppress(DamageError):
+            if storage.exists(path) and storage.read_json(path) == token:
+                return
+        storage.remove(self.path("scratch"))
+        storage.write_json(path, token)
 
     def _refuse_foreign_content(self) -> None:
         """A run has its folder to itself: what is refused is discarded, and must not take other files along."""
@@ -169,8 +129,7 @@ class RunDirectory:
                 return
             if not fs.isdir(path):
                 raise OutputError(f"{self.uri} is a file; the output of a run is a folder. Choose another output.")
-            found = fs.ls(path, detail=False)
-        names = (str(one).rstrip("/").rsplit("/", 1)[-1] for one in found)
+            names = [str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False)]
         name = next((name for name in names if not is_claim(name) and name != EVALUATION), None)
         if name is not None:
             raise OutputError(
@@ -204,32 +163,23 @@ class RunDirectory:
     @property
     def has_results(self) -> bool:
         """Whether there is what the same run goes on from: a choice, statistics, splits, or parts of a stage."""
-        done = self.record(CHOOSE) is not None or self.record(REDUCE) is not None
-        return done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
+        is_done = self.record(CHOOSE) is not None or self.record(REDUCE) is not None
+        return is_done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
 
     def header(self) -> dict[str, Any]:
-        """Return ``run.json``.
-
-        Raises
-        ------
-        InputError
-            Where there is no run, or another program's.
-        DamageError
-            Where it is damaged.
-        """
+        """Return ``run.json``; raise InputError where there is no run of ours, DamageError where it is damaged."""
         if not self.exists:
             raise InputError(f"There is no run in {self.uri}: it holds no run.json.")
-        place = self.path("run.json")
-        with reading_own(place):
-            header = storage.read_json(place)
+        path = self.path("run.json")
+        with reading_own(path):
+            header = storage.read_json(path)
         lacking = next((name for name in ("key", "config", "fingerprint") if name not in header), None)
         if lacking is not None:
-            raise InputError(f"{place} lacks {lacking!r}: it is not of this version, or another program's.")
+            raise InputError(f"{path} lacks {lacking!r}: it is not of this version, or another program's.")
         return header
 
     @property
     def purpose(self) -> Purpose:
-        """What the folder holds."""
         return self.header().get("purpose", "run")
 
     @property
@@ -238,28 +188,19 @@ class RunDirectory:
         return stored_config(self.header()["config"], self.path("run.json"))
 
     def record(self, stage: StageName[R]) -> R | None:
-        """Return what a finished stage left, or None.
-
-        Raises
-        ------
-        DamageError
-            Where its record is damaged.
-        """
-        place = self.record_path(stage)
-        if not storage.exists(place):
+        """Return the record of a finished stage, or None; raise DamageError where it is damaged."""
+        path = self.record_path(stage)
+        if not storage.exists(path):
             return None
-        with reading_own(place, AGAIN):
-            record = storage.read_json(place, AGAIN)
+        with reading_own(path, AGAIN):
+            record = storage.read_json(path, AGAIN)
             _refuse_outside(record)
-            self._locate_report(record)
+            # The report is looked for in this folder, which may have moved or come from a stranger.
+            if "html" in record:
+                record["html"] = self.path("report", "index.html")
+            for figure in record.get("figures", []):
+                figure["png"] = self.path("report", f"{figure['name']}.png")
             return cast(R, record)
-
-    def _locate_report(self, record: dict[str, Any]) -> None:
-        """Have the page and the pictures of a record in this folder, which may have moved or come from a stranger."""
-        if "html" in record:
-            record["html"] = self.path("report", "index.html")
-        for figure in record.get("figures", []):
-            figure["png"] = self.path("report", f"{figure['name']}.png")
 
     def record_path(self, stage: str) -> str:
         """Return the address of the record of a stage."""
@@ -267,9 +208,9 @@ class RunDirectory:
 
     def finish(self, stage: str, key: str, contents: Mapping[str, Any]) -> None:
         """Record that a stage is done; a record whose results are gone is replaced."""
-        place, record = self.record_path(stage), to_json({"key": key, **contents})
-        if not storage.create_bytes(place, record):
-            storage.write_bytes(place, record)
+        path, record = self.record_path(stage), to_json({"key": key, **contents})
+        if not storage.create_bytes(path, record):
+            storage.write_bytes(path, record)
 
 
 def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:

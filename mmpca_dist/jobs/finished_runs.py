@@ -30,14 +30,10 @@ def open_run(output: str) -> RunDirectory:
 
 
 def finished(run: RunDirectory, stage: StageName[R]) -> R:
-    """Return what a stage left.
+    """Return the record of a stage that is done.
 
-    Raises
-    ------
-    InputError
-        Where there is no run, or the stage is not done.
-    DamageError
-        Where the record is damaged, or was copied from another run.
+    Raises InputError where there is no run, or the stage is not done; DamageError where the record is damaged, or was
+    copied from another run.
     """
     record = run.record(stage)
     if record is not None:
@@ -52,7 +48,7 @@ def finished(run: RunDirectory, stage: StageName[R]) -> R:
 
 
 def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
-    """Tell whether what some stages left is there, and as it was written."""
+    """Tell whether all outputs of some stages are there, as they were written."""
     try:
         for stage in stages:
             record = run.record(stage)
@@ -69,24 +65,19 @@ def classes_of(count: CountRecord) -> NDArray:
     return np.asarray(count["classes"], dtype=count["class_type"])
 
 
-def statistics_of(run: RunDirectory) -> Statistics:
-    """Return the statistics that a run keeps of its rows, in their own units.
+def statistics_of(run: RunDirectory, standardize: bool = False) -> Statistics:
+    """Return the statistics that a run keeps of its rows, in their own units unless standardised.
 
-    Raises
-    ------
-    InputError
-        Where there is no run, or it has none yet.
-    DamageError
-        Where they are damaged.
+    Raises InputError where there is no run, or it has none yet; DamageError where they are damaged.
     """
-    reduced = finished(run, REDUCE)
+    record, config = finished(run, REDUCE), run.config
     return load_statistics(
         run.path(STATISTICS),
         classes_of(finished(run, COUNT)),
-        precision=run.config.precision,
-        standardize=False,
-        pairings=run.config.needs().medians,
-        objects=objects_in(reduced, STATISTICS),
+        precision=config.precision,
+        standardize=standardize,
+        pairings=config.needs().medians,
+        objects=objects_in(record, STATISTICS),
     )
 
 
@@ -99,12 +90,7 @@ def open_rows_for(
     label: str | None,
     labelled: bool = False,
 ) -> Dataset:
-    """Open rows, with labels or without, and see that their features are what the run was fitted to.
-
-    Raises
-    ------
-    InputError
-    """
+    """Open rows, with labels or without; raise InputError where their features are not those of the run."""
     dataset = open_rows(
         uri,
         features=features,
@@ -116,16 +102,16 @@ def open_rows_for(
     if dataset.n_features != count["n_features"]:
         raise InputError(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{count['n_features']}.{_others(dataset.feature_names, count['feature_names'])}"
+            f"{count['n_features']}.{_differences(dataset.feature_names, count['feature_names'])}"
         )
     return dataset
 
 
-def _others(found: list[str] | None, fitted: list[str] | None) -> str:
-    """Return a sentence that names the features that are too many, or lacking, where there are names."""
-    if found is None or fitted is None:
+def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
+    """Return sentences that name the features that are too many, or lacking, where there are names."""
+    if names is None or fitted is None:
         return ""
-    more, lacking = ([name for name in one if name not in other] for one, other in ((found, fitted), (fitted, found)))
+    more, lacking = [name for name in names if name not in fitted], [name for name in fitted if name not in names]
     lack = f" It lacks {some_names(lacking)}." if lacking else ""
     if not more:
         return lack

@@ -16,8 +16,8 @@ from mmpca_dist.statistics.pairings import median_sets
 
 
 def _count(job: Job) -> CountRecord:
-    census = job.census = take_census(job.dataset, job.spans, job.tasks("count"))
     dataset = job.dataset
+    census = job.census = take_census(dataset, job.spans, job.tasks("count"))
     shape = job.config.dataset.image_shape or dataset.image_shape
     if shape is not None and shape[0] * shape[1] != dataset.n_features:
         raise InputError(

@@ -1,7 +1,7 @@
 """The folder of a refreshed run: one numbered folder for each generation.
 
-A folder is never changed once it is recorded, so that whoever reads the newest models is not disturbed by those that
-follow, and a kill at any moment leaves what was recorded.
+A folder never changes once it is recorded. Readers of the newest models are not disturbed, and a kill at any moment
+leaves what was recorded.
 """
 
 from __future__ import annotations
@@ -45,23 +45,12 @@ class Generations:
         return _number(self.top.record(PUBLISH))
 
     def begin(self, config: RunConfig, origin: str, run: str) -> str:
-        """Claim the folder for what is refreshed from ``run``, whose key is ``origin``, and return its own key.
-
-        Raises
-        ------
-        OutputError
-            Where the folder holds something else.
-        """
+        """Claim the folder for what is refreshed from ``run``, whose key is ``origin``, and return its own key."""
         self.check(origin, run)
         return self.top.begin(config, Identity(origin))
 
     def check(self, origin: str, run: str) -> None:
-        """Refuse a folder that holds something else; nothing is written.
-
-        Raises
-        ------
-        OutputError
-        """
+        """Raise OutputError where the folder holds something else; nothing is written."""
         if self.top.exists and self.top.header()["fingerprint"] != origin:
             raise OutputError(
                 f"{self.uri} already holds another run, or one refreshed from {run} before that was changed. Choose "
@@ -69,8 +58,7 @@ class Generations:
             )
 
     def begin_next(self, config: RunConfig, fingerprint: str) -> tuple[RunDirectory, str]:
-        """Return the folder after the newest that is whole, and its key; what another attempt left in it is kept or,
-        where it was about other rows, removed."""
+        """Return the folder after the newest whole one, and its key; remove what an attempt with other rows left."""
         run = self.folder(self.taken + 1)
         try:
             run.check(config, Identity(fingerprint))

@@ -10,7 +10,6 @@ from typing import Any
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.datasets.changes import Watch
 from mmpca_dist.datasets.dataset import Dataset, Span, Table, make_spans
-from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Lease
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
@@ -33,15 +32,14 @@ def sizes_of(config: RunConfig, results: Results, method: str) -> list[int]:
 
 def asked(config: RunConfig, chooses: bool, **options: Any) -> dict[str, Any]:
     """Return settings as they were given: auto where numbers of components are, or were, to be chosen."""
-    found = config.model_dump(mode="json", **options)
-    return {**found, "n_components": "auto"} if chooses else found
+    return config.model_dump(mode="json", **options) | ({"n_components": "auto"} if chooses else {})
 
 
 @dataclass
 class Job:
-    """A run in progress: its settings, its input, its folder, who watches and where tasks go.
+    """A run in progress: its settings, its input, its folder, its callbacks and its scheduler.
 
-    Where numbers of components are to be chosen, the settings hold those that are tried; a run ``chooses``, and an
+    With ``n_components: auto`` the settings hold the numbers that are tried; a run ``chooses`` among them, and an
     evaluation tries them all.
     """
 
@@ -59,8 +57,8 @@ class Job:
     watch: Watch | None = None
     """The input as it was before anything of it was read."""
     watched: Sequence[str] = ()
-    kept: Checkpoint | None = None
-    """Where the passes of the stage at work keep what they leave, for another attempt."""
+    current_checkpoint: Checkpoint | None = None
+    """Of the passes of the stage at work."""
     memory: PeakMemory = field(default_factory=PeakMemory)
     held: int = 0
     """Memory of this process that is no part of the work."""
@@ -98,15 +96,17 @@ class Job:
         return self.census
 
     def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
-        """Return the rows as they are passed over, by a stage that tells its progress, or beside it."""
+        """Return the rows for the passes of a stage, which reports its progress, or for other work."""
         context = vars(replace(self.tasks(stage), on_pass=on_pass))
         scratch = None if stage is None else self.run.path("scratch", stage)
         return Rows(dataset=self.dataset, census=self.counted(), spans=self.spans, scratch=scratch, **context)
 
     def tasks(self, stage: str | None = None) -> Tasks:
-        """Return the context of the passes of a stage that tells its progress, or of what is done beside it."""
+        """Return the context of the passes of a stage, which reports its progress, or of other work."""
         progress = None if stage is None else self.progress(stage)
-        return Tasks(scheduler=self.scheduler, progress=progress, checkpoint=self.kept, memory=self.memory)
+        return Tasks(
+            scheduler=self.scheduler, progress=progress, checkpoint=self.current_checkpoint, memory=self.memory
+        )
 
     @property
     def resumable(self) -> bool:
@@ -114,28 +114,31 @@ class Job:
         return self.table.n_bytes >= LIMITS.resumable_bytes
 
     def progress(self, stage: str) -> Callable[[int, int], None]:
-        """Return a function that tells progress, and ends the work where the folder is no longer this run's."""
+        """Return a function that reports progress, and ends the work where the folder is no longer this run's."""
 
-        def tell(done: int, total: int) -> None:
-            if self.lease is not None:
-                self.lease.check()
+        def report(done: int, total: int) -> None:
+            self.check_lease()
             self.callback.on_progress(stage, done, total)
 
-        return tell
+        return report
+
+    def check_lease(self) -> None:
+        """Raise OutputError where the folder is no longer this run's."""
+        if self.lease is not None:
+            self.lease.check()
 
     @contextmanager
     def checkpoint(self, stage: str) -> Iterator[None]:
-        """Let passes over the rows keep what they leave, until the stage is done."""
+        """Let passes over the rows keep checkpoints until the stage is done, unless there is little data."""
         if not self.resumable:
             yield
             return
         self.run.begin_scratch(self.key)
-        place = self.run.path("scratch", stage)
-        self.kept = Checkpoint(storage.join(place, "passes"), self.table.n_bytes)
+        self.current_checkpoint = Checkpoint(self.run.path("scratch", stage, "passes"), self.table.n_bytes)
         try:
             yield
         finally:
-            self.kept = None
+            self.current_checkpoint = None
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,16 @@ class Journal(Callback):
     """Notes the events of a run, and what the library logs meanwhile.
 
     Every line has ``time`` (seconds since 1970), ``run`` (the run's key), ``attempt`` and ``event``. On a local disk
-    lines are there at once; elsewhere, where nothing can be appended, when a stage begins or ends.
+    lines are written at once; object stores cannot append, and get all lines when a stage begins or ends.
     """
 
     def __init__(self, uri: str, key: str) -> None:
-        self._place, self._key, self._attempt = storage.join(uri, FILE), key, uuid.uuid4().hex[:8]
+        self._path, self._key, self._attempt = storage.join(uri, FILE), key, uuid.uuid4().hex[:8]
         self._local, self._lock, self._storing = storage.is_local(uri), threading.Lock(), threading.Lock()
         self._lines: list[str] = []
-        self._told = 0.0
-        if not self._local and storage.exists(self._place):
-            self._lines = storage.read_bytes(self._place).decode(errors="replace").splitlines()
+        self._progress_time = 0.0
+        if not self._local and storage.exists(self._path):
+            self._lines = storage.read_bytes(self._path).decode(errors="replace").splitlines()
 
     def on_cluster(self, dashboard: str) -> None:
         self.note("cluster", dashboard=dashboard)
@@ -55,8 +55,8 @@ class Journal(Callback):
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done == total or now - self._told >= PROGRESS_SECONDS:
-            self._told = now
+        if done == total or now - self._progress_time >= PROGRESS_SECONDS:
+            self._progress_time = now
             self.note("progress", stage=stage, done=done, total=total)
 
     def on_expected(self, stage: str, seconds: float) -> None:
@@ -72,11 +72,11 @@ class Journal(Callback):
 
     def note(self, event: str, **details: Any) -> None:
         """Note an event."""
-        known = {"time": round(time.time(), 3), "run": self._key, "attempt": self._attempt, "event": event}
-        line = json.dumps({**known, **details}, default=str)
+        origin = {"time": round(time.time(), 3), "run": self._key, "attempt": self._attempt, "event": event}
+        line = json.dumps({**origin, **details}, default=str)
         with self._lock:
             if self._local:
-                with storage.explained(self._place, "write"), Path(self._place).open("a", encoding="utf-8") as file:
+                with storage.explained(self._path, "write"), Path(self._path).open("a", encoding="utf-8") as file:
                     file.write(line + "\n")
             else:
                 self._lines.append(line)
@@ -87,7 +87,7 @@ class Journal(Callback):
         with self._storing:
             with self._lock:  # not while it is written: what is logged of another attempt is noted too
                 data = "".join(f"{line}\n" for line in self._lines).encode()
-            storage.write_bytes(self._place, data)
+            storage.write_bytes(self._path, data)
 
     @contextmanager
     def kept(self) -> Iterator[Journal]:
@@ -99,8 +99,10 @@ class Journal(Callback):
         try:
             yield self
         except BaseException as error:
-            message = str(error) if isinstance(error, MmpcaError) else type(error).__name__
-            self.note("run-end", state="refused" if isinstance(error, MmpcaError) else "failed", message=message)
+            if isinstance(error, MmpcaError):
+                self.note("run-end", state="refused", message=str(error))
+            else:
+                self.note("run-end", state="failed", message=type(error).__name__)
             raise
         else:
             self.note("run-end", state="finished")

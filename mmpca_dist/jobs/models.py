@@ -18,7 +18,7 @@ from mmpca_dist.statistics.coordinates import ColumnStatistics
 from mmpca_dist.statistics.moments import ClassMoments
 
 LEADING = 3
-"""Eigenvalues that are told of in records."""
+"""Number of eigenvalues in records."""
 
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelRecord:
@@ -29,16 +29,16 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
     )
     return {
         "n_components": len(reducer.components_),
-        "leading": [_known(value) for value in reducer.eigenvalues_[:LEADING]],
-        "total": _known(reducer.total_),
+        "leading": [_finite(value) for value in reducer.eigenvalues_[:LEADING]],
+        "total": _finite(reducer.total_),
         "limit": reducer.limit_,
         "imprecise": np.flatnonzero(reducer.imprecise_).tolist(),
         "certificate": getattr(reducer, "certificate_", None),
     }
 
 
-def _known(value: float) -> float | None:
-    """Return a number that JSON can hold: None for one that is infinite or not known."""
+def _finite(value: float) -> float | None:
+    """Return a number that JSON can hold: None for one that is not finite."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -68,27 +68,24 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         raise InputError(
             f"The run in {run.uri} has no method {method!r}; it has {', '.join(models)}.{did_you_mean(method, models)}"
         )
-    stored = models[method]["n_components"]
+    record = models[method]
+    stored, limit = record["n_components"], record["limit"]
     if n_components is not None and not 1 <= n_components <= stored:
-        raise InputError(
-            f"n_components={n_components}: {method} in {run.uri} has {stored} components ({models[method]['limit']})."
-        )
-    place = f"model/{method}.zarr"
-    arrays = load_arrays(run.path(place), objects_in(solved, place))
+        raise InputError(f"n_components={n_components}: {method} in {run.uri} has {stored} components ({limit}).")
+    group = f"model/{method}.zarr"
+    arrays = load_arrays(run.path(group), objects_in(solved, group))
     count = finished(run, COUNT)
     reducer = run.config.reducer(method, n_components or stored)
-    with reading_own(run.path(place), AGAIN):
+    with reading_own(run.path(group), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
             setattr(reducer, name, arrays[name])
     reducer.scale_ = arrays.get("scale_")
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)
     reducer.classes_ = classes_of(count)
-    total = models[method]["total"]
-    reducer.total_, reducer.limit_ = np.nan if total is None else total, models[method]["limit"]
-    certificate = models[method]["certificate"]
-    if certificate is not None:
-        reducer.certificate_ = certificate
+    reducer.total_, reducer.limit_ = np.nan if record["total"] is None else record["total"], limit
+    if record["certificate"] is not None:
+        reducer.certificate_ = record["certificate"]
     reducer.n_features_in_ = len(reducer.mean_)
     if count.get("named_columns"):
         reducer.feature_names_in_ = np.asarray(count["feature_names"], dtype=object)

@@ -1,8 +1,8 @@
 """Records of the objects that stages write, and checks that they are whole.
 
-Chunks of Zarr arrays and our JSON carry checksums of their own. Of everything else, the metadata of Zarr groups among
-it, the record of a stage holds sizes and checksums. Records of earlier versions hold none: what they name must then
-be there, and be readable.
+Chunks of Zarr arrays and our JSON carry checksums of their own. The record of a stage holds sizes and checksums of
+everything else, such as the metadata of Zarr groups. Records of earlier versions hold none: the outputs that they name
+must be there, and be readable.
 """
 
 from __future__ import annotations
@@ -28,26 +28,19 @@ VALUES = "crc32c"
 
 
 def recorded(uri: str, outputs: Iterable[str], objects: Objects | None = None) -> Objects:
-    """Return size and checksum of the outputs of a stage, by path below ``uri``.
+    """Return size and checksum of the outputs of a stage, by path below the folder ``uri`` of the run.
 
-    Parameters
-    ----------
-    uri : str
-        The folder of the run.
-    outputs : iterable of str
-        Files, Zarr groups by their ``zarr.json``, and folders of which ``objects`` has all files.
-    objects : dict, optional
-        What is known already.
+    Outputs are files, Zarr groups by their ``zarr.json``, and folders of which ``objects`` has all files already.
     """
-    found: dict[str, Any] = {name: list(known) for name, known in (objects or {}).items()}
+    sums: dict[str, Any] = {name: list(known) for name, known in (objects or {}).items()}
     for output in outputs:
         if output.endswith(GROUP):
             folder = output.removesuffix(GROUP)
             names = [f"{folder}/{name}" for name, *_ in storage.list_objects(storage.join(uri, folder))]
-            found.update((name, _sum_of(uri, name)) for name in names if name.endswith(GROUP))
-        elif not _below(found, output):
-            found[output] = _sum_of(uri, output)
-    return found
+            sums.update((name, _sum_of(uri, name)) for name in names if name.endswith(GROUP))
+        elif not _below(sums, output):
+            sums[output] = _sum_of(uri, output)
+    return sums
 
 
 def _sum_of(uri: str, name: str) -> list[Any]:
@@ -56,68 +49,53 @@ def _sum_of(uri: str, name: str) -> list[Any]:
 
 
 def _below(objects: Objects, folder: str) -> dict[str, Any]:
-    return {name: known for name, known in objects.items() if name.startswith(f"{folder}/")}
+    return {name: recorded for name, recorded in objects.items() if name.startswith(f"{folder}/")}
 
 
 def objects_in(record: Mapping[str, Any], folder: str) -> Objects | None:
     """Return what a record holds of the objects in a folder, by their names there; None where it is an early one."""
     objects = record.get("objects")
-    if objects is None:
-        return None
-    return {name.removeprefix(f"{folder}/"): known for name, known in _below(objects, folder).items()}
+    return objects and {name.removeprefix(f"{folder}/"): known for name, known in _below(objects, folder).items()}
 
 
 def read_recorded(uri: str, record: Mapping[str, Any], output: str) -> bytes:
-    """Return a file that a record names.
-
-    Raises
-    ------
-    DamageError
-        Where it is not what was written.
-    """
+    """Return the content of a file that a record names; raise DamageError where it is not what was written."""
     return _checked(uri, output, (record.get("objects") or {}).get(output))
 
 
-def _checked(uri: str, name: str, known: Any) -> bytes:
-    place = storage.join(uri, name)
+def _checked(uri: str, name: str, expected: Any) -> bytes:
+    path = storage.join(uri, name)
 
     def read() -> bytes:
-        data = storage.read_bytes(place)
-        if known is not None and [len(data), checksum(data)] != known:
-            raise ValueError("its checksum does not match" if len(data) == known[0] else _other_size(len(data), known))
+        data = storage.read_bytes(path)
+        if expected is not None and [len(data), checksum(data)] != expected:
+            same_size = len(data) == expected[0]
+            raise ValueError("its checksum does not match" if same_size else _other_size(len(data), expected[0]))
         return data
 
-    with reading_own(place, AGAIN):
-        return storage.undamaged(place, read)
+    with reading_own(path, AGAIN):
+        return storage.undamaged(path, read)
 
 
-def _other_size(n_bytes: int, known: Any) -> str:
-    return f"it holds {n_bytes} bytes where {known[0]} were written"
+def _other_size(n_bytes: int, expected: int) -> str:
+    return f"it holds {n_bytes} bytes where {expected} were written"
 
 
 def open_arrays(uri: str, objects: Objects | None = None, names: Iterable[str] | None = None) -> dict[str, zarr.Array]:
-    """Open the arrays of a Zarr group of ours, or those of some names, whose metadata and chunks must all be there.
+    """Open the arrays of a Zarr group of ours, or those of some names; ``objects`` is the record of the group.
 
-    Parameters
-    ----------
-    objects : dict, optional
-        What was recorded of the group, by name in it.
-
-    Raises
-    ------
-    DamageError
-        Names the object that is missing, or is not what was written.
+    Raises DamageError, which names the metadata or chunk that is missing, or is not what was written.
     """
     with reading_own(uri, AGAIN):
         present = {name: size for name, size, _ in storage.list_objects(uri)}
         metadata = objects or dict.fromkeys(name for name in present if name.endswith("zarr.json"))
-        found = [name.removesuffix(GROUP) for name in metadata if name.endswith(GROUP)]
-        wanted = [name for name in found if names is None or name in names]
-        for name in ["zarr.json", *(f"{name}{GROUP}" for name in wanted)]:
+        stored = [name.removesuffix(GROUP) for name in metadata if name.endswith(GROUP)]
+        chosen = [name for name in stored if names is None or name in names]
+        for name in ["zarr.json", *(f"{name}{GROUP}" for name in chosen)]:
             _checked(uri, name, metadata.get(name))
         group = zarr_stores.open_group(uri)
         arrays: dict[str, zarr.Array] = {}
-        for name in wanted:
+        for name in chosen:
             array = group[name]
             if not isinstance(array, zarr.Array):
                 raise ValueError(f"{name} is no array")
@@ -128,25 +106,19 @@ def open_arrays(uri: str, objects: Objects | None = None, names: Iterable[str] |
 
 
 def check_outputs(uri: str, record: Mapping[str, Any]) -> None:
-    """See that the outputs of a stage are what was written.
-
-    Raises
-    ------
-    DamageError
-        Names what is missing, or damaged.
-    """
+    """Check that the outputs of a stage are what was written; raise DamageError, which names what is not."""
     objects: Objects = record.get("objects") or {}
     for output in record.get("outputs", []):
-        place = storage.join(uri, output)
+        path = storage.join(uri, output)
         if output.endswith(GROUP):
-            _check_group(place.removesuffix(GROUP), objects_in(record, output.removesuffix(GROUP)))
+            _check_group(path.removesuffix(GROUP), objects_in(record, output.removesuffix(GROUP)))
         elif output in objects:
             _checked(uri, output, objects[output])
         elif output.endswith(".json"):
-            with reading_own(place, AGAIN):
-                storage.read_json(place, AGAIN)
-        elif not storage.exists(place):
-            raise DamageError(f"Cannot read {place}: it does not exist. {AGAIN}")
+            with reading_own(path, AGAIN):
+                storage.read_json(path, AGAIN)
+        elif not storage.exists(path):
+            raise DamageError(f"Cannot read {path}: it does not exist. {AGAIN}")
         else:
             _check_folder(uri, output, _below(objects, output))
 
@@ -156,28 +128,16 @@ def _check_group(uri: str, objects: Objects | None) -> None:
     if sum(array.nbytes for array in arrays.values()) > CONTENT_BYTES:
         return
     for name, array in arrays.items():
-        place, crc = storage.join(uri, name), 0
+        path, crc = storage.join(uri, name), 0
         for index in chunks_of(array):
-            with reading_own(f"{place}/{array.metadata.encode_chunk_key(index)}", AGAIN):
+            with reading_own(f"{path}/{array.metadata.encode_chunk_key(index)}", AGAIN):
                 block = block_of(array, index)
                 crc = extended(crc, block) if VALUES in array.attrs else 0
-        refuse_other_values(place, array, crc)
+        refuse_other_values(path, array, crc)
 
 
 def refuse_other_values(uri: str, array: zarr.Array, crc: int) -> None:
-    """Refuse chunks that are whole, and were written at another time or of another array.
-
-    Parameters
-    ----------
-    uri : str
-        Address of the array.
-    crc : int
-        The checksum of the values that it holds.
-
-    Raises
-    ------
-    DamageError
-    """
+    """Raise DamageError where an array's values, of checksum ``crc``, are whole chunks of another time or array."""
     with reading_own(uri, AGAIN):
         if array.attrs.get(VALUES, crc) != crc:
             raise ValueError("its values are not those that were written")
@@ -185,10 +145,10 @@ def refuse_other_values(uri: str, array: zarr.Array, crc: int) -> None:
 
 def _check_folder(uri: str, folder: str, objects: Objects) -> None:
     sizes = {name: size for name, size, _ in storage.list_objects(storage.join(uri, folder))}
-    content = sum(known[0] for known in objects.values()) <= CONTENT_BYTES
-    for name, known in objects.items():
+    reads_all = sum(n_bytes for n_bytes, _ in objects.values()) <= CONTENT_BYTES
+    for name, expected in objects.items():
         size = sizes.get(name.removeprefix(f"{folder}/"))
-        if content or size is None:
-            _checked(uri, name, known)
-        elif size != known[0]:
-            raise DamageError(f"Cannot read {storage.join(uri, name)}: {_other_size(size, known)}. {AGAIN}")
+        if reads_all or size is None:
+            _checked(uri, name, expected)
+        elif size != expected[0]:
+            raise DamageError(f"Cannot read {storage.join(uri, name)}: {_other_size(size, expected[0])}. {AGAIN}")

@@ -19,7 +19,7 @@ from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
 from mmpca_dist.errors import AccessError, ConfigError, InputError, MmpcaError
 from mmpca_dist.evaluation.published import published_cells
-from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_misfit, refuse_private, tell_dashboard
+from mmpca_dist.jobs.cluster import open_scheduler, refuse_misfit, refuse_private
 from mmpca_dist.jobs.configured_splits import addresses_of_parts, digest_of_parts
 from mmpca_dist.jobs.directory import Identity, RunDirectory, folder_of
 from mmpca_dist.jobs.events import Callback, Callbacks
@@ -35,29 +35,22 @@ def open_run_dataset(config: RunConfig, purpose: Purpose = "run", fetch: bool = 
     refused.
     """
     with variables_named(config.dataset):
-        return _opened(config, purpose, fetch)
+        return _open_dataset(config, purpose, fetch)
 
 
-def _opened(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
-    section, column = config.dataset, config.evaluation.column
+def _open_dataset(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
+    section, column, compute = config.dataset, config.evaluation.column, config.compute
     beside = {}
-    if purpose == "evaluation" and column is not None and not column.endswith(".npy"):
-        beside = {column: "evaluation.column"}
     if purpose == "evaluation":
         _refuse_nothing_published(config)
-    refuse_misfit(config.compute)
-    refuse_private(config.compute, [section.uri, section.label, config.output])
-    compute, uri = config.compute, located(section, fetch)
+        if column is not None and not column.endswith(".npy"):
+            beside = {column: "evaluation.column"}
+    refuse_misfit(compute)
+    refuse_private(compute, [section.uri, section.label, config.output])
+    uri, options = located(section, fetch), section.model_dump(include={"features", "label", "missing_chunks"})
 
     def opened(more: Sequence[str]) -> Dataset:
-        return open_dataset(
-            uri,
-            features=section.features,
-            label=section.label,
-            drop=[*section.drop, *more],
-            beside=beside,
-            missing_chunks=section.missing_chunks,
-        )
+        return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
         dataset = checked(uri, opened, section.drop)
@@ -79,48 +72,37 @@ def _opened(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
 
 def _refuse_nothing_published(config: RunConfig) -> None:
     """Refuse published figures of which none could stand beside one of the evaluation."""
-    wanted = config.evaluation
-    if wanted.published is None:
+    published, classifiers = config.evaluation.published, [one.label for one in config.evaluation.classifiers]
+    if published is None:
         return
-    cells = published_cells(wanted.published)
-    labels = [one.label for one in wanted.classifiers]
-    if not any(c.method in config.labels and c.n_components in config.sizes and c.classifier in labels for c in cells):
+    cells = published_cells(published)
+    if not any(
+        cell.method in config.labels and cell.n_components in config.sizes and cell.classifier in classifiers
+        for cell in cells
+    ):
         methods = ", ".join(dict.fromkeys(cell.method for cell in cells))
         sizes = " and ".join(map(str, sorted({cell.n_components for cell in cells})))
         names = ", ".join(dict.fromkeys(cell.classifier for cell in cells))
         raise ConfigError(
-            f"evaluation.published is {wanted.published!r}, and none of its figures is of one of the methods with one "
+            f"evaluation.published is {published!r}, and none of its figures is of one of the methods with one "
             f"of n_components under a classifier of such a label: there are {methods} with {sizes} components under "
             f"{names}. Take some of them, or leave it out."
         )
 
 
-def _identity(config: RunConfig, dataset: Dataset, purpose: Purpose) -> Identity:
-    fingerprint, *earlier = identities(dataset)
-    return Identity(fingerprint, purpose, digest_of_parts(config, dataset, purpose), earlier)
-
-
-def _folder_for(config: RunConfig, dataset: Dataset, purpose: Purpose) -> RunDirectory:
-    """Return the folder of a run; refuse a new one inside another run or a data set."""
-    run = folder_of(config, purpose)
-    if not run.exists:
-        refuse_inside(config.output, (dataset.uri,))
-    return run
-
-
 @contextmanager
 def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") -> Iterator[Job]:
-    """Open everything a run needs; claims the output folder.
+    """Open everything a run needs, and claim the output folder.
 
-    Raises
-    ------
-    InputError, OutputError
-        Before any work, for data, a cluster or an output that cannot be used.
+    Raises InputError or OutputError, before any work, for data, a cluster or an output that cannot be used.
     """
-    dataset = open_run_dataset(config, purpose)
+    dataset, run = open_run_dataset(config, purpose), folder_of(config, purpose)
     watched = [*dataset.addresses, *addresses_of_parts(config, dataset, purpose)]
-    run, watch = _folder_for(config, dataset, purpose), Watch.of(watched)
-    identity = _identity(config, dataset, purpose)
+    if not run.exists:
+        refuse_inside(config.output, (dataset.uri,))
+    watch = Watch.of(watched)
+    fingerprint, *former = identities(dataset)
+    identity = Identity(fingerprint, purpose, digest_of_parts(config, dataset, purpose), former)
     run.check(config, identity)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
@@ -129,17 +111,14 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
             run.remove_partials()  # of a process that was killed as it wrote
         try:
             journal = Journal(run.uri, key)
-            told = Callbacks([callback, journal])
-            with (
-                journal.kept(),
-                open_cluster(config.compute) as cluster,
-                connect(config.compute, cluster, told.on_note) as scheduler,
-            ):
-                tell_dashboard(scheduler, told)
-                job = Job.of(config, dataset, run, key, scheduler, told, lease, purpose=purpose)
-                job.watch, job.watched, job.held = watch, watched, _held_besides(dataset)
+            callbacks = Callbacks([callback, journal])
+            with journal.kept(), open_scheduler(config.compute, callbacks) as scheduler:
+                job = Job.of(config, dataset, run, key, scheduler, callbacks, lease, purpose=purpose)
+                job.watch, job.watched = watch, watched
+                # What this process holds beyond what the plan takes for granted: a notebook's other data, say.
+                job.held = max(0, psutil.Process().memory_info().rss - PROCESS_BASE - dataset.resident_bytes)
                 for note in config.notes:
-                    told.on_note(note)
+                    callbacks.on_note(note)
                 yield job
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))
@@ -158,8 +137,3 @@ def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[st
         else:
             run.discard()
             on_note(f"Removed what this run had begun in {run.uri}, as it cannot go on.")
-
-
-def _held_besides(dataset: Dataset) -> int:
-    """Return what this process holds beyond what the plan takes for granted: a notebook's other data, say."""
-    return max(0, psutil.Process().memory_info().rss - PROCESS_BASE - dataset.resident_bytes)

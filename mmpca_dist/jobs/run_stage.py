@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,10 +70,10 @@ class PassCounter:
         self.job.callback.on_pass(self.stage, name)
 
     def take(self) -> dict[str, Any]:
-        """Return the passes that read rows, and the bytes of them, since this was asked before."""
-        found = {"passes": self.over_rows, "bytes": self.n_bytes}
+        """Return the passes that read rows, and their bytes, since the last call."""
+        passes = {"passes": self.over_rows, "bytes": self.n_bytes}
         self.over_rows, self.n_bytes = [], 0
-        return found
+        return passes
 
 
 def run_stage(job: Job, stage: Stage) -> StageRecord:
@@ -84,7 +84,7 @@ def run_stage(job: Job, stage: Stage) -> StageRecord:
     if record is None:
         begin = time.perf_counter()
         try:
-            record = _done(job, stage)
+            record = _do(job, stage)
         except MmpcaError:
             with suppress(AccessError):
                 _refuse_changed_input(job)  # which is why
@@ -92,8 +92,7 @@ def run_stage(job: Job, stage: Stage) -> StageRecord:
         _refuse_changed_input(job)
         record["seconds"] = time.perf_counter() - begin
         record["objects"] = recorded(job.run.uri, record.get("outputs", []), record.get("objects"))
-        if job.lease is not None:
-            job.lease.check()
+        job.check_lease()
         job.run.finish(stage.name, job.key, record)
         if job.resumable:
             storage.remove(job.run.path("scratch", stage.name))
@@ -103,13 +102,7 @@ def run_stage(job: Job, stage: Stage) -> StageRecord:
 
 
 def _refuse_changed_input(job: Job) -> None:
-    """Refuse what was found in rows that have changed meanwhile, and remove what is kept of it for another attempt.
-
-    Raises
-    ------
-    InputError
-        With what has changed.
-    """
+    """Raise InputError where the input has changed since, and remove what is kept of it for another attempt."""
     if job.watch is None:
         return
     try:
@@ -143,16 +136,13 @@ def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
         return None
 
 
-def _telling_of_compiling(job: Job, stage: Stage) -> AbstractContextManager[None]:
-    client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
-    return compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
-
-
-def _done(job: Job, stage: Stage) -> StageRecord:
-    """Do a stage; where what an earlier attempt has kept of it is damaged, do it from its beginning."""
+def _do(job: Job, stage: Stage) -> StageRecord:
+    """Do a stage; begin again where the checkpoints of an earlier attempt are damaged."""
     scratch = job.run.path("scratch", stage.name)
+    client = job.scheduler.client if isinstance(job.scheduler, Cluster) else None
+    notice = compile_notice.watching(lambda: job.callback.on_compile(stage.name), client)
     try:
-        with _telling_of_compiling(job, stage), job.checkpoint(stage.name):
+        with notice, job.checkpoint(stage.name):
             return stage.function(job)
     except DamageError as error:
         if not job.resumable or not storage.names_in(scratch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from dask.utils import format_bytes
 
 from mmpca_dist.configuration.method_section import MethodSection
@@ -12,30 +14,21 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.models import LEADING
 from mmpca_dist.jobs.object_records import objects_in
-from mmpca_dist.jobs.records import COUNT, SOLVE, ModelRecord, Results, SearchRecord, StageName
+from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
 from mmpca_dist.jobs.stored_arrays import load_pairs
 from mmpca_dist.neighbors.options import PairSearch
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 FIRST = StageName[SearchRecord]("search")
 """The stage of a run's first search."""
+ARBITRARY = 45
+"""Degrees between subspaces beyond which their last directions are called arbitrary."""
+Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class RunSearch:
-    """A search of a run.
-
-    Attributes
-    ----------
-    need : PairSearch
-        How to search.
-    method : MethodSection
-        The first method that needs it.
-    number : int
-        Among the searches of the run, from 1.
-    alone : bool
-        Whether it is the only one.
-    """
+    """A search of a run: how, for which method first, its number from 1, and whether it is the only one."""
 
     need: PairSearch
     method: MethodSection
@@ -44,12 +37,11 @@ class RunSearch:
 
     @property
     def stage(self) -> StageName[SearchRecord]:
-        """The name of its stage."""
         return FIRST if self.number == 1 else StageName(f"{FIRST}-{self.number}")
 
     @property
     def pairs(self) -> str:
-        """Where, within the run's folder, the scatter of its pairs is."""
+        """The Zarr group of the scatter of its pairs, in the run's folder."""
         return "pairs.zarr" if self.number == 1 else f"pairs/{self.number}.zarr"
 
     def load_pairs(self, run: RunDirectory, results: Results) -> PairScatter:
@@ -72,193 +64,136 @@ def searches_of(config: RunConfig) -> list[RunSearch]:
     return [RunSearch(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]
 
 
-ARBITRARY = 45
-"""Degrees between subspaces beyond which their last directions are called arbitrary."""
-
-
 def search_lines(config: RunConfig, results: Results) -> list[str]:
     """Return a line on each search of a run."""
-    return [one.line() for one in _summaries(config, results)]
+    return [summary.line() for summary in _summaries(config, results)]
 
 
 def search_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what a reader of components must know of the searches behind them."""
-    return [note for one in _summaries(config, results) for note in one.notes()]
+    return [note for summary in _summaries(config, results) for note in summary.notes()]
 
 
-def search_rows(config: RunConfig, results: Results) -> list[tuple[str, str, str]]:
-    """Return the certificates of the searches as (what, found, what that means); empty where there was none."""
-    found = []
-    for one in _summaries(config, results):
-        prefix = "" if one.search.alone else f"{one.search.method.title}: "
-        found += [(prefix + what, value, meaning) for what, value, meaning in one.rows()]
-    return found
+def search_rows(config: RunConfig, results: Results) -> list[Row]:
+    """Return the certificates of the searches as (what, value, meaning); empty where there was none."""
+    return [row for summary in _summaries(config, results) for row in summary.rows()]
 
 
 def _summaries(config: RunConfig, results: Results) -> list[_Summary]:
-    return [_Summary(one, results) for one in searches_of(config) if one.stage in results]
+    return [_Summary(search, results) for search in searches_of(config) if search.stage in results]
 
 
-@dataclass(frozen=True)
 class _Summary:
-    """What is told of a search that is done."""
+    """What is reported of a search that is done; of its effect on components where its method is solved."""
 
-    search: RunSearch
-    results: Results
-
-    @property
-    def title(self) -> str:
-        """The method that it is for."""
-        return self.search.method.title
-
-    @property
-    def record(self) -> SearchRecord:
-        return self.results.of(self.search.stage)
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """What is proved and measured."""
-        return self.record["certificate"]
-
-    @property
-    def n_rows(self) -> int:
-        return self.results.of(COUNT)["n_rows"]
-
-    @property
-    def model(self) -> ModelRecord | None:
-        """The record of the method's model, where it is solved."""
-        solved = self.results.find(SOLVE)
-        return None if solved is None else solved["models"].get(self.search.method.label)
-
-    @property
-    def queries(self) -> str:
-        searched = self.found["queries"]
-        return f"{searched:,}" if searched >= self.n_rows else f"{searched:,} of {self.n_rows:,}"
-
-    @property
-    def sampling_error(self) -> dict[str, Any] | None:
-        """The standard errors of a search for some rows only."""
-        certificate = None if self.model is None else self.model["certificate"]
-        return None if certificate is None or self.found["queries"] >= self.n_rows else certificate["sampling_error"]
-
-    @property
-    def recall_angle(self) -> float:
-        """How many degrees the rows that an approximate search missed may turn the components."""
-        certificate = self.model and self.model["certificate"]
-        assert certificate is not None  # noqa: S101  (those who ask look at solved runs)
-        return certificate["recall_angle"]
+    def __init__(self, search: RunSearch, results: Results) -> None:
+        record, count, solved = results.of(search.stage), results.of(COUNT), results.find(SOLVE)
+        model = solved["models"].get(search.method.label) if solved else None
+        of_model = (model and model["certificate"]) or {}
+        self.search, self.title, self.certificate = search, search.method.title, record["certificate"]
+        self.in_memory, self.n_rows, self.n_features = record["in_memory"], count["n_rows"], count["n_features"]
+        queries, recall = self.certificate["queries"], self.certificate["recall"]
+        self.queries = f"{queries:,}" if queries >= self.n_rows else f"{queries:,} of {self.n_rows:,}"
+        self.proved = _percent(self.certificate["proved_exact"])
+        self.recall = recall and f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"
+        self.recall_angle = of_model.get("recall_angle", np.nan)
+        self.sampling_error: dict[str, Any] | None = of_model.get("sampling_error") if queries < self.n_rows else None
+        if self.sampling_error and model:
+            errors = zip(self.sampling_error["eigenvalues"][:LEADING], model["leading"], strict=False)
+            shares = [f"{100 * error / value:.2g}%" for error, value in errors if value and value > 0]
+            self.relative_errors = ", ".join(shares) or "unknown"
 
     def line(self) -> str:
-        found, error = self.found, self.sampling_error
-        recall = "" if found["recall"] is None else f"recall {_recall(found['recall'])}, "
-        proved = f"{recall}{_share(found['proved_exact'])} of them proved exact"
         name = "search" if self.search.alone else f"search of {self.search.method.label}"
-        line = f"{name}: {self.queries} rows, {proved}; {found['refined_per_query']:,.0f} candidates refined a query"
-        return line + ("" if error is None else f"; components {_off(error['angle'], 'all rows')}")
+        recall = f"recall {self.recall}, " if self.recall else ""
+        refined = f"{self.certificate['refined_per_query']:,.0f} candidates refined a query"
+        error = f"; components {_off(self.sampling_error['angle'], 'all rows')}" if self.sampling_error else ""
+        return f"{name}: {self.queries} rows, {recall}{self.proved} of them proved exact; {refined}{error}"
 
     def notes(self) -> list[str]:
-        notes, found, error = [], self.found, self.sampling_error
-        if found["recall"] is not None:
+        notes = []
+        if self.recall:
             notes.append(
-                f"{self.title} comes from an approximate search: {_recall(found['recall'])} of the rows it takes for "
-                f"nearest are as near as the nearest, and its components {_off(self.recall_angle, 'an exact search')}."
+                f"{self.title} comes from an approximate search: {self.recall} of the rows it takes for nearest are as "
+                f"near as the nearest, and its components {_off(self.recall_angle, 'an exact search')}."
             )
-        if error is not None:
+        if self.sampling_error:
             notes.append(
                 f"{self.title} comes from a search for {self.queries} rows: the standard errors of its leading "
-                f"eigenvalues are {self._relative_errors(error)}, and its components "
-                f"{_off(error['angle'], 'all rows')}."
+                f"eigenvalues are {self.relative_errors}, and its components "
+                f"{_off(self.sampling_error['angle'], 'all rows')}."
             )
         return notes
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        found = self.found
-        first, second = found["coordinates"]
-        levels = f"{first}" + (f", then {second}" if second else "")
+    def rows(self) -> list[Row]:
+        certificate, prefix = self.certificate, "" if self.search.alone else f"{self.title}: "
+        first, second = certificate["coordinates"]
         rows = [
             ("rows searched for", self.queries, "rows whose nearest row of another class was sought"),
-            (
-                "proved exact",
-                _share(found["proved_exact"]),
-                "share of them for which everything that was left out is proved to be farther away",
-            ),
-            _recall_row(found),
+            ("proved exact", self.proved, "share of them for which every row left out is proved to be farther away"),
+            ("recall", *self._recall_cells()),
             (
                 "candidates compared",
-                f"{found['compared_per_query']:,.0f} a row, of {self.n_rows:,}",
+                f"{certificate['compared_per_query']:,.0f} a row, of {self.n_rows:,}",
                 "rows of other classes (or of cells with such) met in matrix products, in a few coordinates",
             ),
             (
                 "candidates refined",
-                f"{found['refined_per_query']:,.1f} a row",
+                f"{certificate['refined_per_query']:,.1f} a row",
                 "those that might have been nearer, whose distance in all columns was computed",
             ),
             (
                 "cells",
-                f"{found['cells']:,}",
+                f"{certificate['cells']:,}",
                 "groups of rows that lie near to one another; far ones are left out as a whole",
             ),
             (
                 "coordinates",
-                f"{levels}, of {self.results.of(COUNT)['n_features']:,} columns",
+                f"{first}{f', then {second}' if second else ''}, of {self.n_features:,} columns",
                 "numbers by which rows are compared first: principal axes, and the length of what they miss",
             ),
-            ("bytes read", format_bytes(found["bytes_read"]), "of rows laid out by cell, all tasks together"),
+            ("bytes read", format_bytes(certificate["bytes_read"]), "of rows laid out by cell, all tasks together"),
             (
                 "scratch",
-                format_bytes(found["scratch_bytes"]) + (", in memory" if self.record["in_memory"] else ", on disk"),
+                f"{format_bytes(certificate['scratch_bytes'])}, {'in memory' if self.in_memory else 'on disk'}",
                 "rows laid out by cell, there twice while they were sorted; gone after the search",
             ),
+            *self._uncertainty_rows(),
         ]
-        if found["recall"] is not None:
-            rows.append(
-                (
-                    "what was missed",
-                    f"{self.recall_angle:.2g} degrees",
-                    f"angle between the space of the components of {self.title} and that of an exact search, estimated "
-                    "to first order from the rows that the recall's sample missed; rather too large than too small",
-                )
-            )
-        return rows + self._sampling_rows()
+        return [(prefix + what, value, meaning) for what, value, meaning in rows]
 
-    def _sampling_rows(self) -> list[tuple[str, str, str]]:
+    def _recall_cells(self) -> tuple[str, str]:
+        meaning = "share of rows found that are as near as the nearest"
+        if self.recall:
+            sampled = f"{self.certificate['recall']['sampled']:,} that were searched for exactly as well"
+            return self.recall, f"{meaning}, with its 95% confidence interval, measured on {sampled}"
+        if self.certificate["proved_exact"] < 1:
+            return "not measured", meaning
+        return "100%", f"{meaning}: it follows from the proof"
+
+    def _uncertainty_rows(self) -> Iterator[Row]:
+        if self.recall:
+            yield (
+                "what was missed",
+                f"{self.recall_angle:.2g} degrees",
+                f"angle between the space of the components of {self.title} and that of an exact search, estimated "
+                "to first order from the rows that the recall's sample missed; rather too large than too small",
+            )
         error = self.sampling_error
-        if error is None:
-            return []
-        return [
-            (
+        if error:
+            yield (
                 "uncertainty of eigenvalues",
-                self._relative_errors(error),
+                self.relative_errors,
                 f"standard errors of the {min(LEADING, len(error['eigenvalues']))} leading eigenvalues of "
                 f"{self.title}, for having searched for some rows only",
-            ),
-            (
+            )
+            yield (
                 "uncertainty of components",
                 f"{error['angle']:.2g} degrees",
                 f"largest angle between the space of the components of {self.title} and that from all rows, root mean "
                 f"square to first order; from {ARBITRARY} on the last components are arbitrary: take fewer, or search "
                 "for more rows",
-            ),
-        ]
-
-    def _relative_errors(self, error: dict[str, Any]) -> str:
-        assert self.model is not None  # noqa: S101  (there are errors where there is a model)
-        values = self.model["leading"]
-        shares = [e / v for e, v in zip(error["eigenvalues"][:LEADING], values, strict=False) if v and v > 0]
-        return ", ".join(f"{100 * share:.2g}%" for share in shares) or "unknown"
-
-
-def _recall_row(found: dict[str, Any]) -> tuple[str, str, str]:
-    recall = found["recall"]
-    if recall is None and found["proved_exact"] < 1:
-        return "recall", "not measured", "share of rows found that are as near as the nearest"
-    if recall is None:
-        return "recall", "100%", "share of rows found that are as near as the nearest: it follows from the proof"
-    meaning = (
-        f"share of rows found that are as near as the nearest, with its 95% confidence interval, measured on "
-        f"{recall['sampled']:,} that were searched for exactly as well"
-    )
-    return "recall", _recall(recall), meaning
+            )
 
 
 def _off(angle: float, exact: str) -> str:
@@ -268,11 +203,7 @@ def _off(angle: float, exact: str) -> str:
     return f"are about {angle:.2g} degrees off those of {exact}"
 
 
-def _share(share: float) -> str:
+def _percent(share: float) -> str:
     """Return a percentage that says 100% only where it is."""
     text = f"{100 * share:.2f}".rstrip("0").rstrip(".")
     return ("99.99" if text == "100" and share < 1 else text) + "%"
-
-
-def _recall(recall: dict[str, Any]) -> str:
-    return f"{recall['share']:.1%} ({recall['low']:.1%} to {recall['high']:.1%})"

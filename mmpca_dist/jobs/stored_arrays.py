@@ -58,19 +58,16 @@ def save_arrays(uri: str, arrays: dict[str, NDArray | None]) -> None:
 
 
 def load_arrays(uri: str, objects: Objects | None = None, names: Sequence[str] | None = None) -> dict[str, NDArray]:
-    """Read what ``save_arrays`` wrote, or some of it; ``objects`` are what was recorded of the group.
+    """Read what ``save_arrays`` wrote, or some of it; ``objects`` is the record of the group.
 
-    Raises
-    ------
-    DamageError
-        Names the object that is missing or damaged.
+    Raises DamageError, which names the object that is missing or damaged.
     """
-    found = {}
+    arrays = {}
     for name, array in open_arrays(uri, objects, names).items():
-        place = storage.join(uri, name)
-        found[name] = read_chunks(place, array, AGAIN)
-        refuse_other_values(place, array, extended(0, found[name]))
-    return found
+        path = storage.join(uri, name)
+        arrays[name] = read_chunks(path, array, AGAIN)
+        refuse_other_values(path, array, extended(0, arrays[name]))
+    return arrays
 
 
 def save_statistics(uri: str, statistics: Statistics) -> None:
@@ -94,25 +91,24 @@ def _arrays_of(statistics: Statistics) -> dict[str, NDArray | None]:
         "scale": statistics.scale,
         "basis": statistics.basis,
         **({} if columns is None else {f"column_{name}": array for name, array in vars(columns).items()}),
-        **_known(statistics.approximation),
+        **_approximation_arrays(statistics.approximation),
     }
 
 
-def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
+def _approximation_arrays(approximation: Approximation | None) -> dict[str, NDArray | None]:
     """Return an approximation as arrays; its history as one of shape (passes, values and residuals, components)."""
     if approximation is None:
         return {}
     error = np.nan if approximation.error is None else approximation.error
-    known = (approximation.passes, approximation.trace, error, approximation.seed)
     numbered = approximation.solver in STORED_SOLVERS
-    numbers = [STORED_SOLVERS.index(approximation.solver) if numbered else -1, *known]
-    history = [(told["values"], told["residuals"]) for told in approximation.history]
+    solver = STORED_SOLVERS.index(approximation.solver) if numbered else -1
+    history = [(entry["values"], entry["residuals"]) for entry in approximation.history]
     width = max((len(values) for values, _ in history), default=0)
     padded = np.full((len(history), 2, width), np.nan)
-    for i, told in enumerate(history):
-        padded[i, :, : len(told[0])] = told
+    for i, entry in enumerate(history):
+        padded[i, :, : len(entry[0])] = entry
     return {
-        "known": np.asarray(numbers, np.float64),
+        "known": np.asarray([solver, approximation.passes, approximation.trace, error, approximation.seed], np.float64),
         "solver": None if numbered else np.frombuffer(approximation.solver.encode(), np.uint8),
         "outside": approximation.outside,
         "probed": approximation.probed,
@@ -120,17 +116,17 @@ def _known(approximation: Approximation | None) -> dict[str, NDArray | None]:
     }
 
 
-def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | None:
-    if "known" not in found:
+def _approximation(arrays: dict[str, NDArray[np.float64]]) -> Approximation | None:
+    if "known" not in arrays:
         return None
-    number, passes, trace, error, *seed = found["known"].tolist()
-    solver = bytes(found["solver"].astype(np.uint8)).decode() if number < 0 else STORED_SOLVERS[int(number)]
+    number, passes, trace, error, *seed = arrays["known"].tolist()
+    solver = bytes(arrays["solver"].astype(np.uint8)).decode() if number < 0 else STORED_SOLVERS[int(number)]
     history = [
         {"values": values[~np.isnan(values)].tolist(), "residuals": residuals[~np.isnan(residuals)].tolist()}
-        for values, residuals in found.get("history", ())
+        for values, residuals in arrays.get("history", ())
     ]
     return Approximation(
-        solver, int(passes), trace, found.get("outside"), found["probed"],
+        solver, int(passes), trace, arrays.get("outside"), arrays["probed"],
         None if np.isnan(error) else error, history, int(seed[0]) if seed else FORMER_SEED,
     )  # fmt: skip
 
@@ -138,9 +134,9 @@ def _approximation(found: dict[str, NDArray[np.float64]]) -> Approximation | Non
 @contextmanager
 def _loaded(uri: str, objects: Objects | None) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Read arrays; what does not fit together is damage, too."""
-    found = load_arrays(uri, objects)
+    arrays = load_arrays(uri, objects)
     with reading_own(uri, AGAIN):
-        yield found
+        yield arrays
 
 
 def load_statistics(
@@ -152,28 +148,20 @@ def load_statistics(
     pairings: Sequence[str] = (),
     objects: Objects | None = None,
 ) -> Statistics:
-    """Read what ``save_statistics`` wrote, standardised where asked for.
+    """Read what ``save_statistics`` wrote, standardised where asked for; ``pairings`` are those of the medians.
 
-    Parameters
-    ----------
-    pairings : sequence of {"one-vs-rest", "one-vs-one"}
-        Of the medians.
-
-    Raises
-    ------
-    DamageError
-        As ``load_arrays`` does.
+    Raises DamageError as ``load_arrays`` does.
     """
-    with _loaded(uri, objects) as found:
-        if "basis" in found:
-            return _in_basis(found, classes, precision, pairings)
-        moments, medians = _moments(found, classes), by_pairing(found.get("medians"), pairings)
+    with _loaded(uri, objects) as arrays:
+        if "basis" in arrays:
+            return _in_basis(arrays, classes, precision, pairings)
+        moments, medians = _moments(arrays, classes), by_pairing(arrays.get("medians"), pairings)
     return tall_statistics(moments, medians, precision=precision, standardize=standardize)
 
 
-def _moments(found: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
-    counts = found["counts"].astype(np.int64)
-    return ClassMoments(classes, counts, found["means"], found["scatters"], found["weights"])
+def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
+    counts = arrays["counts"].astype(np.int64)
+    return ClassMoments(classes, counts, arrays["means"], arrays["scatters"], arrays["weights"])
 
 
 def _in_basis(
@@ -202,22 +190,19 @@ def save_pairs(uri: str, pairs: PairScatter) -> None:
     numbers = np.asarray([pairs.weight, pairs.queries, pairs.fraction])
     arrays = {name: np.asarray(getattr(pairs, name), np.float64) for name in ("scatter", "sample", "edges", "counts")}
     missed = {} if pairs.missed is None else {"missed_found": pairs.missed[0], "missed_nearest": pairs.missed[1]}
-    save_arrays(uri, {**arrays, **missed, **_known(pairs.approximation), "numbers": numbers, "basis": pairs.basis})
+    save_arrays(
+        uri,
+        {**arrays, **missed, **_approximation_arrays(pairs.approximation), "numbers": numbers, "basis": pairs.basis},
+    )
 
 
 def load_pairs(uri: str, certificate: dict[str, Any], objects: Objects | None = None) -> PairScatter:
-    """Read what ``save_pairs`` wrote.
-
-    Raises
-    ------
-    DamageError
-        As ``load_arrays`` does.
-    """
-    with _loaded(uri, objects) as found:
-        weight, queries, fraction = found["numbers"].tolist()
+    """Read what ``save_pairs`` wrote; raise as ``load_arrays`` does."""
+    with _loaded(uri, objects) as arrays:
+        weight, queries, fraction = arrays["numbers"].tolist()
         return PairScatter(
-            found["scatter"], weight, found["sample"], int(queries), fraction,
-            found["edges"], found["counts"].astype(np.int64), certificate,
-            (found["missed_found"], found["missed_nearest"]) if "missed_found" in found else None,
-            found.get("basis"), _approximation(found),
+            arrays["scatter"], weight, arrays["sample"], int(queries), fraction,
+            arrays["edges"], arrays["counts"].astype(np.int64), certificate,
+            (arrays["missed_found"], arrays["missed_nearest"]) if "missed_found" in arrays else None,
+            arrays.get("basis"), _approximation(arrays),
         )  # fmt: skip

@@ -20,18 +20,10 @@ class UnforeseenError(RuntimeError):
 
 @contextmanager
 def traceback_kept(output: str | None = None) -> Iterator[None]:
-    """Turn an unforeseen error into one sentence that names a file with its traceback.
+    """Turn an exception that is no ``MmpcaError`` into an ``UnforeseenError``, which names a file with its traceback.
 
-    Parameters
-    ----------
-    output : str, optional
-        Folder of the run. The file goes into its folder ``errors``. Without a run there, it goes into the folder
-        of temporary files of this machine.
-
-    Raises
-    ------
-    UnforeseenError
-        For every exception but an ``MmpcaError``, which passes, as an ``UnforeseenError`` does.
+    The file goes into the folder ``errors`` of the run in ``output`` or, where there is none, into the folder of
+    temporary files of this machine.
     """
     try:
         yield

@@ -33,10 +33,7 @@ class Arrival:
 def arrivals(uri: str) -> list[Arrival]:
     """Return the data set at ``uri`` or, if it is a folder of data sets, those directly within it, sorted by name.
 
-    Raises
-    ------
-    InputError
-        If there is nothing at this address.
+    Raises InputError if there is nothing at this address.
     """
     uri = storage.normalize(uri)
     if uri.startswith(storage.NAMED):
@@ -93,10 +90,8 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
 def new_arrivals(candidates: Sequence[Arrival], data_sets: Sequence[dict[str, Any]]) -> list[Arrival]:
     """Return the candidates that are not among a run's data sets.
 
-    Raises
-    ------
-    InputError
-        If rows might count twice: a candidate shares its name with another data set of the run, or lies within one.
+    Raises InputError if rows might count twice: a candidate shares its name with another data set of the run, or lies
+    within one.
     """
     by_name = {entry["name"]: entry for entry in data_sets}
     new = []

@@ -61,10 +61,7 @@ def _statistics_objects(run: RunDirectory) -> tuple[str, Objects | None]:
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
     """Return the configuration of a refreshed run, and the reasons of methods that it leaves out, by label.
 
-    Raises
-    ------
-    InputError
-        If the run keeps no class moments, or none of its methods follows from them.
+    Raises InputError if the run keeps no class moments, or none of its methods follows from them.
     """
     config = run.config
     if "basis" in open_arrays(*_statistics_objects(run)):

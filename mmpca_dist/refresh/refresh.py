@@ -20,7 +20,7 @@ from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.datasets.stores.overlaps import canonical, refuse_inside
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_dashboard
+from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import (
@@ -167,15 +167,7 @@ def _refuse_output(config: RefreshConfig) -> None:
 
 
 class _RefreshJob:
-    """A refreshed run in progress.
-
-    Attributes
-    ----------
-    config : RunConfig
-        Of the refreshed run.
-    data_sets : list of dict
-        All data sets in the newest statistics.
-    """
+    """A refreshed run in progress: its ``config``, and the ``data_sets`` in its newest statistics."""
 
     def __init__(self, request: RefreshConfig, callback: Callback, lease: Lease) -> None:
         self.request, self.callback, self.lease = request, callback, lease
@@ -205,8 +197,7 @@ class _RefreshJob:
         datasets = [self._open(arrival) for arrival in new]
         for method, reason in self.left_out.items():
             self.callback.on_note(f"{method} is left out: {reason}.")
-        with open_cluster(compute) as cluster, connect(compute, cluster, self.callback.on_note) as scheduler:
-            tell_dashboard(scheduler, self.callback)
+        with open_scheduler(compute, self.callback) as scheduler:
             tables = self._count_all(datasets, scheduler)
             self._plan(tables)
             key = self.output.begin(self.config, self.origin, self.base.uri)
@@ -225,8 +216,7 @@ class _RefreshJob:
             label=request.label or label,
             labelled=True,
         )
-        note = note_of_missing_labels(dataset)
-        if note is not None:
+        if note := note_of_missing_labels(dataset):
             self.callback.on_note(note)
         return dataset
 
@@ -234,32 +224,33 @@ class _RefreshJob:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
         self.callback.on_stage_start("count")
         begin, classes, tables = time.perf_counter(), classes_of(self.count), []
-        for number, dataset in enumerate(datasets):
+        for number, dataset in enumerate(datasets, 1):
             spans = make_spans(dataset)
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
             union = unite(classes, census.classes, dataset.uri)
             check_missing_labels(dataset, census, classes)
-            new = [str(label) for label in np.setdiff1d(census.classes, classes)]
+            new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
             if new:
-                self.callback.on_note(f"{dataset.uri} brings {_classes_in_words(new)}, not seen before.")
+                listed = ", ".join([*new[:5], "..."] if len(new) > 5 else new)
+                what = f"the class {listed}" if len(new) == 1 else f"{len(new)} classes ({listed})"
+                self.callback.on_note(f"{dataset.uri} brings {what}, not seen before.")
             classes = union
             tables.append(Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler))
-            self.callback.on_progress("count", number + 1, len(datasets))
+            self.callback.on_progress("count", number, len(datasets))
         self.callback.on_stage_end("count", {"seconds": time.perf_counter() - begin}, False)
         return tables
 
     def _plan(self, tables: list[Rows]) -> None:
-        d, config = self.count["n_features"], self.config
-        classes = classes_of(self.count)
-        for rows in tables:
-            classes = np.union1d(classes, rows.census.classes)
+        config = self.config
+        classes = {*classes_of(self.count).tolist(), *(c for rows in tables for c in rows.census.classes.tolist())}
         choice = Results({records.CHOOSE: finished(self.current, records.CHOOSE)} if config.chooses else {})
+        n_vectors = sum(sizes_of(config, choice, method)[-1] for method in config.labels)
         plan = plan_moments(
             [(rows.dataset, rows.spans, len(rows.census.classes)) for rows in tables],
             resources_of(config, self.output.uri),
             n_classes=len(classes),
             pooled=is_pooled(self.current),
-            models=sum(sizes_of(config, choice, method)[-1] for method in config.labels) * d * 8,
+            models=n_vectors * self.count["n_features"] * 8,
         )
         self.callback.on_plan(plan)
         plan.refuse_if_too_large()
@@ -275,9 +266,8 @@ class _RefreshJob:
             run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
         job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)
         job.watch, job.watched = watch, [arrival.uri]
-        run_stage(
-            job, Stage(records.REDUCE, f"Take up {arrival.name}", partial(merge_rows, before, arrival, data_sets))
-        )
+        merge = partial(merge_rows, before, arrival, data_sets)
+        run_stage(job, Stage(records.REDUCE, f"Take up {arrival.name}", merge))
         self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
@@ -303,12 +293,10 @@ class _RefreshJob:
         run = self.output.folder(number)
         if number == self.output.published and (not number or is_whole(run, (SOLVE.name, REPORT.name))):
             return False
-        key = run.header()["key"]
         table = _MergedTable(self.count)
-        job = Job(self.config, table, run, key, Threads(1), self.callback, self.lease)
-        stages: list[StageName[Any]] = [records.COUNT, records.REDUCE]
-        if self.config.chooses:
-            stages.insert(1, records.CHOOSE)
+        job = Job(self.config, table, run, run.header()["key"], Threads(1), self.callback, self.lease)
+        choose = [records.CHOOSE] if self.config.chooses else []
+        stages: list[StageName[Any]] = [records.COUNT, *choose, records.REDUCE]
         job.results = Results({stage: finished(run, stage) for stage in stages})
         for stage in (SOLVE, REPORT):
             run_stage(job, stage)
@@ -317,11 +305,6 @@ class _RefreshJob:
         if number != self.output.published:
             self.output.publish(number, self.output.top.header()["key"])
         return True
-
-
-def _classes_in_words(names: list[str], most: int = 5) -> str:
-    listed = ", ".join(repr(name) for name in names[:most]) + (", ..." if len(names) > most else "")
-    return f"the class {listed}" if len(names) == 1 else f"{len(names)} classes ({listed})"
 
 
 class _MergedTable(Table):

@@ -14,7 +14,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.job import sizes_of
 from mmpca_dist.jobs.models import load_model
-from mmpca_dist.jobs.notes import proved_of
+from mmpca_dist.jobs.notes import certificates_of
 from mmpca_dist.jobs.records import SOLVE, Results
 from mmpca_dist.methods.solution import IMPRECISE
 from mmpca_dist.report.pages import DASH
@@ -72,7 +72,7 @@ class MethodResult:
         """Load what a run computed for a method."""
         name, method = section.label, section.method
         model, entry = load_model(run.uri, name), results.of(SOLVE)["models"][name]
-        requested, proved = sizes_of(config, results, name), proved_of(results).get(name, {})
+        requested, proved = sizes_of(config, results, name), certificates_of(results).get(name, {})
         history = proved.get("history", [])
         return cls(
             name=name,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dask.utils import format_bytes
 
-from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.ingest.destination import Destination, is_work
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Owner, held, holder
@@ -19,10 +18,10 @@ from mmpca_dist.jobs.generations import Generations
 from mmpca_dist.jobs.records import PUBLISH, TAKE
 from mmpca_dist.runs.stages import stages_of
 
-DEEPEST = 3
-"""Folders so far below the one that is asked for are looked into."""
+MAX_DEPTH = 3
+"""How far below a folder runs are looked for."""
 NO_FOLDERS = (".zarr", ".parquet", ".json", ".npy", ".npz", ".csv", storage.PARTIAL)
-"""What is called so is not looked into for runs."""
+"""Suffixes of what is not searched for runs."""
 NOT_OURS = "its run.json is not of this version, or another program's"
 
 
@@ -67,13 +66,7 @@ class RunState:
 
 
 def find_runs(uri: str) -> Iterator[RunState]:
-    """Yield the runs in a folder and in those below it, by name.
-
-    Raises
-    ------
-    InputError
-        Where there is no such folder.
-    """
+    """Yield the runs in a folder and below it, by name; raise InputError where there is no such folder."""
     root = storage.normalize(uri)
     storage.require(root)
     yield from _below(root, 0)
@@ -84,9 +77,9 @@ def _below(uri: str, depth: int) -> Iterator[RunState]:
     if "run.json" in names:
         yield state_of(RunDirectory(uri))
         if EVALUATION in names:
-            yield from _below(storage.join(uri, EVALUATION), DEEPEST)
+            yield from _below(storage.join(uri, EVALUATION), MAX_DEPTH)
         return
-    if depth < DEEPEST:
+    if depth < MAX_DEPTH:
         for name in names:
             if not name.endswith(NO_FOLDERS):
                 yield from _below(storage.join(uri, name), depth + 1)
@@ -98,47 +91,41 @@ def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
     if "run.json" in names:
         return
     for name in names:
-        place = storage.join(uri, name)
+        child = storage.join(uri, name)
         if name.endswith(storage.PARTIAL):
-            if is_work(storage.names_in(place)):
-                yield Destination(place.removesuffix(storage.PARTIAL))
-        elif depth < DEEPEST and not name.endswith(NO_FOLDERS):
-            yield from _ingests_below(place, depth + 1)
+            if is_work(storage.names_in(child)):
+                yield Destination(child.removesuffix(storage.PARTIAL))
+        elif depth < MAX_DEPTH and not name.endswith(NO_FOLDERS):
+            yield from _ingests_below(child, depth + 1)
 
 
 def state_of(run: RunDirectory) -> RunState:
     """Return how far a run is."""
-    owner, scratch = holder(run.uri), _scratch_bytes(run)
+    owner, scratch = holder(run.uri), _n_bytes(_scratch_folders(run))
     try:
         config, refreshed = run.config, run.record(PUBLISH) is not None or run.record(TAKE) is not None
     except (MmpcaError, LookupError, TypeError, ValueError) as error:  # damaged, not ours, or not of this version
         problem = str(error) if isinstance(error, AccessError) else NOT_OURS
         return RunState(run.uri, "unreadable", "", [], [], None, owner, scratch, problem)
+    done: list[str]
     if refreshed:
-        return _refreshed(run, config, owner)
-    records = set(storage.names_in(run.path("records")))
-    wanted = EVALUATION_STAGES if run.purpose == "evaluation" else stages_of(config)
-    stages: list[str] = [stage.name for stage in wanted]
-    done = [name for name in stages if f"{name}.json" in records]
-    missing = next((name for name in stages if name not in done), None)
+        folders = Generations(run.uri)
+        done, missing = [TAKE], "solve" if folders.taken > folders.published else None
+    else:
+        records = set(storage.names_in(run.path("records")))
+        stages = EVALUATION_STAGES if run.purpose == "evaluation" else stages_of(config)
+        done = [stage.name for stage in stages if f"{stage.name}.json" in records]
+        missing = next((stage.name for stage in stages if stage.name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"
     return RunState(run.uri, state, config.dataset.uri, config.labels, done, missing, owner, scratch)
 
 
-def _refreshed(run: RunDirectory, config: RunConfig, owner: Owner | None) -> RunState:
-    """Return how far a refreshed run is: whether what was taken up is solved."""
-    folders = Generations(run.uri)
-    missing = "solve" if folders.taken > folders.published else None
-    state = "running" if owner is not None else "finished" if missing is None else "stopped"
-    return RunState(run.uri, state, config.dataset.uri, config.labels, [TAKE], missing, owner, _scratch_bytes(run))
+def _n_bytes(uris: Iterable[str]) -> int:
+    return sum(size for uri in uris for _, size, _ in storage.list_objects(uri))
 
 
-def _scratch_bytes(run: RunDirectory) -> int:
-    return sum(size for place in _scratch_places(run) for _, size, _ in storage.list_objects(place))
-
-
-def _scratch_places(run: RunDirectory) -> list[str]:
-    """Return where a run, or a folder of a refreshed one, may keep something of unfinished stages."""
+def _scratch_folders(run: RunDirectory) -> list[str]:
+    """Return the scratch of a run, and of the generations of a refreshed one."""
     names = [name for name in storage.names_in(run.uri) if name.isdigit() and not Path(run.path(name)).is_symlink()]
     folders = [RunDirectory(run.path(name)) for name in names]  # what a link leads to has a lease of its own
     return [run.path("scratch"), *(folder.path("scratch") for folder in folders if folder.exists)]
@@ -146,15 +133,7 @@ def _scratch_places(run: RunDirectory) -> list[str]:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was removed of a run, and why the rest was left.
-
-    Attributes
-    ----------
-    n_bytes : int
-        What was removed: scratch, and what was half-written.
-    left : str
-        What stays, and why.
-    """
+    """How many bytes of scratch and half-written objects were removed of a run, and what stays and why."""
 
     uri: str
     n_bytes: int
@@ -166,65 +145,47 @@ class Cleaned:
 
 
 def clean(uri: str) -> list[Cleaned]:
-    """Remove the scratch of all runs in a folder that nobody works on, and what killed ingests have left there.
+    """Remove the scratch of idle runs in a folder, and what killed ingests have left there; return what was removed.
 
-    What runs have finished stays; one that was stopped begins its unfinished stage anew. A group that an ingest was
-    replacing is put back.
-
-    Returns
-    -------
-    list of Cleaned
-        What was removed of each run and ingest, and what was left.
-
-    Raises
-    ------
-    InputError
-        Where there is neither.
-    OutputError
-        Where all there is belongs to runs that are being worked on.
+    Results stay; a stopped run begins its unfinished stage again. A group that an ingest was replacing is put back.
+    Raises InputError where there is neither; OutputError where all runs are in use.
     """
-    found = list(find_runs(uri))
+    states = list(find_runs(uri))
     ingests = [tidy_ingest(destination) for destination in _ingests_below(storage.normalize(uri))]
-    runs = [run for run in found if run.state != "unreadable"]
+    runs = [run for run in states if run.state != "unreadable"]
     if not runs and not ingests:
         raise InputError(f"There is no run in {uri}, nor in the folders below it, and nothing that an ingest has left.")
     if not ingests and all(run.owner is not None for run in runs):
         raise OutputError(f"{runs[0].uri} is in use by {runs[0].owner}. Wait for it to end.")
     cleaned = [
-        clear_idle(run.uri) if run in runs else Cleaned(run.uri, 0, f"left alone: {run.problem}") for run in found
+        clear_idle(run.uri) if run in runs else Cleaned(run.uri, 0, f"left alone: {run.problem}") for run in states
     ]
     return cleaned + ingests
 
 
 def tidy_ingest(destination: Destination) -> Cleaned:
     """Put right what a killed ingest has left, unless one works there."""
+    uris = (destination.uri, destination.work)
     try:
-        before = _ingest_bytes(destination)
+        before = _n_bytes(uris)
         destination.recover()
     except (OutputError, AccessError) as error:
         return Cleaned(destination.uri, 0, f"left alone: {error}")
-    return Cleaned(destination.uri, before - _ingest_bytes(destination), "what a killed ingest had left is put right")
-
-
-def _ingest_bytes(destination: Destination) -> int:
-    return sum(size for place in (destination.uri, destination.work) for _, size, _ in storage.list_objects(place))
+    return Cleaned(destination.uri, before - _n_bytes(uris), "what a killed ingest had left is put right")
 
 
 def clear_idle(uri: str) -> Cleaned:
-    """Remove what a run keeps of unfinished stages, unless somebody works on it."""
+    """Remove what a run keeps of unfinished stages, unless it is in use."""
+    run = RunDirectory(uri)
     try:
         with held(uri):
-            n_bytes = clear_scratch(RunDirectory(uri))
+            folders = _scratch_folders(run)
+            n_bytes = _n_bytes(folders)
+            for folder in folders:
+                storage.remove(folder)
+            n_bytes += run.remove_partials()
     except OutputError:
         return Cleaned(uri, 0, f"left alone, as it is in use by {holder(uri) or 'another process'}")
     except AccessError as error:
         return Cleaned(uri, 0, f"left alone: {error}")
     return Cleaned(uri, n_bytes, "what is finished stays" if n_bytes else "no scratch, nothing removed")
-
-
-def clear_scratch(run: RunDirectory) -> int:
-    """Remove what a run keeps of unfinished stages, and return the bytes freed; nobody may be working on it."""
-    n_bytes = _scratch_bytes(run)
-    for place in _scratch_places(run):
-        storage.remove(place)
-    return n_bytes + run.remove_partials()

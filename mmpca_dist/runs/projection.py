@@ -53,25 +53,21 @@ class Projector:
     parquet: str | None
 
     @property
-    def places(self) -> list[str]:
+    def uris(self) -> list[str]:
         """Addresses of what is written."""
-        return [place for place in (self.zarr, self.parquet) if place is not None]
+        return [uri for uri in (self.zarr, self.parquet) if uri is not None]
+
+    @property
+    def columns(self) -> list[str]:
+        return [f"{self.name}_{j}" for j in range(self.matrix.shape[1])]
 
 
-def project_rows(
-    dataset: Dataset,
-    projectors: list[Projector],
-    tasks: Tasks,
-) -> Written:
+def project_rows(dataset: Dataset, projectors: list[Projector], tasks: Tasks) -> Written:
     """Project all rows with every method in one pass, and return what was written.
 
-    Until the end there is no Zarr group at its address, and the folder of Parquet files holds one that is none, so
-    that nobody takes a part of the rows for all.
+    Until all rows are written, readers find no Zarr group, and the folder of Parquet files holds a file that is none.
 
-    Raises
-    ------
-    InputError
-        For rows that are not finite.
+    Raises InputError for rows that are not finite.
     """
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
@@ -92,43 +88,31 @@ def _create(projector: Projector, dataset: Dataset, chunk_rows: int, label_type:
     if projector.zarr is None:
         return
     storage.remove(projector.zarr)
+    n_rows, width = dataset.n_rows, projector.matrix.shape[1]
     with storage.explained(projector.zarr, "write"):
-        _create_rows(projector.zarr, projector, dataset.n_rows, chunk_rows)
+        zarr.create_array(
+            zarr_stores.zarr_location(storage.join(projector.zarr, "X")), shape=(n_rows, width),
+            chunks=(chunk_rows, width), dtype=projector.matrix.dtype, fill_value=np.nan, **CHECKED,
+        )  # fmt: skip
         if label_type is not None:
-            _create_labels(projector.zarr, dataset.n_rows, chunk_rows, label_type)
+            text = label_type.kind == "U"
+            # Strings of any length are bytes only after they are encoded, and may be compressed then.
+            codecs = {"compressors": [zarr.codecs.ZstdCodec(checksum=True)]} if text else {}
+            zarr.create_array(
+                zarr_stores.zarr_location(storage.join(projector.zarr, "y")), shape=(n_rows,), chunks=(chunk_rows,),
+                dtype=str if text else label_type, **(CHECKED | codecs),
+            )  # fmt: skip
 
 
 def _complete(projector: Projector, n_rows: int) -> None:
     """Let readers find the rows."""
     if projector.zarr is not None:
+        names = projector.columns
+        attributes: dict[str, Any] = {"feature_names": names, ROWS: [n_rows, len(names), str(projector.matrix.dtype)]}
         with storage.explained(projector.zarr, "write"):
-            names = [f"{projector.name}_{j}" for j in range(projector.matrix.shape[1])]
-            zarr_stores.open_group(projector.zarr, "a").attrs.update(
-                {"feature_names": names, ROWS: [n_rows, len(names), str(projector.matrix.dtype)]}
-            )
+            zarr_stores.open_group(projector.zarr, "a").attrs.update(attributes)
     if projector.parquet is not None:
         storage.remove(storage.join(projector.parquet, UNFINISHED))
-
-
-def _create_rows(uri: str, projector: Projector, n_rows: int, chunk_rows: int) -> None:
-    width = projector.matrix.shape[1]
-    zarr.create_array(
-        zarr_stores.zarr_location(storage.join(uri, "X")), shape=(n_rows, width), chunks=(chunk_rows, width),
-        dtype=projector.matrix.dtype, fill_value=np.nan, **CHECKED,
-    )  # fmt: skip
-
-
-def _create_labels(uri: str, n_rows: int, chunk_rows: int, label_type: np.dtype) -> None:
-    text = label_type.kind == "U"
-    zarr.create_array(
-        zarr_stores.zarr_location(storage.join(uri, "y")),
-        shape=(n_rows,),
-        chunks=(chunk_rows,),
-        dtype=str if text else label_type,
-        # Strings of any length are bytes only after they are encoded, and may be compressed then.
-        compressors=[zarr.codecs.ZstdCodec(checksum=True)] if text else CHECKED["compressors"],
-        config=CHECKED["config"],
-    )
 
 
 @storable
@@ -141,6 +125,10 @@ class Written:
 
     def __add__(self, other: Written) -> Written:
         return Written(self.n_bytes + other.n_bytes, self.files + other.files)
+
+    def objects(self, folder: str) -> dict[str, Any]:
+        """Return size and checksum of the Parquet files, by path below a folder."""
+        return {uri.removeprefix(f"{folder}/"): recorded for uri, recorded in self.files}
 
 
 @functools.lru_cache(maxsize=128)
@@ -165,56 +153,56 @@ class _ProjectSpan:
             stop = start + X.shape[0]
             labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
             with np.errstate(invalid="ignore", over="ignore"):
-                found = projected(X, matrix, self.projectors[0].mean, dtype)
-            if not np.isfinite(found).all():
-                self._refuse(X, start, stop)
-            column = 0
-            for projector in self.projectors:
-                width = projector.matrix.shape[1]
-                rows = found[:, column : column + width]
-                column += width
-                written += self._write(projector, rows, labels, start, stop)
+                reduced = projected(X, matrix, self.projectors[0].mean, dtype)
+            if not np.isfinite(reduced).all():
+                self._refuse(X, start)
+            ends = np.cumsum([projector.matrix.shape[1] for projector in self.projectors])
+            for projector, rows in zip(self.projectors, np.split(reduced, ends[:-1], axis=1), strict=True):
+                written += self._write(projector, rows, labels, start)
         return written
 
-    def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int, stop: int) -> Written:
+    def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int) -> Written:
         files: tuple[tuple[str, tuple[int, str]], ...] = ()
-        with storage.explained(projector.zarr or projector.parquet or "", "write"):
+        stop = start + len(rows)
+        with storage.explained(projector.uris[0], "write"):
             if projector.zarr is not None:
                 _open(projector.zarr, "X", self.token)[start:stop] = rows
                 if labels is not None:
                     _open(projector.zarr, "y", self.token)[start:stop] = labels
             if projector.parquet is not None:
-                names = [f"{projector.name}_{j}" for j in range(rows.shape[1])]
                 columns = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-                table = pa.table(columns, names=names)
+                table = pa.table(columns, names=projector.columns)
                 if labels is not None:
                     table = table.append_column("label", pa.array(labels.tolist()))
-                file = storage.join(projector.parquet, f"part-{start // self.chunk_rows:06d}.parquet")
+                uri = storage.join(projector.parquet, f"part-{start // self.chunk_rows:06d}.parquet")
                 sink = pa.BufferOutputStream()
                 pq.write_table(table, sink, compression="none", use_dictionary=False, write_page_checksum=True)
                 data = sink.getvalue().to_pybytes()
-                storage.write_bytes(file, data)
-                files = ((file, (len(data), checksum(data))),)
-        return Written(rows.nbytes * ((projector.zarr is not None) + (projector.parquet is not None)), files)
+                storage.write_bytes(uri, data)
+                files = ((uri, (len(data), checksum(data))),)
+        return Written(rows.nbytes * len(projector.uris), files)
 
-    def _refuse(self, X: Any, start: int, stop: int) -> None:
+    def _refuse(self, X: Any, start: int) -> None:
         overflow = f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
         if self.dataset.sparse:  # these rows are known to be finite since they were read
             raise InputError(overflow)
         bad = np.argwhere(~np.isfinite(X))
         if not len(bad):
             raise InputError(overflow)
-        Locate(self.dataset, start).refuse(int(bad[0, 0]), int(bad[0, 1]), float(X[tuple(bad[0])]))
+        row, column = bad[0].tolist()
+        Locate(self.dataset, start).refuse(row, column, float(X[row, column]))
 
 
 def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:
     """Return where and how each method's rows are written below ``folder``."""
     dtype = np.float32 if config.precision == "single" else np.float64
-    projectors = []
-    for method in methods:
-        matrix, mean = load_model(run.uri, method).projection(dtype)
-        targets = [
-            f"{folder}/{method}.{kind}" if kind in config.project.format else None for kind in ("zarr", "parquet")
-        ]
-        projectors.append(Projector(method, matrix, mean, *targets))
-    return projectors
+    formats = config.project.format
+    return [
+        Projector(
+            method,
+            *load_model(run.uri, method).projection(dtype),
+            zarr=f"{folder}/{method}.zarr" if "zarr" in formats else None,
+            parquet=f"{folder}/{method}.parquet" if "parquet" in formats else None,
+        )
+        for method in methods
+    ]

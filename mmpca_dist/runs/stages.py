@@ -12,16 +12,14 @@ from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
-from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of
+from mmpca_dist.jobs.finished_runs import STATISTICS, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.models import save_model
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
-from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import (
     ModelRecord,
-    PlanRecord,
     ProjectRecord,
     ReduceRecord,
     ReportRecord,
@@ -31,7 +29,7 @@ from mmpca_dist.jobs.records import (
 )
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.searches import RunSearch, searches_of
-from mmpca_dist.jobs.stored_arrays import load_statistics, save_pairs, save_statistics
+from mmpca_dist.jobs.stored_arrays import save_pairs, save_statistics
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
 from mmpca_dist.neighbors.scratch import open_scratch
 from mmpca_dist.planning.evaluation_plan import plan_run
@@ -39,26 +37,19 @@ from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.runs.projection import make_projectors, project_rows
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
 from mmpca_dist.statistics.schedulers import Threads
 
 
-def _plan(job: Job) -> PlanRecord:
-    return planned(job, plan_of(job))
-
-
 def _reduce(job: Job) -> ReduceRecord:
     config, passes = job.config, PassCounter(job, "reduce")
-    rows, solver = job.rows("reduce", passes), _solver(job)
+    rows = job.rows("reduce", passes)
+    solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
     kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(rows.dataset.n_rows, rows.dataset.n_features)
+    needs, standardize = config.needs(job.largest), config.standardize and not kept_raw
     with measured(job) as peak:
-        statistics = class_statistics(
-            rows, _needs(job), solver, precision=config.precision, standardize=config.standardize and not kept_raw
-        )
+        statistics = class_statistics(rows, needs, solver, precision=config.precision, standardize=standardize)
     save_statistics(job.run.path(STATISTICS), statistics)
     return {
         "passes": passes.names,
@@ -68,26 +59,15 @@ def _reduce(job: Job) -> ReduceRecord:
     }
 
 
-def _needs(job: Job) -> Needs:
-    """Return what the methods of a run need, for the numbers of components that are given or were chosen."""
-    return job.config.needs(job.largest)
-
-
-def _solver(job: Job) -> SolverOptions:
-    """Return the solver that the plan has chosen."""
-    return replace(job.config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
-
-
 def _search(search: RunSearch, job: Job) -> SearchRecord:
     """Find the nearest rows of other classes, and take the scatter of the differences to them."""
     config, stage, passes = job.config, search.stage, PassCounter(job, search.stage)
     in_memory = job.scheduler.in_process and search_in_memory(job.dataset, resources_of(config, config.output))
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     with measured(job) as peak, tables as scratch:
-        rows, statistics = job.rows(stage, passes), _stored_statistics(job)
-        statistics = with_nearest_pairs(
-            statistics, rows, search.need, job.largest, config.solver.options(), tables=scratch
-        )
+        rows, statistics = job.rows(stage, passes), statistics_of(job.run, config.standardize)
+        solver = config.solver.options()
+        statistics = with_nearest_pairs(statistics, rows, search.need, job.largest, solver, tables=scratch)
     pairs = statistics.pairs[search.need]
     save_pairs(job.run.path(search.pairs), pairs)
     return {
@@ -100,28 +80,17 @@ def _search(search: RunSearch, job: Job) -> SearchRecord:
     }
 
 
-def _stored_statistics(job: Job) -> Statistics:
-    return load_statistics(
-        job.run.path(STATISTICS),
-        classes_of(job.results.of(records.COUNT)),
-        precision=job.config.precision,
-        standardize=job.config.standardize,
-        pairings=job.config.needs().medians,
-        objects=objects_in(job.results.of(records.REDUCE), STATISTICS),
-    )
-
-
 def _solve(job: Job) -> SolveRecord:
-    config, statistics = job.config, _stored_statistics(job)
-    pairs = {one.need: one.load_pairs(job.run, job.results) for one in searches_of(config)}
-    statistics = replace(statistics, pairs=pairs)
+    config = job.config
+    pairs = {search.need: search.load_pairs(job.run, job.results) for search in searches_of(config)}
+    statistics = replace(statistics_of(job.run, config.standardize), pairs=pairs)
     models: dict[str, ModelRecord] = {}
     notes: list[str] = []
     for number, section in enumerate(config.methods):
-        method, most = section.label, job.sizes(section.label)[-1]
-        reducer = config.reducer(method, most).fit_statistics(statistics, at_most=True)
+        method, size = section.label, job.sizes(section.label)[-1]
+        reducer = config.reducer(method, size).fit_statistics(statistics, at_most=True)
         models[method] = save_model(job.run, method, reducer)
-        notes += method_notes(section, reducer, most, statistics.precision)
+        notes += method_notes(section, reducer, size, statistics.precision)
         job.callback.on_progress("solve", number + 1, len(config.methods))
     record: SolveRecord = {
         "models": models,
@@ -142,15 +111,13 @@ def _project(job: Job) -> ProjectRecord:
         return {"bytes": 0, "written": 0, "memory": 0}
     with measured(job) as peak:
         written = project_rows(job.dataset, projectors, job.tasks("project"))
-    places = [place for p in projectors for place in (p.zarr and f"{p.zarr}/zarr.json", p.parquet) if place]
-    outputs = [place.removeprefix(f"{job.run.uri}/") for place in places]
-    objects = {name.removeprefix(f"{job.run.uri}/"): known for name, known in written.files}
+    names = [uri.removeprefix(f"{job.run.uri}/") for projector in projectors for uri in projector.uris]
     return {
         "bytes": job.dataset.n_bytes,
         "written": written.n_bytes,
         "memory": peak(),
-        "outputs": outputs,
-        "objects": objects,
+        "outputs": [f"{name}/zarr.json" if name.endswith(".zarr") else name for name in names],
+        "objects": written.objects(job.run.uri),
     }
 
 
@@ -160,7 +127,7 @@ def _report(job: Job) -> ReportRecord:
     return write_report(job.run, job.config, job.table, job.results)
 
 
-PLAN = Stage(records.PLAN, "Plan", _plan)
+PLAN = Stage(records.PLAN, "Plan", lambda job: planned(job, plan_of(job)))
 REDUCE = Stage(records.REDUCE, "Reduce rows to moments", _reduce)
 SOLVE = Stage(records.SOLVE, "Solve for components", _solve)
 PROJECT = Stage(records.PROJECT, "Project rows", _project)
@@ -170,13 +137,12 @@ REPORT = Stage(records.REPORT, "Write the report", _report)
 def stages_of(config: RunConfig) -> list[Stage]:
     """Return the stages of a run, in order."""
     choose = [CHOOSE] if config.chooses else []
-    searches = [_search_stage(one) for one in searches_of(config)]
+    title = "Find nearest rows of other classes"
+    searches = [
+        Stage(search.stage, title if search.alone else f"{title} for {search.method.title}", partial(_search, search))
+        for search in searches_of(config)
+    ]
     return [COUNT, PLAN, *choose, REDUCE, *searches, SOLVE, PROJECT, REPORT]
-
-
-def _search_stage(search: RunSearch) -> Stage:
-    what = "nearest rows of other classes" + ("" if search.alone else f" for {search.method.title}")
-    return Stage(search.stage, f"Find {what}", partial(_search, search))
 
 
 def plan_of(job: Job) -> Plan:
@@ -199,7 +165,7 @@ def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[
     ----------
     config : RunConfig, dict of the same keys, or path of a YAML file
     callbacks : list of Callback, optional
-        Who hears of plan, stages and progress.
+        Called with the plan, stages and progress.
 
     Returns
     -------
@@ -209,7 +175,7 @@ def run(config: RunConfig | str | os.PathLike | dict[str, Any], callbacks: list[
     Raises
     ------
     MmpcaError
-        For anything the user can mend; the message says what, where and how.
+        For a mistake that the user can correct; the message says what, where and how.
     """
     settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or [])) as job:

@@ -28,9 +28,9 @@ def searches(output: str) -> list[str]:
     """Return a line on each search for nearest rows of other classes that the run has made."""
     run = open_run(output)
     config = run.config
-    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(one.stage for one in searches_of(config))]
-    left = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
-    return search_lines(config, left)
+    stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(search.stage for search in searches_of(config))]
+    results = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
+    return search_lines(config, results)
 
 
 def choice(output: str) -> str | None:
@@ -53,22 +53,24 @@ def notes(output: str) -> list[str]:
 
 def legend(output: str) -> str:
     """Return what the columns of a run's table of components mean, for the methods that are in it."""
-    methods, rows = open_run(output).config.methods, components(output)
-    shares: dict[str, list[str]] = {}
-    for one in methods:
-        if one.method.shares:
-            shares.setdefault(one.method.shares, []).append(one.label)
-    others = "; ".join(f"{', '.join(labels)}: {what}" for what, labels in shares.items())
-    apart = [
-        *(["none where components are no eigenvectors"] if any(row["residual"] == "-" for row in rows) else []),
-        *(f"{one.label}: {one.method.residuals}" for one in methods if one.method.residuals),
+    sections, rows = open_run(output).config.methods, components(output)
+    labels: dict[str, list[str]] = {}
+    for section in sections:
+        labels.setdefault(section.method.shares, []).append(section.label)
+    shares = "; ".join(f"{', '.join(labels[share])}: {share}" for share in labels if share)
+    residuals = [f"{section.label}: {section.method.residuals}" for section in sections if section.method.residuals]
+    if any(row["residual"] == "-" for row in rows):
+        residuals.insert(0, "none where components are no eigenvectors")
+    values = [
+        f"{section.label}: {section.method.values}"
+        for section in sections
+        if section.method.values and not section.method.shares
     ]
-    no_shares = [f"{one.label}: {one.method.values}" for one in methods if one.method.values and not one.method.shares]
     return (
-        "share: of the scatter that the method is about" + (f" ({others})" if others else "")
+        "share: of the scatter that the method is about" + (f" ({shares})" if shares else "")
         + ", held by the components together. residual: the largest |S v - l v|, divided by the leading eigenvalue l"
-        + (f" ({'; '.join(apart)})." if apart else ".")
-        + (f" In place of eigenvalues: {'; '.join(no_shares)}." if no_shares else "")
+        + (f" ({'; '.join(residuals)})." if residuals else ".")
+        + (f" In place of eigenvalues: {'; '.join(values)}." if values else "")
     )  # fmt: skip
 
 

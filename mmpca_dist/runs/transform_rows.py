@@ -18,7 +18,7 @@ from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError, did_you_mean
-from mmpca_dist.jobs.cluster import connect, open_cluster, refuse_private, tell_dashboard
+from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import RunDirectory, is_claim
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run
@@ -36,7 +36,7 @@ RECORD = "transform.json"
 """Says that a destination is complete, and what it holds; written last."""
 BEGUN = "transform.begun.json"
 """Names what is being written; gone once that is complete."""
-FORMS = ("zarr", "parquet")
+SUFFIXES = (".zarr", ".parquet")
 
 
 class TransformConfig(Section):
@@ -67,22 +67,22 @@ class TransformConfig(Section):
 def transform(config: TransformConfig, callback: Callback | None = None) -> dict[str, Any]:
     """Project the rows of a data set with the methods of a run.
 
-    Where the run and the rows have names of features, they must be the same: columns of Parquet are taken by name.
-    Labels that are there are carried along; a label array is written only then. What was begun is removed when
-    anything fails; what a killed call has left, the same call removes, and begins anew. The destination has a record
-    ``transform.json`` once it is complete, and is not written to again: the same call then returns what was done.
+    Where the run and the rows have names of features, they must be the same: columns of Parquet are found by name.
+    Labels are written beside the rows, if there are any. The destination has a record ``transform.json`` once it is
+    complete, and is not written to again: the same call then returns this record. A call that fails removes what it
+    has written; the same call removes what a killed one has left, and begins again.
 
     Parameters
     ----------
     config : TransformConfig
     callback : Callback, optional
-        Who hears of plan and progress.
+        Called with plan and progress.
 
     Returns
     -------
     dict
         ``dataset``, ``rows``, ``methods``, ``destination``, ``outputs`` (addresses of what was written), ``written``
-        (bytes), ``seconds``, ``labels`` (whether there were any), ``key`` (of the run, the rows and the settings).
+        (bytes), ``seconds``, ``labels`` (whether there are any), ``key`` (of the run, the rows and the settings).
 
     Raises
     ------
@@ -93,14 +93,13 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
     PlanError
         Where memory or disk do not suffice.
     """
-    callback = callback or Callback()
-    task = _Task.of(config)
-    damage = task.damage
-    if task.done is not None and damage is None:
-        callback.on_stage_start("project")
-        callback.on_stage_end("project", task.done, True)
-        return task.done
-    if damage is not None:
+    callback, task = callback or Callback(), _Task.of(config)
+    if task.done is not None:
+        damage = task.damage(task.done)
+        if damage is None:
+            callback.on_stage_start("project")
+            callback.on_stage_end("project", task.done, True)
+            return task.done
         callback.on_note(f"{damage.removesuffix(AGAIN)}The rows are projected again.")
     note = note_of_missing_labels(task.dataset)
     if note is not None:
@@ -123,8 +122,8 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
 def transformed(manifest: dict[str, Any]) -> str:
     """Return in words what ``transform`` has done."""
     labels = "with their labels" if manifest["labels"] else "without labels, as there are none"
-    places = ", ".join(place.rsplit("/", 1)[-1] for place in manifest["outputs"])
-    return f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {places}"
+    names = ", ".join(uri.rsplit("/", 1)[-1] for uri in manifest["outputs"])
+    return f"{manifest['rows']} rows, {labels}, projected into {manifest['destination']}: {names}"
 
 
 def _project(task: _Task, lease: Lease, callback: Callback) -> Written:
@@ -134,25 +133,18 @@ def _project(task: _Task, lease: Lease, callback: Callback) -> Written:
         lease.check()
         callback.on_progress("project", done, total)
 
-    compute = task.fitted.compute
-    with open_cluster(compute) as cluster, connect(compute, cluster, callback.on_note) as scheduler:
-        tell_dashboard(scheduler, callback)
+    with open_scheduler(task.fitted.compute, callback) as scheduler:
         return project_rows(task.dataset, task.projectors, Tasks(scheduler=scheduler, progress=progress))
 
 
 def check_transform(config: TransformConfig) -> None:
-    """Refuse what can be refused at once, as ``transform`` does: it reads no rows.
-
-    Raises
-    ------
-    InputError, OutputError
-    """
+    """Make the checks of ``transform`` that need no rows; raise its errors."""
     _Task.of(config)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be projected, with what, and where to; ``done`` is the record of a destination that is complete."""
+    """Rows to project, by which methods, and where to; ``done`` is the record of a destination that is complete."""
 
     fitted: RunConfig
     methods: list[str]
@@ -160,6 +152,7 @@ class _Task:
     watch: Watch
     destination: str
     projectors: list[Projector]
+    outputs: list[str]
     key: str
     done: dict[str, Any] | None
 
@@ -170,38 +163,34 @@ class _Task:
         fitted = run.config
         labels = fitted.labels
         methods = list(dict.fromkeys(config.methods)) or labels
-        for method in methods:
-            if method not in labels:
-                raise InputError(
-                    f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}."
-                    f"{did_you_mean(method, labels)}"
-                )
+        unknown = next((method for method in methods if method not in labels), None)
+        if unknown is not None:
+            raise InputError(
+                f"The run in {run.uri} has no method {unknown!r}; it has {', '.join(labels)}."
+                f"{did_you_mean(unknown, labels)}"
+            )
         dataset = _open(config, run, fitted)
         projectors = make_projectors(run, fitted, methods, destination)
-        outputs = _places(projectors)
+        outputs = [uri for projector in projectors for uri in projector.uris]
         run_key, watch = run.header()["key"], Watch.of(dataset.addresses)
-        keys = [storage.digest(run_key, one, config.features, config.label, outputs) for one in identities(dataset)]
+        names = (config.features, config.label, outputs)
+        keys = [storage.digest(run_key, fingerprint, *names) for fingerprint in identities(dataset)]
         done = _record(destination)
         if done is None or done["key"] not in keys:
-            _refuse_what_is_there(destination)
+            _refuse_content(destination)
             refuse_inside(destination, (dataset.uri,))
             done = None
-        return cls(fitted, methods, dataset, watch, destination, projectors, keys[0], done)
-
-    @property
-    def outputs(self) -> list[str]:
-        """Addresses of what is written."""
-        return _places(self.projectors)
-
-    @property
-    def begun(self) -> list[str]:
-        """Names of what is written, in the folder of the destination."""
-        return [place.removeprefix(f"{self.destination}/") for place in self.outputs]
+        return cls(fitted, methods, dataset, watch, destination, projectors, outputs, keys[0], done)
 
     @property
     def names(self) -> list[str]:
-        """Names of what is written, as records have them."""
-        return [f"{name}{GROUP}" if name.endswith(".zarr") else name for name in self.begun]
+        """Names of the outputs in the folder of the destination."""
+        return [uri.removeprefix(f"{self.destination}/") for uri in self.outputs]
+
+    @property
+    def recorded_names(self) -> list[str]:
+        """Names of the outputs in records."""
+        return [f"{name}{GROUP}" if name.endswith(".zarr") else name for name in self.names]
 
     def plan(self) -> Plan:
         """Return what the projection will cost."""
@@ -210,12 +199,11 @@ class _Task:
             make_spans(self.dataset),
             resources_of(self.fitted, self.destination),
             widths=[projector.matrix.shape[1] for projector in self.projectors],
-            formats=len(self.projectors[0].places),
+            formats=len(self.projectors[0].uris),
         )
 
     def manifest(self, written: Written) -> dict[str, Any]:
         """Return the record of a destination that is complete."""
-        files = {name.removeprefix(f"{self.destination}/"): known for name, known in written.files}
         return {
             "key": self.key,
             "dataset": self.dataset.uri,
@@ -224,62 +212,55 @@ class _Task:
             "destination": self.destination,
             "outputs": self.outputs,
             "written": written.n_bytes,
-            "objects": recorded(self.destination, self.names, files),
+            "objects": recorded(self.destination, self.recorded_names, written.objects(self.destination)),
             "labels": self.dataset.has_labels,
         }
 
-    @property
-    def damage(self) -> str | None:
-        """What is wrong with a destination that is complete, or None."""
-        if self.done is None:
-            return None
+    def damage(self, done: dict[str, Any]) -> str | None:
+        """Return what is wrong with a destination that is complete, or None."""
         try:
-            check_outputs(self.destination, {"outputs": self.names, "objects": self.done.get("objects")})
+            check_outputs(self.destination, {"outputs": self.recorded_names, "objects": done.get("objects")})
         except DamageError as error:
             return str(error)
         return None
 
 
-def _places(projectors: list[Projector]) -> list[str]:
-    return [place for projector in projectors for place in projector.places]
-
-
 def discard_unfinished(destination: str) -> list[str]:
-    """Remove what a transform has left that died, and return the names; nothing of one that lives, or is finished."""
-    place = storage.normalize(destination)
+    """Remove the outputs of a transform that died, and return their names; leave one that lives or is finished."""
+    uri = storage.normalize(destination)
     try:
-        if _record(place) is not None or not any(map(is_claim, storage.names_in(place))):
+        if _record(uri) is not None or not any(map(is_claim, storage.names_in(uri))):
             return []
-        with held(place):
-            return _clear(place)
+        with held(uri):
+            return _clear(uri)
     except (DamageError, OutputError):
         return []
 
 
 def _open(config: TransformConfig, run: RunDirectory, fitted: RunConfig) -> Dataset:
-    """Open the rows, and see that they are what the run was fitted to."""
+    """Open the rows, and check that their features are those of the run."""
     count = run.record(COUNT)
     if count is None:
         raise InputError(f"The run in {run.uri} has no model yet; run it to the end first.")
     refuse_private(fitted.compute, [config.dataset, config.label, config.destination])
-    own = fitted.dataset.label
-    if config.label is None and own is not None and not own.endswith(".npy"):
-        with suppress(InputError):  # the rows may do without the labels of the run
-            return open_rows_for(run, count, config.dataset, features=config.features, label=own)
+    label = fitted.dataset.label
+    if config.label is None and label is not None and not label.endswith(".npy"):
+        with suppress(InputError):  # new rows need no labels
+            return open_rows_for(run, count, config.dataset, features=config.features, label=label)
     return open_rows_for(run, count, config.dataset, features=config.features, label=config.label)
 
 
 def _record(destination: str) -> dict[str, Any] | None:
-    """Return what a finished transform has left."""
-    place, remedy = storage.join(destination, RECORD), "Restore it from a copy, or choose another destination."
-    with reading_own(place, remedy):
-        done = storage.read_json(place, remedy) if storage.exists(place) else None
+    """Return the record of a finished transform, or None."""
+    path, remedy = storage.join(destination, RECORD), "Restore it from a copy, or choose another destination."
+    with reading_own(path, remedy):
+        done = storage.read_json(path, remedy) if storage.exists(path) else None
     if done is not None and not {"key", "rows", "dataset"} <= set(done):
-        raise OutputError(f"{place} was written by another program. Choose another destination.")
+        raise OutputError(f"{path} was written by another program. Choose another destination.")
     return done
 
 
-def _refuse_what_is_there(destination: str) -> None:
+def _refuse_content(destination: str) -> None:
     """Refuse a destination that holds anything but what a killed transform leaves: outputs beside its lease."""
     done, names = _record(destination), storage.names_in(destination)
     if done is not None:
@@ -287,19 +268,19 @@ def _refuse_what_is_there(destination: str) -> None:
             f"{destination} exists already: it holds {done['rows']} rows of {done['dataset']}, projected otherwise or "
             "before something changed. Choose another destination."
         )
-    mine = _begun(destination) if any(map(is_claim, names)) else frozenset()
-    name = next((name for name in names if not is_claim(name) and name not in mine), None)
+    removable = _begun(destination) if any(map(is_claim, names)) else frozenset()
+    name = next((name for name in names if not is_claim(name) and name not in removable), None)
     if name is not None:
         raise OutputError(f"{destination} exists already, with {name!r}. Choose another destination.")
 
 
 def _begun(destination: str) -> frozenset[str]:
     """Return the names of what a transform writes, or wrote until it died."""
-    place = storage.join(destination, BEGUN)
-    names = [f"{method}.{form}" for method in METHODS for form in FORMS]  # as earlier versions, which left no such file
+    path = storage.join(destination, BEGUN)
+    names = [method + suffix for method in METHODS for suffix in SUFFIXES]  # of earlier versions, which left no file
     with suppress(DamageError):
-        begun = storage.read_json(place)["outputs"] if storage.exists(place) else []
-        names += [name for name in begun if name.endswith(tuple(f".{form}" for form in FORMS))]
+        begun = storage.read_json(path)["outputs"] if storage.exists(path) else []
+        names += [name for name in begun if name.endswith(SUFFIXES)]
     return frozenset([*names, BEGUN])
 
 
@@ -313,20 +294,17 @@ def _clear(destination: str) -> list[str]:
 
 @contextmanager
 def _claimed(task: _Task, callback: Callback) -> Iterator[Lease]:
-    """Hold the lease of a destination; what was begun is removed where anything fails, be it an interrupt.
-
-    What is complete, and damaged, is replaced.
-    """
+    """Hold the lease of a destination, replace damaged outputs, and remove new ones on any error or interrupt."""
     destination, damaged = task.destination, task.done
     with held(destination, callback.on_note) as lease:
         if damaged is not None and _record(destination) == damaged:
             storage.remove(storage.join(destination, RECORD))
             _clear(destination)
-        _refuse_what_is_there(destination)  # by now
+        _refuse_content(destination)  # by now
         left = _clear(destination)
         if left:
             callback.on_note(f"Removed {', '.join(left)} from {destination}: half-written by a run that has ended.")
-        storage.write_json(storage.join(destination, BEGUN), {"outputs": task.begun})
+        storage.write_json(storage.join(destination, BEGUN), {"outputs": task.names})
         try:
             yield lease
         except BaseException:
