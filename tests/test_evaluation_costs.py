@@ -11,7 +11,7 @@ from helpers.samples import labelled
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation import cost_meter as metering
-from mmpca_dist.evaluation import linear_scores, scores
+from mmpca_dist.evaluation import merged_folds, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
 from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.evaluation_runs.results import evaluation_of
@@ -128,7 +128,7 @@ def test_every_byte_and_no_more_than_the_time_is_charged(merged, classifiers, tm
 @pytest.mark.parametrize("merged", [False, True])
 def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, monkeypatch):
     """Which is most of what an evaluation of few rows takes."""
-    of_rows, of_moments = scores.Judges.fit_rows, scores.fit_from_moments
+    of_rows, of_moments = scores.Classifiers.fit_rows, scores.fit_from_moments
 
     def slow(function):
         def slowly(*arguments, **options):
@@ -137,9 +137,9 @@ def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, mon
 
         return slowly
 
-    monkeypatch.setattr(scores.Judges, "fit_rows", slow(of_rows))
+    monkeypatch.setattr(scores.Classifiers, "fit_rows", slow(of_rows))
     monkeypatch.setattr(scores, "fit_from_moments", slow(of_moments))
-    monkeypatch.setattr(linear_scores, "fit_from_moments", slow(of_moments))
+    monkeypatch.setattr(merged_folds, "fit_from_moments", slow(of_moments))
     records, _, _ = costs(tmp_path, ["pca", "m-pca0"], merged, monkeypatch, margins=False)
     for method in ("pca", "m-pca0"):  # two classifiers in two deals of three folds
         assert sum(record["seconds"][method] for record in records) >= 0.05 * 2 * 2 * 3

@@ -11,7 +11,7 @@ import pytest
 from helpers.evaluating import KNN, by_cell, config_of, scored, store
 from helpers.samples import counts_like_text, labelled
 
-from mmpca_dist.evaluation import gathered_rows, in_memory, merged_folds
+from mmpca_dist.evaluation import in_memory, merged_folds, reduced_rows
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.neighbors import pair_folds
@@ -27,9 +27,9 @@ class Fitted:
 
     def __init__(self, patch):
         self.found = defaultdict(list)
-        for module, rows in ((in_memory, in_memory), (merged_folds, gathered_rows)):
+        for module, rows in ((in_memory, in_memory), (merged_folds, reduced_rows)):
             self._watch(patch, module, "fit_reductions", self._reductions)
-            self._watch(patch, rows, "judge", lambda judged: self._keep("from rows", judged.fitted))
+            self._watch(patch, rows, "score", lambda scores: self._keep("from rows", scores.fitted))
         self._watch(patch, merged_folds, "make_head", lambda head: self._keep("from moments", head))
         self._watch(patch, pair_folds, "add_pairs", lambda _, own, neighbors: self._nearest(neighbors))
 

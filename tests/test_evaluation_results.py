@@ -123,7 +123,7 @@ def test_cells_that_differ_in_one_split_alone_are_no_repeats():
     )
     made = evaluation(methods=("pca",), table=table)
     assert [cell.used for cell in made.distinct] == [15, 15]
-    assert [cell.given for cell in made.distinct] == [(20, 15), (30, 15)]
+    assert [cell.used_by_split for cell in made.distinct] == [(20, 15), (30, 15)]
 
 
 def test_published_figures_stand_beside_those_that_were_found():

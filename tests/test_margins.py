@@ -20,7 +20,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.margins import BARS, QUANTILES, margin_record, margin_records, robust_edges, signed_distances
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Judges, Part, judge
+from mmpca_dist.evaluation.scores import Classifiers, Part, score
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes
@@ -108,15 +108,16 @@ def test_what_has_no_distances():
 def test_a_record():
     rng = np.random.default_rng(5)
     before, after = rng.standard_normal(300) + 1, rng.standard_normal(200) / 2
-    record = margin_record(after, before, method="pca", n_components=3, classifier="svm", edges=(-0.5, 0.5))
+    record = margin_record(after, before, method="pca", n_components=3, classifier="svm")
+    low, high = robust_edges(after)
     assert json.loads(json.dumps(record)) == record
     assert (record["method"], record["n_components"], record["classifier"]) == ("pca", 3, "svm")
     assert record["minimum"] == after.min()
     np.testing.assert_allclose(record["quantiles"], [np.percentile(after, q) for q in QUANTILES])
     np.testing.assert_allclose(record["wasserstein"], wasserstein(after.tolist(), before.tolist()))
-    bars = np.minimum(np.floor((np.clip(after, -0.5, 0.5) + 0.5) * BARS), BARS - 1).astype(int)
+    bars = np.minimum(np.floor((np.clip(after, low, high) - low) / (high - low) * BARS), BARS - 1).astype(int)
     assert record["histogram"] == np.bincount(bars, minlength=BARS).tolist()
-    assert record["edges"] == [-0.5, 0.5]
+    assert record["edges"] == [low, high]
     same = margin_record(before, before, method="", n_components=9, classifier="svm")
     assert same["wasserstein"] == 0
     assert sum(same["histogram"]) == 300
@@ -125,8 +126,8 @@ def test_a_record():
     assert sum(flat["histogram"]) == 4
     with pytest.raises(InputError, match="no rows whose distances"):
         margin_record(np.empty(0), before, method="", n_components=1, classifier="svm")
-    with pytest.raises(InputError, match="must be finite and in order"):
-        margin_record(after, before, method="", n_components=1, classifier="svm", edges=(1, 0))
+    with pytest.raises(InputError, match="they must be finite"):
+        margin_record(np.append(after, np.inf), before, method="", n_components=1, classifier="svm")
 
 
 def test_edges_leave_out_what_lies_far_out():
@@ -153,9 +154,11 @@ def items_of(X, y, train, sizes=(1, 3)):
     return Part(np.concatenate(blocks, axis=1), y, train), items
 
 
-def records_of(X, part, items, judges):
+def records_of(X, part, items, classifiers):
     reductions = Reductions(np.empty((X.shape[1], 0)), None, items)
-    return margin_records(X, part, reductions, judges, judge(items, judges, judges.specs, part, Meter()).fitted)
+    return margin_records(
+        X, part, reductions, classifiers, score(items, classifiers, classifiers.specs, part, Meter()).fitted
+    )
 
 
 @pytest.mark.parametrize("shape", [(150, 6), (60, 90)])
@@ -166,8 +169,8 @@ def test_records_of_a_split(names, shape):
     X = np.random.default_rng(8).standard_normal(shape) + 2 * np.eye(3, shape[1])[codes]
     y, train = NAMES[codes], np.arange(len(X)) % 3 > 0
     part, items = items_of(X, y, train)
-    judges = Judges([spec(name) for name in names])
-    records = records_of(X, part, items, judges)
+    classifiers = Classifiers([spec(name) for name in names])
+    records = records_of(X, part, items, classifiers)
     assert [(r["method"], r["n_components"]) for r in records] == [
         ("", shape[1]), ("pca", 1), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3),
     ]  # fmt: skip
@@ -195,7 +198,7 @@ def test_all_components_keep_all_distances():
     """An orthonormal basis of all columns changes no distance: Wasserstein's is zero."""
     X, y = labelled(120, 4, 2, seed=8)
     part, items = items_of(X, y, np.arange(120) % 4 > 0, sizes=(4,))
-    for record in records_of(X, part, items, Judges([spec("svm"), spec("logistic")])):
+    for record in records_of(X, part, items, Classifiers([spec("svm"), spec("logistic")])):
         assert record["wasserstein"] < 1e-5 * abs(record["quantiles"][-1])
 
 
@@ -205,18 +208,18 @@ def test_which_classifiers_have_records():
     train = np.arange(90) % 3 > 0
     part, items = items_of(X, y, train)
     knn, ridge = "sklearn.neighbors.KNeighborsClassifier", "sklearn.linear_model.RidgeClassifier"
-    found = records_of(csr_array(X), part, items, Judges([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
+    found = records_of(csr_array(X), part, items, Classifiers([spec("svm"), spec(knn), spec(ridge), spec("fisher")]))
     assert [r["classifier"] for r in found] == ["svm"] * 5 + ["RidgeClassifier"] * 5
-    assert records_of(csr_array(X), part, items, Judges([spec("fisher")])) == []
-    assert records_of(X, part, items, Judges([spec("naive-bayes"), spec(knn)])) == []
+    assert records_of(csr_array(X), part, items, Classifiers([spec("fisher")])) == []
+    assert records_of(X, part, items, Classifiers([spec("naive-bayes"), spec(knn)])) == []
     for names, told in (([knn, "lda", "fisher"], "fisher"), ([knn, "qda", "lda"], "lda"), (["lda", "svm"], "svm")):
-        found = records_of(X, part, items, Judges([spec(name) for name in names]))
+        found = records_of(X, part, items, Classifiers([spec(name) for name in names]))
         assert [r["classifier"] for r in found] == [told] * 5
     empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train)
-    found = records_of(X, empty, items, Judges([spec("svm")]))
+    found = records_of(X, empty, items, Classifiers([spec("svm")]))
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
-    chosen = Judges([spec("svm", C="auto")], {"svm": 0.01})
-    assert records_of(X, part, items, chosen) == records_of(X, part, items, Judges([spec("svm", C=0.01)]))
+    chosen = Classifiers([spec("svm", C="auto")], {"svm": 0.01})
+    assert records_of(X, part, items, chosen) == records_of(X, part, items, Classifiers([spec("svm", C=0.01)]))
 
 
 @pytest.mark.parametrize("name", ["fisher", "lda"])
@@ -224,10 +227,10 @@ def test_many_classes_take_no_scatter_each(name):
     """Of 100 classes they would be 72 MB."""
     X, y = labelled(800, 300, 100, seed=10)
     part, items = items_of(X, y, np.arange(800) < 640, sizes=(2,))
-    judges, reductions = Judges([spec(name)]), Reductions(np.empty((300, 0)), None, items)
-    fitted = judge(items, judges, judges.specs, part, Meter()).fitted
+    classifiers, reductions = Classifiers([spec(name)]), Reductions(np.empty((300, 0)), None, items)
+    fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted
     tracemalloc.start()
-    assert margin_records(X, part, reductions, judges, fitted)
+    assert margin_records(X, part, reductions, classifiers, fitted)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * (10 * 300**2 + 3 * BLOCK_ROWS * 300) < 8 * 100 * 300**2 / 2
@@ -254,12 +257,14 @@ def test_statistics_at_hand_serve_where_they_are_as_good_as_the_rows(shape, prec
         precision=precision,
         standardize=standardize,
     )
-    judges = Judges([spec("fisher")])
+    classifiers = Classifiers([spec("fisher")])
     reductions = Reductions(np.empty((shape[1], 0)), statistics.mean, items, statistics.scale)
-    fitted = judge(items, judges, judges.specs, part, Meter()).fitted
-    expected = margin_records(X, part, reductions, judges, fitted)
+    fitted = score(items, classifiers, classifiers.specs, part, Meter()).fitted
+    expected = margin_records(X, part, reductions, classifiers, fitted)
     if statistics.precision == "double":
         monkeypatch.setattr("mmpca_dist.evaluation.margins._columns_of", pytest.fail)
-    for found, other in zip(margin_records(X, part, reductions, judges, fitted, statistics), expected, strict=True):
+    for found, other in zip(
+        margin_records(X, part, reductions, classifiers, fitted, statistics), expected, strict=True
+    ):
         np.testing.assert_allclose(found["quantiles"], other["quantiles"], rtol=1e-8)
         np.testing.assert_allclose(found["wasserstein"], other["wasserstein"], rtol=1e-8, atol=1e-12)

@@ -12,7 +12,7 @@ from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
 
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
-from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.classifiers import ClassifierSection
@@ -128,7 +128,7 @@ def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, tmp_pa
     settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
     records, splits = margins_of(tmp_path, monkeypatch, "merged", False, **settings)
     parts = splits.codes(0, 900, y)[0]
-    sampling = Sampling.of(splits, 4, Judges([ClassifierSection(name=classifier)]))
+    sampling = Sampling.of(splits, 4, Classifiers([ClassifierSection(name=classifier)]))
     sample = sampling.take(0, X, parts, y)
     for part, record in enumerate(records):
         before, after = record["margins"]
@@ -172,7 +172,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
     X, y = labelled(2000, 3, 2, seed=3)
     splits = dealt(y)
     parts = splits.codes(0, 2000, y)[0]
-    sampling = Sampling.of(splits, 3, Judges([ClassifierSection(name="svm")]))
+    sampling = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="svm")]))
     whole = sampling.take(0, X, parts, y)
     edges = [0, 1, 700, 1999, 2000]
     pieces = [sampling.take(a, X[a:b], parts[a:b], y[a:b]) for a, b in pairwise(edges)]
@@ -180,7 +180,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
     for name in ("X", "hashes", "parts", "codes"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
     assert 300 < len(whole.X) < 600
-    everything = Sampling.of(splits, 3, Judges([ClassifierSection(name="fisher")]))
+    everything = Sampling.of(splits, 3, Classifiers([ClassifierSection(name="fisher")]))
     assert not everything.fitted.any()
 
 
@@ -189,7 +189,7 @@ def test_a_rare_class_and_a_small_part_are_in_the_sample(monkeypatch):
     y = np.r_[np.zeros(5000, int), np.ones(30, int)]
     X = np.random.default_rng(4).standard_normal((len(y), 2))
     splits = dealt(y)
-    sampling = Sampling.of(splits, 2, Judges([ClassifierSection(name="svm")]))
+    sampling = Sampling.of(splits, 2, Classifiers([ClassifierSection(name="svm")]))
     parts = splits.codes(0, len(y), y)[0]
     sample = sampling.take(0, X, parts, y)
     for part in range(4):

@@ -12,13 +12,12 @@ import mmpca_dist
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import Summary
 from mmpca_dist.evaluation.published import (
-    NOT_KNOWN,
+    FIGURES,
     ROUNDED,
     Agreement,
     PublishedCell,
     Reason,
     _all_cells,
-    _all_reasons,
     agreement,
     published_cells,
     published_datasets,
@@ -28,6 +27,8 @@ from mmpca_dist.evaluation.tables import Cell
 from mmpca_dist.methods.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
+
+REASONS = [reason for figures in FIGURES.values() for reason in figures.reasons()]
 
 
 def published(method="pca", mean=20.0, deviation=3.0, certain=True, classifier="svm", size=5):
@@ -145,13 +146,13 @@ NEVER_RUN = {"splice", "ovarian", "leukemia_large", "duke"}
 
 
 def test_reasons_that_come_with_the_package_name_cells_that_exist():
-    assert _all_reasons()
-    for reason in _all_reasons():
+    assert REASONS
+    for reason in REASONS:
         assert any(reason.applies_to(cell) for cell in _all_cells()), reason
         assert reason.text.endswith(".")
         others = [name for name in published_datasets() if name not in reason.dataset]
         assert not any(name in reason.text for name in others), "it tells figures of another data set"
-        assert reason.measured is not reason.text.startswith(NOT_KNOWN)
+        assert reason.measured is not reason.text.startswith("Not known")
         assert not (reason.measured and reason.dataset in NEVER_RUN)
     far = [own("pca", 80.0, size=11, classifier="fisher")]
     (row,) = side_by_side(far, published_cells("ionosphere"))
@@ -161,7 +162,7 @@ def test_reasons_that_come_with_the_package_name_cells_that_exist():
 def test_no_cell_is_both_explained_and_not_known():
     """A cell that is 2.5 standard errors off over 500 splits is not off by the draw of its splits."""
     for cell in _all_cells():
-        found = {reason.measured for reason in _all_reasons() if reason.applies_to(cell)}
+        found = {reason.measured for reason in REASONS if reason.applies_to(cell)}
         assert len(found) < 2, cell
     far = [own("m-pca0", 99.0, size=24, classifier="naive-bayes")]
     (row,) = side_by_side(far, published_cells("colon"))

@@ -69,20 +69,20 @@ class Summary:
         return self.deviation * math.sqrt(1 / self.count + self.overlap)
 
 
-def combined_standard_error(one: Summary, other: Summary) -> float:
+def combined_standard_error(first: Summary, second: Summary) -> float:
     """Return the standard error of the difference of two independent means: the root of the sum of their squares.
 
     Means over two draws of splits of the same rows are independent, given the rows: there is nothing to correct.
     """
-    return math.hypot(one.standard_error, other.standard_error)
+    return math.hypot(first.standard_error, second.standard_error)
 
 
-def standard_errors_apart(one: Summary, other: Summary) -> float:
+def standard_errors_apart(first: Summary, second: Summary) -> float:
     """Return the difference of two means, the first less the second, in combined standard errors.
 
     It is infinite where they differ and neither varies, 0 where they are equal, and NaN where a deviation is unknown.
     """
-    difference, error = one.mean - other.mean, combined_standard_error(one, other)
+    difference, error = first.mean - second.mean, combined_standard_error(first, second)
     if error > 0 or math.isnan(error):
         return difference / error
     return math.copysign(math.inf, difference) if difference else 0.0
@@ -135,10 +135,8 @@ def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
     >>> sign_test([10, 12, 9, 11], [12, 13, 9, 14])
     SignTest(wins=3, untied=3, p_value=0.125)
     """
-    own, other = _errors(errors), _errors(reference)
-    if own.shape != other.shape:
-        raise InputError(f"The errors of {len(own)} splits cannot be compared with those of {len(other)}.")
-    wins, untied = int(np.count_nonzero(own < other)), int(np.count_nonzero(own != other))
+    first, second = _same_splits(errors, reference)
+    wins, untied = int(np.count_nonzero(first < second)), int(np.count_nonzero(first != second))
     # Whole numbers: exact for any number of splits.
     at_least = sum(math.comb(untied, i) for i in range(wins, untied + 1))
     return SignTest(wins, untied, float(Fraction(at_least, 1 << untied)))
@@ -204,21 +202,18 @@ def corrected_t_test(
     Examples
     --------
     >>> from mmpca_dist.evaluation.comparisons import corrected_t_test
-    >>> found = corrected_t_test([9, 8, 8, 9, 6], [11, 9, 12, 10, 11], [50] * 5, [200] * 5)
-    >>> round(found.difference, 1), round(found.standard_error, 2), round(found.p_value, 3)
+    >>> test = corrected_t_test([9, 8, 8, 9, 6], [11, 9, 12, 10, 11], [50] * 5, [200] * 5)
+    >>> round(test.difference, 1), round(test.standard_error, 2), round(test.p_value, 3)
     (-5.2, 2.44, 0.1)
     """
-    own, other, test, train = (_errors(values) for values in (errors, reference, held_out, training))
-    if not own.shape == other.shape == test.shape == train.shape:
-        raise InputError(f"The errors of {len(own)} splits cannot be compared with those of {len(other)}.")
-    found = Summary.of(100 * (own - other) / test, overlap_of(test, train))
-    if found.count > 1 and not np.any(own != other):
+    first, second, test, train = _same_splits(errors, reference, held_out, training)
+    differences = Summary.of(100 * (first - second) / test, overlap_of(test, train))
+    count, mean, error = differences.count, differences.mean, differences.corrected_standard_error
+    if count > 1 and not np.any(first != second):
         return CorrectedTest(0.0, 0.0, 1.0)
-    if found.count == 1 or not np.ptp(own - other):
-        return CorrectedTest(found.mean, found.corrected_standard_error, None)
-    error = found.corrected_standard_error
-    p_value = float(2 * stdtr(found.count - 1, -abs(found.mean / error)))
-    return CorrectedTest(found.mean, error, p_value)
+    if count == 1 or not np.ptp(first - second):
+        return CorrectedTest(mean, error, None)
+    return CorrectedTest(mean, error, float(2 * stdtr(count - 1, -abs(mean / error))))
 
 
 def overlap_of(held_out: ArrayLike, training: ArrayLike) -> float:
@@ -245,6 +240,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[at]))
         adjusted[at] = least
     return adjusted
+
+
+def _same_splits(*values: ArrayLike) -> list[NDArray[np.float64]]:
+    arrays = [_errors(one) for one in values]
+    if len({len(array) for array in arrays}) > 1:
+        raise InputError(f"The errors of {len(arrays[0])} splits cannot be compared with those of {len(arrays[1])}.")
+    return arrays
 
 
 def _errors(errors: ArrayLike) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
-from mmpca_dist.evaluation.scores import Judges, Part, judge, naming
+from mmpca_dist.evaluation.scores import Classifiers, Part, naming, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
 from mmpca_dist.methods.transform import projected
@@ -73,7 +73,9 @@ def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, N
     return rows, np.concatenate([left[1], right[1]])
 
 
-def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
+def evaluate_split(
+    rows: LabelledRows, splits: Splits, number: int, settings: Any, classifiers: Classifiers
+) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
     Parameters
@@ -89,28 +91,31 @@ def evaluate_split(rows: LabelledRows, splits: Splits, number: int, settings: An
         For rows that a method or a classifier cannot use; the message names the split.
     """
     with naming(number):
-        return _evaluate(rows, splits, number, settings, judges)
+        return _evaluate(rows, splits, number, settings, classifiers)
 
 
-def _evaluate(rows: LabelledRows, splits: Splits, number: int, settings: Any, judges: Judges) -> dict[str, Any]:
+def _evaluate(
+    rows: LabelledRows, splits: Splits, number: int, settings: Any, classifiers: Classifiers
+) -> dict[str, Any]:
     meter = Meter(owners=owners_of(settings.methods))
-    split, place = divmod(number, len(splits.held_out))
-    train = splits.only(split).training(0, len(rows.y), rows.y, splits.held_out[place])[0]
+    split, index = divmod(number, len(splits.held_out))
+    held_out = splits.held_out[index]
+    train = splits.only(split).training(0, len(rows.y), rows.y, held_out)[0]
     statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings, meter)
     meter.turn(ERRORS)
     part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
-    judged = judge(reductions.items, judges, judges.specs, part, meter)
-    margins, notes = [], judges.notes + judged.notes
+    scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
+    margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
         if settings.evaluation.margins:
-            margins = margin_records(rows.X, part, reductions, judges, judged.fitted, statistics)
-            notes = notes + margin_notes(margins, judges, issparse(rows.X) and reductions.scale is not None)
+            margins = margin_records(rows.X, part, reductions, classifiers, scores.fitted, statistics)
+            notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
-        "guessed": splits.guessed(splits.held_out[place]),
-        "errors": judged.lines,
+        "guessed": splits.guessed(held_out),
+        "errors": scores.lines,
         "margins": margins,
         "seconds": meter.seconds,
         "notes": notes,

@@ -18,7 +18,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import encode, normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
-from mmpca_dist.evaluation.scores import Judges, Part
+from mmpca_dist.evaluation.scores import Classifiers, Part
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
@@ -86,12 +86,12 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     if len(coef) == 1:
         return np.where(codes == 1, scores[:, 0], -scores[:, 0]) / np.linalg.norm(coef)
     distances = np.empty(len(codes))
-    for own in range(len(coef)):
-        rows = np.flatnonzero(codes == own)
-        lengths = np.linalg.norm(coef[own] - coef, axis=1)
+    for code in range(len(coef)):
+        rows = np.flatnonzero(codes == code)
+        lengths = np.linalg.norm(coef[code] - coef, axis=1)
         # Classes with the same coefficients have no hyperplane between them.
         others = np.flatnonzero(lengths > 0)
-        distances[rows] = ((scores[rows, own][:, None] - scores[rows][:, others]) / lengths[others]).min(axis=1)
+        distances[rows] = ((scores[rows, code][:, None] - scores[rows][:, others]) / lengths[others]).min(axis=1)
     return distances
 
 
@@ -119,7 +119,6 @@ def margin_record(
     method: str,
     n_components: int,
     classifier: str,
-    edges: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     """Return a summary of signed distances as plain values.
 
@@ -129,27 +128,25 @@ def margin_record(
         Of the same rows, in the reduced and in the original columns.
     method : str
         "" for the original columns.
-    edges : (float, float), optional
-        Of the histogram; by default those of the distances but for some that lie far out. The first and last bar count
-        what is beyond.
 
     Returns
     -------
     dict
         ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%),
-        ``histogram`` (counts of bars of equal width), ``edges`` of the first and last bar, and ``wasserstein``: the
-        Wasserstein-1 distance from ``before``, in the unit of the distances.
+        ``histogram`` (counts of bars of equal width; the first and the last one count what is beyond), ``edges`` of the
+        first and last bar, and ``wasserstein``: the Wasserstein-1 distance from ``before``, in the unit of the
+        distances.
 
     Raises
     ------
     InputError
-        Where there are no rows, or the edges are not in order.
+        Where there are no rows, or distances are not finite.
     """
     if not len(distances) or not len(before):
         raise InputError("There are no rows whose distances could be summarised.")
-    low, high = robust_edges(distances) if edges is None else edges
+    low, high = robust_edges(distances)
     if not -np.inf < low <= high < np.inf:
-        raise InputError(f"The edges of a histogram are {low!r} and {high!r}; they must be finite and in order.")
+        raise InputError(f"Distances are from {low!r} to {high!r}; they must be finite.")
     return {
         "method": method,
         "n_components": int(n_components),
@@ -173,7 +170,7 @@ def margin_records(
     X: Any,
     part: Part,
     reductions: Reductions,
-    judges: Judges,
+    classifiers: Classifiers,
     fitted: Mapping[tuple[int, str], Any],
     statistics: Statistics | None = None,
 ) -> list[dict[str, Any]]:
@@ -190,9 +187,9 @@ def margin_records(
     part : Part
         The same rows, reduced.
     reductions : Reductions
-    judges : Judges
+    classifiers : Classifiers
     fitted : mapping
-        The classifiers by position of the method and size, and label, as of ``judge``.
+        The classifiers by position of the method and size, and label, as of ``score``.
     statistics : Statistics, optional
         Of the rows that train; where they hold no scatter in double precision, one is formed from the rows.
 
@@ -207,57 +204,52 @@ def margin_records(
     InputError
         For rows that a classifier cannot use.
     """
-    held_out, items = ~part.train, reductions.items
-    specs = margin_classifiers(judges, fitted, len(items), issparse(X))
+    held_out = ~part.train
+    specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
     if not specs:
         return []
-    models = _unreduced(specs, X, part, reductions, judges, statistics)
-    rows, Z, y = reductions.standardized(X[held_out]), part.Z[held_out], part.y[held_out]
-    records: list[dict[str, Any]] = []
-    for spec in specs:
-        own = [fitted[position, spec.label] for position in range(len(items))]
-        before = distances_or_none(models[spec.label], rows, y)
-        records += classifier_records(spec.label, X.shape[1], before, items, own, Z, y)
-    return records
+    models = _unreduced(specs, X, part, reductions, classifiers, statistics)
+    rows = reductions.standardized(X[held_out])
+    return records_of_rows(specs, models, fitted, rows, part.Z[held_out], reductions.items, part.y[held_out])
 
 
-def classifier_records(
-    label: str,
-    n_features: int,
-    before: NDArray[np.float64] | None,
-    items: Sequence[Reduction],
-    fitted: Sequence[Any],
+def records_of_rows(
+    specs: Sequence[ClassifierSection],
+    before: Mapping[str, Any],
+    after: Mapping[tuple[int, str], Any],
+    X: Any,
     Z: NDArray,
+    items: Sequence[Reduction],
     y: NDArray,
 ) -> list[dict[str, Any]]:
-    """Return the margins under one classifier on rows held out.
+    """Return the margins of rows held out under some classifiers.
 
     Parameters
     ----------
-    label : str
-        Its name in tables.
-    before : array of shape (m,) or None
-        Distances in the original columns, ``n_features`` of them; of None there are no records.
-    items, fitted : sequences
-        Methods and sizes, and the linear classifier fitted to each.
-    Z : array of shape (m, M)
-        The same rows, reduced; items name its columns.
+    before, after : mappings
+        The classifiers fitted in the original columns, by label, and to each of ``items``, by position and label.
+    X, Z : array or CSR matrix of shape (m, d), array of shape (m, M)
+        The rows, in the (standardised) original columns and reduced; items name columns of ``Z``.
     y : array of shape (m,)
     """
-    if before is None:
-        return []
-    records = [margin_record(before, before, method="", n_components=n_features, classifier=label)]
-    for item, one in zip(items, fitted, strict=True):
-        after = distances_or_none(one, Z[:, item.columns], y)
-        if after is not None:
-            records.append(
-                margin_record(after, before, method=item.method, n_components=item.n_components, classifier=label)
-            )
+    records = []
+    for label in (spec.label for spec in specs):
+        original = distances_or_none(before[label], X, y)
+        if original is None:
+            continue
+        records.append(margin_record(original, original, method="", n_components=X.shape[1], classifier=label))
+        for position, item in enumerate(items):
+            reduced = distances_or_none(after[position, label], Z[:, item.columns], y)
+            if reduced is not None:
+                size = item.n_components
+                records.append(
+                    margin_record(reduced, original, method=item.method, n_components=size, classifier=label)
+                )
     return records
 
 
 def margin_classifiers(
-    judges: Judges, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
+    classifiers: Classifiers, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
 ) -> Sequence[ClassifierSection]:
     """Return those that margins are told by: all that are fitted to rows and linear, else ``linear_rules``.
 
@@ -268,24 +260,21 @@ def margin_classifiers(
     sparse : bool
         The scatter of sparse columns is not formed, so that there are no rules.
     """
-    found = [
+    linear = [
         spec
-        for spec in judges.from_rows
+        for spec in classifiers.from_rows
         if all(linear_parts(fitted.get((position, spec.label))) is not None for position in range(n_items))
     ]
-    return found if found or sparse else linear_rules(judges)
+    return linear if linear or sparse else linear_rules(classifiers)
 
 
-def linear_rules(judges: Judges) -> list[ClassifierSection]:
+def linear_rules(classifiers: Classifiers) -> list[ClassifierSection]:
     """Return fisher, or where that is not asked for lda: linear, and from moments."""
-    for name in ("fisher", "lda"):
-        found = [spec for spec in judges.specs if spec.name == name]
-        if found:
-            return found
-    return []
+    fisher, lda = ([spec for spec in classifiers.specs if spec.name == name] for name in ("fisher", "lda"))
+    return fisher or lda
 
 
-def margin_notes(records: Sequence[dict[str, Any]], judges: Judges, off_centre: bool = False) -> list[str]:
+def margin_notes(records: Sequence[dict[str, Any]], classifiers: Classifiers, off_centre: bool = False) -> list[str]:
     """Return why there are no margins, where there are none; and that columns before are divided but not centred."""
     if records and off_centre:
         return [
@@ -294,7 +283,7 @@ def margin_notes(records: Sequence[dict[str, Any]], judges: Judges, off_centre: 
         ]
     if records:
         return []
-    labels = ", ".join(spec.label for spec in judges.specs)
+    labels = ", ".join(spec.label for spec in classifiers.specs)
     return [
         "Margins could not be measured: they are distances to the hyperplane of a linear classifier, such as svm or "
         f"logistic, and there was none from {labels}."
@@ -306,7 +295,7 @@ def _unreduced(
     X: Any,
     part: Part,
     reductions: Reductions,
-    judges: Judges,
+    classifiers: Classifiers,
     statistics: Statistics | None,
 ) -> Mapping[str, Any]:
     """Return classifiers of the original columns, fitted to the rows that train, by label."""
@@ -318,11 +307,8 @@ def _unreduced(
     train, y = reductions.standardized(X[part.train]), part.y[part.train]
     if not from_rows:
         return rules_of_columns(_columns_of(train, y), specs)
-    return {spec.label: judges.fit_rows(_of_rows(spec), train, y) for spec in specs}
-
-
-def _of_rows(spec: ClassifierSection) -> ClassifierSection:
-    return ClassifierSection(name=LDA, options=spec.options, label=spec.label) if spec.name == "lda" else spec
+    fitted = [ClassifierSection(name=LDA, options=s.options, label=s.label) if s.name == "lda" else s for s in specs]
+    return {spec.label: classifiers.fit_rows(spec, train, y) for spec in fitted}
 
 
 def _columns_of(X: NDArray, y: NDArray) -> Statistics:

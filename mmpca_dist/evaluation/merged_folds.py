@@ -1,9 +1,12 @@
-"""Evaluate folds out of core: one pass for moments, one for errors."""
+"""Evaluate folds out of core: one pass for moments, one for errors.
+
+Linear classifiers of all methods and sizes are scored by one matrix product.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -16,22 +19,30 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
 from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
-from mmpca_dist.evaluation.gathered_rows import check_rows, judge_rows
-from mmpca_dist.evaluation.linear_scores import Head, Rules, fit_rules, make_head
-from mmpca_dist.evaluation.reductions import Reductions, fit_reductions
+from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
+from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
-from mmpca_dist.evaluation.scores import Judges, entry, naming
+from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
 from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.methods.transform import centred, projected
 from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
+from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
+from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.pairings import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.units import read_units
 
+BLOCK_ROWS = 4096
+"""Rows that are scored at once."""
 
-def evaluate_parts(rows: Rows, splits: Splits, first: int, settings: Any, judges: Judges) -> Iterator[dict]:
+
+def evaluate_parts(
+    rows: Rows, splits: Splits, first: int, settings: Any, classifiers: Classifiers
+) -> Iterator[dict[str, Any]]:
     """Yield the records of all parts of a split that are held out.
 
     Two passes over the rows serve all parts, methods, sizes and classifiers that come from moments; another gathers
@@ -54,38 +65,37 @@ def evaluate_parts(rows: Rows, splits: Splits, first: int, settings: Any, judges
     """
     meter = Meter(rows.on_pass, owners_of(settings.methods))
     rows = replace(rows, on_pass=meter.on_pass)
-    sampling = Sampling.of(splits, rows.dataset.n_features, judges) if settings.evaluation.margins else None
-    trained = []
+    sampling = Sampling.of(splits, rows.dataset.n_features, classifiers) if settings.evaluation.margins else None
+    trained: list[_Trained] = []
     for number, statistics in enumerate(_training_statistics(rows, splits, settings, meter), first):
         with naming(number):
-            trained.append(_Trained.of(statistics, settings, judges, splits.held_out[number - first], meter))
-            check_rows(trained[-1].reductions.items, rows.dataset.n_rows, judges)
+            trained.append(_Trained.of(statistics, settings, classifiers, splits.held_out[number - first], meter))
+            check_rows(trained[-1].reductions.items, rows.dataset.n_rows, classifiers)
         rows.tell_work("fit methods", len(trained), len(splits.held_out))
     with meter.charging(ERRORS):
-        errors, sample = _score(rows, splits, [one.head for one in trained], sampling)
-        judged_rows = judge_rows(rows, splits, first, [one.reductions for one in trained], judges, meter)
+        errors, sample = _score(rows, splits, [fold.head for fold in trained], sampling)
+        of_rows = score_rows(rows, splits, first, [fold.reductions for fold in trained], classifiers, meter)
     shared = {what: seconds / len(trained) for what, seconds in meter.seconds.items()}
-    for place, (one, judged) in enumerate(zip(trained, judged_rows, strict=True)):
-        part = splits.held_out[place]
+    for index, (fold, scores, part) in enumerate(zip(trained, of_rows, splits.held_out, strict=True)):
         margins: dict[str, Any] = {"margins": []}
+        notes = classifiers.notes + scores.notes
         begin = time.perf_counter()
         if sampling is not None and sample is not None:
-            fitted = {**one.rules, **judged.fitted}
-            with naming(first + place):
+            fitted = {**fold.rules, **scores.fitted}
+            with naming(first + index):
                 margins = sampled_margins(
-                    sample, sampling, part, splits.classes, one.reductions, judges, one.before, fitted
+                    sample, sampling, part, splits.classes, fold.reductions, classifiers, fold.before, fitted
                 )
+            notes += sampling.notes(classifiers, margins["margins"])
         yield {
-            "split": first + place,
+            "split": first + index,
             "rows": int(splits.counts[:, part].sum()),
             "guessed": splits.guessed(part),
-            "errors": one.in_order(one.lines(errors[place]) + judged.lines, judges),
+            "errors": fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers),
             **margins,
             "seconds": {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin},
-            "read": {} if place else dict(meter.n_bytes),
-            "notes": judges.notes
-            + judged.notes
-            + (sampling.notes(judges, margins["margins"]) if sampling is not None else []),
+            "read": {} if index else dict(meter.n_bytes),
+            "notes": notes,
         }
 
 
@@ -117,13 +127,97 @@ def _merged_statistics(rows: Rows, splits: Splits, settings: Any, needs: Needs, 
     meter.turn(MOMENTS)  # whatever passes came last
     for part, moments in enumerate(fold_moments(parts)):
         if part in splits.held_out:
-            own = None if medians is None else medians[splits.held_out.index(part)]
-            by_class = by_pairing(own, needs.medians)
+            of_part = None if medians is None else medians[splits.held_out.index(part)]
+            by_class = by_pairing(of_part, needs.medians)
             yield tall_statistics(moments, by_class, precision=settings.precision, standardize=settings.standardize)
 
 
-def _type(settings: Any) -> np.dtype:
-    return np.dtype(np.float32 if settings.precision == "single" else np.float64)
+@dataclass(frozen=True)
+class _Curved:
+    """A rule that is not linear: its number among all, the columns of reduced rows that it takes, and itself."""
+
+    number: int
+    columns: NDArray[np.intp]
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class Head:
+    """Classifiers from moments that are scored on the rows of a part held out.
+
+    Attributes
+    ----------
+    part : int
+    scored : list of (Reduction, ClassifierSection)
+        R of them.
+    linear : list of int
+        Numbers of those that are linear, L of them.
+    weights : array of shape (d, L u)
+        Linear decisions are ``(x - centre) @ weights + offsets``: u = 1 for two classes, else one a class.
+    curved : list
+        The others, for reduced rows ``projected(x, matrix, mean)``.
+    """
+
+    part: int
+    scored: Sequence[tuple[Reduction, ClassifierSection]]
+    linear: list[int]
+    centre: NDArray[np.float64]
+    weights: NDArray
+    offsets: NDArray[np.float64]
+    curved: list[_Curved]
+    matrix: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
+    n_classes: int
+
+    def count_errors(self, X: NDArray, codes: NDArray[np.intp], held_out: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return how many of the rows ``held_out`` of X every classifier gets wrong, shape (R,)."""
+        errors = np.zeros(len(self.scored), np.int64)
+        for start in range(0, len(held_out), BLOCK_ROWS):
+            block = held_out[start : start + BLOCK_ROWS]
+            rows, true = X[block], codes[block]
+            if self.linear:
+                errors[self.linear] += self._linear_errors(rows, true)
+            if self.curved:
+                Z = projected(rows, self.matrix, self.mean, np.dtype(np.float64))
+                for curved in self.curved:
+                    named = curved.rule.predict(Z[:, curved.columns])
+                    errors[curved.number] += np.count_nonzero(named != curved.rule.classes[true])
+        return errors
+
+    def _linear_errors(self, rows: NDArray, true: NDArray[np.intp]) -> NDArray[np.int64]:
+        decisions = centred(rows, self.centre, self.weights.dtype) @ self.weights + self.offsets
+        if self.n_classes == 2:
+            return np.count_nonzero((decisions > 0) != (true == 1)[:, None], axis=0)
+        by_class = decisions.reshape(len(rows), -1, self.n_classes)
+        return np.count_nonzero(np.argmax(by_class, axis=2) != true[:, None], axis=0)
+
+
+Rules = dict[tuple[int, str], Rule]
+"""Classifiers from moments by position of the method and size, and label."""
+
+
+def make_head(
+    part: int, statistics: Statistics, reductions: Reductions, classifiers: Classifiers, rules: Rules, dtype: Any
+) -> Head:
+    """Combine all classifiers from moments, of every method and size."""
+    scored = [(item, spec) for item in reductions.without_moments().items for spec in classifiers.from_moments]
+    centre = statistics.mean
+    weights, offsets, linear, curved = [np.empty((len(centre), 0))], [np.empty(0)], [], []
+    for number, ((item, _), rule) in enumerate(zip(scored, rules.values(), strict=True)):
+        parts = linear_parts(rule)
+        if parts is None:
+            curved.append(_Curved(number, item.columns, rule))
+            continue
+        coef, intercept = parts
+        A = reductions.matrix[:, item.columns]
+        middle = centre if reductions.mean is None else centre - reductions.mean
+        weights.append(A @ coef.T)
+        offsets.append(coef @ (A.T @ middle) + intercept)
+        linear.append(number)
+    return Head(
+        part, scored, linear, centre, np.concatenate(weights, axis=1).astype(dtype), np.concatenate(offsets), curved,
+        reductions.matrix, reductions.mean, len(statistics.moments.classes),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,41 +227,46 @@ class _Trained:
     reductions: Reductions
     head: Head
     rules: Rules
-    before: dict[str, LinearRule]
+    before: Mapping[str, LinearRule]
 
     @classmethod
-    def of(cls, statistics: Statistics, settings: Any, judges: Judges, part: int, meter: Meter) -> _Trained:
+    def of(cls, statistics: Statistics, settings: Any, classifiers: Classifiers, part: int, meter: Meter) -> _Trained:
         reductions = fit_reductions(statistics, settings, meter)
-        rules = fit_rules(reductions, judges, meter)
-        head = make_head(part, statistics, reductions, judges, rules, _type(settings))
+        rules: Rules = {}
+        for position, item in enumerate(reductions.items):
+            with meter.charging(item.method):
+                for spec in classifiers.from_moments:
+                    assert item.moments is not None  # noqa: S101  (merged statistics are of all columns)
+                    rules[position, spec.label] = fit_from_moments(spec, item.moments())
+        dtype = np.float32 if settings.precision == "single" else np.float64
+        head = make_head(part, statistics, reductions, classifiers, rules, dtype)
         with meter.charging(MARGINS):
-            before = rules_before(statistics, judges) if settings.evaluation.margins else {}
+            before = rules_before(statistics, classifiers) if settings.evaluation.margins else {}
         kept = {key: rule for key, rule in rules.items() if key[1] in before}
         return cls(reductions.without_moments(), head, kept, before)
 
     def lines(self, errors: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return the lines of a record for the classifiers from moments."""
-        return [entry(item, spec, int(count)) for (item, spec), count in zip(self.head.judged, errors, strict=True)]
+        return [error_line(item, spec, count) for (item, spec), count in zip(self.head.scored, errors, strict=True)]
 
-    def in_order(self, lines: list[dict[str, Any]], judges: Judges) -> list[dict[str, Any]]:
+    def in_order(self, lines: list[dict[str, Any]], classifiers: Classifiers) -> list[dict[str, Any]]:
         """Return lines by method, size and classifier."""
-        found = {(line["method"], line["n_components"], line["classifier"]): line for line in lines}
-        return [
-            found[item.method, item.n_components, spec.label] for item in self.reductions.items for spec in judges.specs
-        ]
+        by_key = {(line["method"], line["n_components"], line["classifier"]): line for line in lines}
+        items = self.reductions.items
+        return [by_key[i.method, i.n_components, spec.label] for i in items for spec in classifiers.specs]
 
 
-Scores = tuple[NDArray[np.int64], Sample | None]
+Totals = tuple[NDArray[np.int64], Sample | None]
 """Errors, shape (H, R), and rows to measure margins on."""
 
 
-def _score(rows: Rows, splits: Splits, heads: Sequence[Head], sampling: Sampling | None) -> Scores:
-    if sampling is None and not heads[0].judged:
+def _score(rows: Rows, splits: Splits, heads: Sequence[Head], sampling: Sampling | None) -> Totals:
+    if sampling is None and not heads[0].scored:
         return np.zeros((len(heads), 0), np.int64), None
     return rows.pass_over(_ScoreSpan(rows.dataset, splits, heads, sampling), _add, "score")
 
 
-def _add(left: Scores, right: Scores) -> Scores:
+def _add(left: Totals, right: Totals) -> Totals:
     sample = None if left[1] is None or right[1] is None else Sample.joined([left[1], right[1]])
     return left[0] + right[0], sample
 
@@ -181,15 +280,15 @@ class _ScoreSpan:
     heads: Sequence[Head]
     sampling: Sampling | None
 
-    def __call__(self, span: Span) -> Scores:
-        errors = np.zeros((len(self.heads), len(self.heads[0].judged)), np.int64)
+    def __call__(self, span: Span) -> Totals:
+        errors = np.zeros((len(self.heads), len(self.heads[0].scored)), np.int64)
         samples = []
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))
             parts = self.splits.codes(start, start + len(X), labels)[0]
             codes = encode(labels, self.splits.classes, self.dataset.uri)
             for h, head in enumerate(self.heads):
-                errors[h] += head.judge(X, codes, np.flatnonzero(parts == head.part))
+                errors[h] += head.count_errors(X, codes, np.flatnonzero(parts == head.part))
             if self.sampling is not None:
                 samples.append(self.sampling.take(start, X, parts, codes))
         return errors, Sample.joined(samples) if samples else None

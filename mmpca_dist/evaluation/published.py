@@ -17,8 +17,6 @@ from mmpca_dist.evaluation.comparisons import Summary, combined_standard_error, 
 from mmpca_dist.evaluation.tables import Cell, Key
 from mmpca_dist.registry import Registry
 
-NOT_KNOWN = "Not known"
-"""How reasons begin that were not measured."""
 PATTERNS = ("method", "n_components", "classifier")
 WITHIN = 2.0
 """Combined standard errors up to which two means agree."""
@@ -78,16 +76,16 @@ class Reason:
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Reason:
         """Return the reason that an entry of a list of reasons is."""
-        patterns = {name: _patterns(value) for name, value in entry.items() if name in PATTERNS}
+        values = {name: entry[name] for name in PATTERNS if name in entry}
+        patterns = {name: tuple(map(str, v if isinstance(v, list) else [v])) for name, v in values.items()}
         return cls(entry["reason"], entry["dataset"], entry["measured"], **patterns)
 
     def applies_to(self, cell: PublishedCell) -> bool:
         """Return whether the data set is the same and all three patterns fit."""
-        found = (cell.method, str(cell.n_components), cell.classifier)
-        allowed = (self.method, self.n_components, self.classifier)
+        patterns = (self.method, self.n_components, self.classifier)
         return cell.dataset == self.dataset and all(
-            any(fnmatchcase(name, pattern) for pattern in patterns)
-            for name, patterns in zip(found, allowed, strict=True)
+            any(fnmatchcase(str(name), pattern) for pattern in allowed)
+            for name, allowed in zip(cell.key, patterns, strict=True)
         )
 
 
@@ -183,14 +181,14 @@ def published_cells(dataset: str) -> list[PublishedCell]:
     >>> published_cells("ionosphere")[0].summary.mean
     26.7
     """
-    found = [cell for cell in _all_cells() if cell.dataset == dataset]
-    if not found:
+    cells = [cell for cell in _all_cells() if cell.dataset == dataset]
+    if not cells:
         names = published_datasets()
         raise InputError(
             f"There are no published figures for {dataset!r}; there are for {some_names(names)}."
             f"{did_you_mean(dataset, names)}"
         )
-    return found
+    return cells
 
 
 def sources_of(dataset: str | None) -> str:
@@ -210,10 +208,11 @@ def side_by_side(
     reasons : sequence of Reason, optional
         Those of the publications unless given; several that apply are shown one after the other.
     """
-    known = _all_reasons() if reasons is None else reasons
-    own = {cell.key: cell for cell in cells}
-    rows = [Compared(own[cell.key], cell) for cell in published if cell.key in own]
-    return [row if row.within is not False else _with_reasons(row, known) for row in rows]
+    if reasons is None:
+        reasons = [reason for figures in FIGURES.values() for reason in figures.reasons()]
+    by_key = {cell.key: cell for cell in cells}
+    rows = [Compared(by_key[cell.key], cell) for cell in published if cell.key in by_key]
+    return [row if row.within is not False else _with_reasons(row, reasons) for row in rows]
 
 
 def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
@@ -238,19 +237,10 @@ def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement
 def _with_reasons(row: Compared, reasons: Sequence[Reason]) -> Compared:
     if row.is_open:
         return replace(row, reason=ROUNDED, explained=True)
-    found = [reason for reason in reasons if reason.applies_to(row.published)]
-    return replace(
-        row, reason=" ".join(reason.text for reason in found), explained=any(reason.measured for reason in found)
-    )
-
-
-def _patterns(value: object) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else (str(value),)
+    matches = [reason for reason in reasons if reason.applies_to(row.published)]
+    text, explained = " ".join(reason.text for reason in matches), any(reason.measured for reason in matches)
+    return replace(row, reason=text, explained=explained)
 
 
 def _all_cells() -> list[PublishedCell]:
     return [cell for figures in FIGURES.values() for cell in figures.cells()]
-
-
-def _all_reasons() -> list[Reason]:
-    return [reason for figures in FIGURES.values() for reason in figures.reasons()]

@@ -43,9 +43,9 @@ class Evaluation:
     notes : list of str
         Warnings, shown at the top.
     baselines : list of float
-        For each split, percent of the rows held out that are wrong if each is named the largest class in training.
+        For each split, percent of errors of always naming the largest class of the training rows.
     margin_rows : str
-        Whose distances the margins are, in words.
+        Which rows margins are measured on, in words.
     standardized : bool
         Whether reductions, and margins before them, are of standardised columns.
     own_units : set of str
@@ -96,10 +96,10 @@ class Evaluation:
     @cached_property
     def distinct(self) -> list[Cell]:
         """The cells without those that repeat another: a method may give as many components for several numbers."""
-        first: dict[tuple[str, tuple[int, ...], str], Cell] = {}
+        distinct: dict[tuple[str, tuple[int, ...], str], Cell] = {}
         for cell in self.cells.values():
-            first.setdefault((cell.method, cell.given, cell.classifier), cell)
-        return list(first.values())
+            distinct.setdefault((cell.method, cell.used_by_split, cell.classifier), cell)
+        return list(distinct.values())
 
     @cached_property
     def compared(self) -> list[Compared]:
@@ -206,7 +206,7 @@ class Standing:
 
 
 def standings(evaluation: Evaluation) -> list[Standing]:
-    """Return how every method stands against the reference, in the order of the methods."""
+    """Return how every method compares with the reference, in the order of the methods."""
     return [_standing(evaluation, method) for method in evaluation.methods]
 
 
@@ -216,7 +216,7 @@ def _standing(evaluation: Evaluation, method: str) -> Standing:
     for cell in cells:
         if cell.test is not None:
             other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
-            pairs.setdefault((cell.given, other.given, cell.classifier), (cell, other))
+            pairs.setdefault((cell.used_by_split, other.used_by_split, cell.classifier), (cell, other))
     lower = [cell for cell, other in pairs.values() if cell.summary.mean < other.summary.mean]
     higher = [cell for cell, other in pairs.values() if cell.summary.mean > other.summary.mean]
     return Standing(

@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.evaluation.linear_scores import Rules
 from mmpca_dist.evaluation.margins import (
-    classifier_records,
-    distances_or_none,
     linear_rules,
     margin_classifiers,
     margin_notes,
+    records_of_rows,
     rules_of_columns,
 )
 from mmpca_dist.evaluation.reductions import Reductions
-from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.evaluation.thresholds import mix, row_hashes, row_mixes
 from mmpca_dist.limits import LIMITS
@@ -65,7 +63,7 @@ class Sampling:
     fitted: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, splits: Splits, n_features: int, judges: Judges) -> Sampling:
+    def of(cls, splits: Splits, n_features: int, classifiers: Classifiers) -> Sampling:
         """Return which rows are sampled for the classifiers of an evaluation."""
         affordable = LIMITS.margin_sample_bytes // (8 * n_features)
         sizes, counts = splits.counts.sum(axis=0), splits.counts.sum(axis=1)
@@ -73,7 +71,7 @@ class Sampling:
         each = max(min(LIMITS.margin_rows, affordable // len(splits.held_out)), LEAST_ROWS)
         for part in splits.held_out:
             measured[part] = _largest_hash(each, int(sizes[part]))
-        if judges.from_rows:
+        if classifiers.from_rows:
             for code, count in enumerate(counts.tolist()):
                 fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
         return cls(measured, fitted)
@@ -92,26 +90,26 @@ class Sampling:
         """Return which rows classifiers are fitted to while a part is held out."""
         return (sample.parts != part) & (sample.hashes <= self.fitted[sample.codes])
 
-    def notes(self, judges: Judges, records: Sequence[dict[str, Any]]) -> list[str]:
+    def notes(self, classifiers: Classifiers, records: Sequence[dict[str, Any]]) -> list[str]:
         """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""
-        found = margin_notes(records, judges)
-        if found:
-            return found
+        notes = margin_notes(records, classifiers)
+        if notes:
+            return notes
         if (self.measured[self.measured > 0] < EVERY).any():
-            found.append(
+            notes.append(
                 "Margins are those of samples of the rows held out: a smallest margin is the smallest of a sample."
             )
         labels = {record["classifier"] for record in records}
-        if any(spec.label in labels for spec in judges.from_rows) and (self.fitted < EVERY).any():
-            found.append(
+        if any(spec.label in labels for spec in classifiers.from_rows) and (self.fitted < EVERY).any():
+            notes.append(
                 "For the margins in the original columns, classifiers are fitted to a sample of the rows that train."
             )
-        return found
+        return notes
 
 
-def _largest_hash(wanted: int, count: int) -> np.uint64:
-    """Return the hash that about ``wanted`` of ``count`` rows do not exceed; all of them where there are no more."""
-    return np.uint64(min((wanted << 64) // count, int(EVERY)))
+def _largest_hash(size: int, count: int) -> np.uint64:
+    """Return the hash that about ``size`` of ``count`` rows do not exceed, or all of them."""
+    return np.uint64(min((size << 64) // count, int(EVERY)))
 
 
 @storable
@@ -131,7 +129,7 @@ class Sample:
         return cls(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in names))
 
 
-def rules_before(statistics: Statistics, judges: Judges) -> dict[str, LinearRule]:
+def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
     """Return the classifiers, in the (standardised) original columns, that margins may be told by; by label.
 
     They are those that moments determine; there are none where others are linear whatever the rows.
@@ -141,8 +139,8 @@ def rules_before(statistics: Statistics, judges: Judges) -> dict[str, LinearRule
     InputError
         For rows of each class that are all equal.
     """
-    specs = linear_rules(judges)
-    if not specs or any(spec.classifier.linear for spec in judges.from_rows):
+    specs = linear_rules(classifiers)
+    if not specs or any(spec.classifier.linear for spec in classifiers.from_rows):
         return {}
     return rules_of_columns(statistics, specs)
 
@@ -153,9 +151,9 @@ def sampled_margins(
     part: int,
     classes: NDArray,
     reductions: Reductions,
-    judges: Judges,
+    classifiers: Classifiers,
     before: Mapping[str, LinearRule],
-    fitted: Rules | Mapping[tuple[int, str], Any],
+    fitted: Mapping[tuple[int, str], Any],
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.
 
@@ -167,16 +165,13 @@ def sampled_margins(
     fitted : mapping
         Classifiers of reduced rows by position of the method and size, and label.
     """
-    at, labels = sampling.is_measured(sample, part), classes[sample.codes]
-    X, y = sample.X[at], labels[at]
-    Z, rows = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64)), reductions.standardized(X)
-    records: list[dict[str, Any]] = []
-    for spec in margin_classifiers(judges, fitted, len(reductions.items)):
-        own = [fitted[position, spec.label] for position in range(len(reductions.items))]
-        model: Any = before.get(spec.label)
-        if model is None:
-            train = sampling.is_fitted_to(sample, part)
-            model = judges.fit_rows(spec, reductions.standardized(sample.X[train]), labels[train])
-        distances = distances_or_none(model, rows, y)
-        records += classifier_records(spec.label, X.shape[1], distances, reductions.items, own, Z, y)
+    measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
+    X, y = sample.X[measured], labels[measured]
+    Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
+    specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, Any](before)
+    train = sampling.is_fitted_to(sample, part)
+    for spec in specs:
+        if spec.label not in models:
+            models[spec.label] = classifiers.fit_rows(spec, reductions.standardized(sample.X[train]), labels[train])
+    records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, reductions.items, y)
     return {"margins": records, "margin_rows": len(X)}

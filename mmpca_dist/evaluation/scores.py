@@ -21,7 +21,7 @@ from mmpca_dist.statistics.gather import class_moments
 
 
 @dataclass(frozen=True)
-class Judges:
+class Classifiers:
     """The classifiers of an evaluation.
 
     Attributes
@@ -49,7 +49,7 @@ class Judges:
 
     @property
     def notes(self) -> list[str]:
-        """Return what a reader must know of penalties that were chosen, in one sentence."""
+        """What a reader must know of penalties that were chosen, in one sentence."""
         if not self.penalties:
             return []
         return [
@@ -74,46 +74,51 @@ class Part:
     train: NDArray[np.bool_]
 
 
-def entry(item: Reduction, spec: ClassifierSection, errors: int) -> dict[str, Any]:
-    """Return the line of a record: how many of the rows held out a classifier gets wrong."""
-    return {
-        "method": item.method,
-        "n_components": item.n_components,
-        "used": item.used,
-        "classifier": spec.label,
-        "errors": errors,
-    }
+Fitted = dict[tuple[int, str], Any]
+"""Classifiers by position of the method and size, and label."""
 
 
 @dataclass
-class Judged:
-    """What classifiers did on a split.
+class Scores:
+    """Errors of classifiers on a split.
 
     Attributes
     ----------
     lines : list of dict
         A line of the record for each method, size and classifier.
     fitted : dict
-        The classifiers by position of the method and size, and label.
+        The classifiers.
+    notes : list of str
     """
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    fitted: dict[tuple[int, str], Any] = field(default_factory=dict)
-
-    @property
-    def notes(self) -> list[str]:
-        """Return what a reader must know of classifiers that were not fitted to the end."""
-        note = convergence_note([one for one in self.fitted.values() if isinstance(one, FittedRows)])
-        return [] if note is None else [note]
+    fitted: Fitted = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
-def judge(
-    items: Sequence[Reduction], judges: Judges, specs: Sequence[ClassifierSection], part: Part, meter: Meter
-) -> Judged:
+def error_line(item: Reduction, spec: ClassifierSection, errors: Any) -> dict[str, Any]:
+    """Return the line of a record: how many of the rows held out a classifier gets wrong."""
+    return {
+        "method": item.method,
+        "n_components": item.n_components,
+        "used": item.used,
+        "classifier": spec.label,
+        "errors": int(errors),
+    }
+
+
+def fit_notes(fitted: Fitted) -> list[str]:
+    """Return what a reader must know of classifiers that were not fitted to the end."""
+    note = convergence_note([model for model in fitted.values() if isinstance(model, FittedRows)])
+    return [] if note is None else [note]
+
+
+def score(
+    items: Sequence[Reduction], classifiers: Classifiers, specs: Sequence[ClassifierSection], part: Part, meter: Meter
+) -> Scores:
     """Fit classifiers to the rows of a split that train, and count their errors on the others; charge each method."""
-    judged = Judged()
-    test = ~part.train
-    held_out = part.y[test]
+    scores, test = Scores(), ~part.train
+    y_train, y_test = part.y[part.train], part.y[test]
     for position, item in enumerate(items):
         with meter.charging(item.method):
             Z = part.Z[:, item.columns]
@@ -121,14 +126,14 @@ def judge(
             for spec in specs:
                 fitted: Any
                 if is_from_moments(spec):
-                    fitted = fit_from_moments(spec, _moments(item, Z_train, part.y[part.train]))
+                    fitted = fit_from_moments(spec, _moments(item, Z_train, y_train))
                 else:
-                    fitted = judges.fit_rows(spec, Z_train, part.y[part.train])
-                judged.fitted[position, spec.label] = fitted
-                chosen = {"C": fitted.C} if spec.C == "nested" else {}
-                wrong = int(np.count_nonzero(fitted.predict(Z_test) != held_out))
-                judged.lines.append({**entry(item, spec, wrong), **chosen})
-    return judged
+                    fitted = classifiers.fit_rows(spec, Z_train, y_train)
+                scores.fitted[position, spec.label] = fitted
+                line = error_line(item, spec, np.count_nonzero(fitted.predict(Z_test) != y_test))
+                scores.lines.append({**line, "C": fitted.C} if spec.C == "nested" else line)
+    scores.notes = fit_notes(scores.fitted)
+    return scores
 
 
 def _moments(item: Reduction, Z: NDArray, y: NDArray) -> ReducedMoments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,16 @@ FIELDS = {
 }
 
 
+CELL_FIELDS = {
+    "method": pa.string(), "n_components": pa.int64(), "used": pa.int64(), "classifier": pa.string(),
+    "mean": pa.float64(), "deviation": pa.float64(), "standard_error": pa.float64(), "splits": pa.int64(),
+    "wins": pa.int64(), "untied": pa.int64(), "p_value": pa.float64(),
+    "corrected_standard_error": pa.float64(), "difference": pa.float64(),
+    "difference_standard_error": pa.float64(), "t_p_value": pa.float64(), "holm_p_value": pa.float64(),
+    "tests": pa.int64(),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Cell:
     """A method's errors with so many components under one classifier, over the splits.
@@ -56,7 +67,7 @@ class Cell:
         Whether the method and the reference differ, beyond these splits; None where ``test`` is.
     used : int
         The fewest components that the method gave in any split.
-    given : tuple of int
+    used_by_split : tuple of int
         As many as it gave in each split: cells that agree in them, in method and in classifier are of the same models.
     """
 
@@ -67,7 +78,7 @@ class Cell:
     test: SignTest | None = None
     t_test: CorrectedTest | None = None
     used: int = 0
-    given: tuple[int, ...] = ()
+    used_by_split: tuple[int, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -78,12 +89,6 @@ class Cell:
     def differs(self) -> bool:
         """Whether the mean differs from the reference's, significantly after Holm's correction."""
         return self.t_test is not None and self.t_test.is_significant
-
-    def adjusted(self, p_value: float | None, tests: int) -> Cell:
-        """Return the cell with the p-value of its test after a correction for so many tests."""
-        if self.t_test is None:
-            return self
-        return replace(self, t_test=replace(self.t_test, adjusted=p_value, tests=tests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,39 +148,13 @@ class ErrorTable:
                 raise InputError(f"Split {record['split']} holds out all {n_rows} rows; none is left to train on.")
             of_split = {"split": record["split"], "rows": record["rows"], "training": n_rows - record["rows"]}
             lines += [{**entry, **of_split} for entry in record["errors"]]
-        return cls._from_columns({name: [line[name] for line in lines] for name in FIELDS})
-
-    @classmethod
-    def from_arrow(cls, table: pa.Table, n_rows: int | None = None) -> ErrorTable:
-        """Return the table that ``to_arrow`` gave.
-
-        Parameters
-        ----------
-        table : pyarrow.Table
-        n_rows : int, optional
-            Of the data set: needed for tables of earlier versions, which do not tell how many rows train.
-
-        Raises
-        ------
-        InputError
-            Where it is needed and not given.
-        """
-        columns = {name: table.column(name).to_pylist() for name in FIELDS if name in table.column_names}
-        if "training" not in columns:
-            if n_rows is None:
-                raise InputError("The table of errors has no column training: give the number of rows of the data set.")
-            columns["training"] = [n_rows - rows for rows in columns["rows"]]
-        return cls._from_columns(columns)
-
-    @classmethod
-    def _from_columns(cls, columns: Mapping[str, list[Any]]) -> ErrorTable:
-        arrays: dict[str, Any] = {
-            name: np.asarray(columns[name], dtype=np.str_ if kind == pa.string() else np.int64)
+        columns: dict[str, Any] = {
+            name: np.asarray([line[name] for line in lines], np.str_ if kind == pa.string() else np.int64)
             for name, kind in FIELDS.items()
         }
-        made = cls(**arrays)
-        _ = made.positions  # refuses what is there twice
-        return made
+        table = cls(**columns)
+        _ = table.positions  # refuses what is there twice
+        return table
 
     def __len__(self) -> int:
         return len(self.split)
@@ -187,22 +166,22 @@ class ErrorTable:
     @property
     def methods(self) -> list[str]:
         """The methods, by their first rows."""
-        return _in_order(self.method)
+        return list(dict.fromkeys(self.method.tolist()))
 
     @property
     def classifiers(self) -> list[str]:
         """The classifiers, by their first rows."""
-        return _in_order(self.classifier)
+        return list(dict.fromkeys(self.classifier.tolist()))
 
     @property
     def sizes(self) -> list[int]:
         """The numbers of components that were asked for, ascending."""
-        return [int(size) for size in np.unique(self.n_components)]
+        return np.unique(self.n_components).tolist()
 
     @property
     def splits(self) -> list[int]:
         """The splits, ascending."""
-        return [int(split) for split in np.unique(self.split)]
+        return np.unique(self.split).tolist()
 
     @cached_property
     def positions(self) -> dict[Key, dict[int, int]]:
@@ -213,17 +192,17 @@ class ErrorTable:
         InputError
             Where there are two.
         """
-        found: dict[Key, dict[int, int]] = {}
+        positions: dict[Key, dict[int, int]] = {}
         keys = zip(self.method.tolist(), self.n_components.tolist(), self.classifier.tolist(), strict=True)
         for row, (key, split) in enumerate(zip(keys, self.split.tolist(), strict=True)):
-            if split in found.setdefault(key, {}):
+            if split in positions.setdefault(key, {}):
                 method, size, classifier = key
                 raise InputError(
                     f"Split {split} has two counts of errors for {method} with {size} components under {classifier}; "
                     "there must be one."
                 )
-            found[key][split] = row
-        return found
+            positions[key][split] = row
+        return positions
 
     def cells(self, reference: str = "pca") -> list[Cell]:
         """Return means, deviations and tests over splits, by method, number of components and classifier.
@@ -240,40 +219,42 @@ class ErrorTable:
         cells = [self._cell(key, reference) for key in keys if key in self.positions]
         p_values = self.p_values(cells, reference)
         adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-        return [cell.adjusted(adjusted.get(self._comparison(cell.key, reference)), len(adjusted)) for cell in cells]
+        for i, cell in enumerate(cells):
+            if cell.t_test is not None:
+                p_value = adjusted.get(self._comparison(cell.key, reference))
+                cells[i] = replace(cell, t_test=replace(cell.t_test, adjusted=p_value, tests=len(adjusted)))
+        return cells
 
     def paired(self, key: Key, other: Key) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the table's rows of two keys in the splits that both have, in the order of the splits."""
-        one, two = self.positions.get(key, {}), self.positions.get(other, {})
-        shared = sorted(one.keys() & two.keys())
-        return (
-            np.array([one[split] for split in shared], np.int64),
-            np.array([two[split] for split in shared], np.int64),
-        )
+        both = [self.positions.get(key, {}), self.positions.get(other, {})]
+        shared = sorted(both[0].keys() & both[1].keys())
+        first, second = (np.array([rows[split] for split in shared], np.int64) for rows in both)
+        return first, second
 
     def sign_test(self, key: Key, other: Key) -> SignTest | None:
         """Test whether one key errs less than another, on the splits that both have; None where there is no such."""
-        one, two = self.paired(key, other)
-        return sign_test(self.errors[one], self.errors[two]) if len(one) else None
+        rows, reference = self.paired(key, other)
+        return sign_test(self.errors[rows], self.errors[reference]) if len(rows) else None
 
     def t_test(self, key: Key, other: Key) -> CorrectedTest | None:
         """Test whether two keys differ, on the splits that both have; None where there is no such."""
-        one, two = self.paired(key, other)
-        if not len(one):
+        rows, reference = self.paired(key, other)
+        if not len(rows):
             return None
-        return corrected_t_test(self.errors[one], self.errors[two], self.rows[one], self.training[one])
+        return corrected_t_test(self.errors[rows], self.errors[reference], self.rows[rows], self.training[rows])
 
     def percent(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the errors of rows of the table, in percent of the rows held out."""
         return 100 * self.errors[rows] / self.rows[rows]
 
     def _cell(self, key: Key, reference: str) -> Cell:
-        own, other = self.positions[key], (reference, *key[1:])
-        at = np.array([own[split] for split in sorted(own)])
+        positions, other = self.positions[key], (reference, *key[1:])
+        at = np.array([positions[split] for split in sorted(positions)])
         summary = Summary.of(self.percent(at), overlap_of(self.rows[at], self.training[at]))
-        given = tuple(self.used[at].tolist())
+        used = self.used[at].tolist()
         tests = (None, None) if key[0] == reference else (self.sign_test(key, other), self.t_test(key, other))
-        return Cell(*key, summary, *tests, used=min(given), given=given)
+        return Cell(*key, summary, *tests, used=min(used), used_by_split=tuple(used))
 
     def p_values(self, cells: Iterable[Cell], reference: str) -> dict[tuple[Any, ...], float]:
         """Return the p-values of the t-tests of cells, one for each test that does not repeat another."""
@@ -285,8 +266,8 @@ class ErrorTable:
 
     def _comparison(self, key: Key, reference: str) -> tuple[Any, ...]:
         """Return what tells whether two tests are of the same models."""
-        one, two = self.paired(key, (reference, *key[1:]))
-        return key[0], key[2], tuple(self.used[one].tolist()), tuple(self.used[two].tolist())
+        used = (tuple(self.used[rows].tolist()) for rows in self.paired(key, (reference, *key[1:])))
+        return key[0], key[2], *used
 
 
 def cells_table(cells: Iterable[Cell]) -> pa.Table:
@@ -296,50 +277,31 @@ def cells_table(cells: Iterable[Cell]) -> pa.Table:
     corrected t-test: the difference from the reference, its standard error, its two-sided p-value, that after Holm's
     correction, and for how many tests.
     """
-    fields = {
-        "method": pa.string(), "n_components": pa.int64(), "used": pa.int64(), "classifier": pa.string(),
-        "mean": pa.float64(), "deviation": pa.float64(), "standard_error": pa.float64(), "splits": pa.int64(),
-        "wins": pa.int64(), "untied": pa.int64(), "p_value": pa.float64(),
-        "corrected_standard_error": pa.float64(), "difference": pa.float64(),
-        "difference_standard_error": pa.float64(), "t_p_value": pa.float64(), "holm_p_value": pa.float64(),
-        "tests": pa.int64(),
-    }  # fmt: skip
-    lines = [
-        {
-            "method": cell.method,
-            "n_components": cell.n_components,
-            "used": cell.used,
-            "classifier": cell.classifier,
-            "mean": cell.summary.mean,
-            "deviation": _known(cell.summary.deviation),
-            "standard_error": _known(cell.summary.standard_error),
-            "splits": cell.summary.count,
-            "wins": cell.test.wins if cell.test else None,
-            "untied": cell.test.untied if cell.test else None,
-            "p_value": cell.test.p_value if cell.test else None,
-            "corrected_standard_error": _known(cell.summary.corrected_standard_error),
-            **_difference(cell.t_test),
-        }
-        for cell in cells
-    ]
-    return pa.Table.from_pylist(lines, schema=pa.schema(list(fields.items())))
+    return pa.Table.from_pylist([_cell_line(cell) for cell in cells], schema=pa.schema(list(CELL_FIELDS.items())))
 
 
-def _difference(test: CorrectedTest | None) -> dict[str, Any]:
-    if test is None:
-        return {}
-    return {
-        "difference": test.difference,
-        "difference_standard_error": _known(test.standard_error),
-        "t_p_value": test.p_value,
-        "holm_p_value": test.adjusted,
-        "tests": test.tests,
+def _cell_line(cell: Cell) -> dict[str, Any]:
+    summary, test, t_test = cell.summary, cell.test, cell.t_test
+    line: dict[str, Any] = {
+        "method": cell.method,
+        "n_components": cell.n_components,
+        "used": cell.used,
+        "classifier": cell.classifier,
+        "mean": summary.mean,
+        "deviation": summary.deviation,
+        "standard_error": summary.standard_error,
+        "splits": summary.count,
+        "corrected_standard_error": summary.corrected_standard_error,
     }
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
-def _in_order(names: NDArray[np.str_]) -> list[str]:
-    return list(dict.fromkeys(names.tolist()))
+    if test is not None:
+        line |= {"wins": test.wins, "untied": test.untied, "p_value": test.p_value}
+    if t_test is not None:
+        line |= {
+            "difference": t_test.difference,
+            "difference_standard_error": t_test.standard_error,
+            "t_p_value": t_test.p_value,
+            "holm_p_value": t_test.adjusted,
+            "tests": t_test.tests,
+        }
+    unknown = [name for name, value in line.items() if isinstance(value, float) and not math.isfinite(value)]
+    return line | dict.fromkeys(unknown)

@@ -22,7 +22,7 @@ from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
-from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
@@ -117,17 +117,17 @@ def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None
         Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
     """
     splits = splits_of(job)
-    judges = Judges(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
+    classifiers = Classifiers(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
     done = records.numbers()
     total = splits.n_splits * len(splits.held_out)
     missing = [number for number in range(total) if number not in done]
     if merges(job.dataset, splits, job.config):
-        _score_merged(job, splits, judges, records, missing, passes)
+        _score_merged(job, splits, classifiers, records, missing, passes)
     elif missing:
         job.callback.on_pass(stage, ROWS)
-        _score_direct(job, splits, judges, records, missing, stage)
+        _score_direct(job, splits, classifiers, records, missing, stage)
     made = records.read(total)
     return {
         "n_splits": total,
@@ -197,7 +197,7 @@ class _Forecast:
 
 
 def _score_merged(
-    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], passes: PassCounter
+    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], passes: PassCounter
 ) -> None:
     """Evaluate one split after the other, whose parts share passes over the rows."""
     rows = job.rows(passes.stage, passes)
@@ -206,16 +206,16 @@ def _score_merged(
     forecast = _Forecast(job, passes.stage, len(wanted), 1)
     for done, split in enumerate(wanted, 1):
         own = rows.keeping_apart(f"{split:05d}")
-        for record in evaluate_parts(own, splits.only(split), split * parts, job.config, judges):
+        for record in evaluate_parts(own, splits.only(split), split * parts, job.config, classifiers):
             records.write({**record, **passes.take()})
         forecast.tell(done)
 
 
 def _score_direct(
-    job: Job, splits: Splits, judges: Judges, records: SplitRecords, missing: list[int], stage: str
+    job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], stage: str
 ) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, judges, records)
+    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, classifiers, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress = job.progress(stage)
     forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
@@ -260,12 +260,12 @@ class _EvaluateSplit:
     rows: RowsInMemory
     splits: Splits
     config: RunConfig
-    judges: Judges
+    classifiers: Classifiers
     records: SplitRecords
 
     def __call__(self, span: Span) -> int:
         rows, read = self.rows.get()
-        record = evaluate_split(rows, self.splits, span.start, self.config, self.judges)
+        record = evaluate_split(rows, self.splits, span.start, self.config, self.classifiers)
         self.records.write({**record, **read})
         return 1
 

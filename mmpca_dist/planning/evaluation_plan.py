@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.evaluation.linear_scores import BLOCK_ROWS
+from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import PairSearch
@@ -217,7 +217,7 @@ def _sample_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
 
 def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of reductions and classifiers of all parts."""
-    from_moments = replace(evaluation, classifiers=evaluation.judges.from_moments)
+    from_moments = replace(evaluation, classifiers=evaluation.grouped.from_moments)
     linear = dataset.n_features * (evaluation.decisions + evaluation.width) * 8
     return len(evaluation.held_out) * (linear + _model_bytes(from_moments, 0))
 

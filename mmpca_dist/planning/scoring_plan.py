@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.evaluation.margins import linear_rules
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
-from mmpca_dist.evaluation.scores import Judges
+from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.passes import product_rate
 from mmpca_dist.planning.plan import Resources, WorkPlan
@@ -83,13 +83,13 @@ class EvaluationRequest:
         return self.n_methods * max(self.sizes)
 
     @property
-    def judges(self) -> Judges:
-        return Judges(self.classifiers)
+    def grouped(self) -> Classifiers:
+        return Classifiers(self.classifiers)
 
     @property
     def from_rows(self) -> list[ClassifierSection]:
         """The classifiers that are fitted to rows."""
-        return self.judges.from_rows
+        return self.grouped.from_rows
 
     @property
     def nested(self) -> bool:
@@ -100,7 +100,7 @@ class EvaluationRequest:
     def decisions(self) -> int:
         """Decisions from moments on every row, of all methods, sizes and classifiers."""
         scores = 1 if self.n_classes == 2 else self.n_classes
-        return self.n_methods * len(self.sizes) * len(self.judges.from_moments) * scores
+        return self.n_methods * len(self.sizes) * len(self.grouped.from_moments) * scores
 
     @property
     def all_fits(self) -> int:
@@ -112,7 +112,7 @@ class EvaluationRequest:
         """The classifiers that are known, by their names, to measure margins."""
         if not self.margins:
             return []
-        return [spec for spec in self.from_rows if spec.classifier.linear] or linear_rules(self.judges)
+        return [spec for spec in self.from_rows if spec.classifier.linear] or linear_rules(self.grouped)
 
 
 def scoring_work(

@@ -1,0 +1,315 @@
+"""Classifiers that are fitted to reduced rows, if the original rows do not fit in memory.
+
+A pass gathers the reduced rows of as many methods and sizes as memory permits. If it does not permit one alone,
+classifiers that learn block by block make passes of their own, on Dask arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.cost_meter import Meter
+from mmpca_dist.evaluation.reductions import Reduction, Reductions
+from mmpca_dist.evaluation.scores import Classifiers, Part, Scores, error_line, fit_notes, naming, score
+from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.transform import projected
+from mmpca_dist.predictors import out_of_core
+from mmpca_dist.predictors.fits import linear_parts
+from mmpca_dist.predictors.specification import CLASSIFIERS
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads
+from mmpca_dist.statistics.units import read_unit, read_units
+
+DOUBLE = np.dtype(np.float64)
+
+
+def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
+    """Refuse more reduced rows than a classifier may be fitted to.
+
+    Raises
+    ------
+    InputError
+        With how many there are.
+    """
+    refusing = [spec.label for spec in classifiers.from_rows if not spec.classifier.out_of_core]
+    large = next((item for item in items if _is_large(item, n_rows)), None)
+    if refusing and large is not None:
+        moments = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.rule is not None)
+        blocks = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.out_of_core)
+        raise InputError(
+            f"{n_rows:,} rows of {large.used} components are more than the {LIMITS.gathered_bytes >> 20:,} MiB of "
+            f"reduced rows that {refusing[0]} may be fitted to. Use classifiers from moments ({moments}) "
+            f"or those that learn block by block ({blocks}), or fewer components."
+        )
+
+
+def _is_large(item: Reduction, n_rows: int) -> bool:
+    return 8 * n_rows * item.used > LIMITS.gathered_bytes
+
+
+def score_rows(
+    rows: Rows, splits: Splits, first: int, reductions: Sequence[Reductions], classifiers: Classifiers, meter: Meter
+) -> list[Scores]:
+    """Score the classifiers that are fitted to rows on every part held out.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first part held out among those of all splits.
+    reductions : sequence of Reductions
+        What was fitted while each part was held out.
+    meter : Meter
+        Charges each method with its classifiers, and the passes of those that learn block by block.
+
+    Returns
+    -------
+    list of Scores
+        ``fitted`` has the linear classifiers alone, which take no memory to speak of.
+
+    Raises
+    ------
+    InputError
+        For rows that a classifier cannot use, or too many of them; the message names the split.
+    """
+    scores, n_rows = [Scores() for _ in reductions], rows.dataset.n_rows
+    if not classifiers.from_rows:
+        return scores
+    for shares in _batches(reductions, n_rows):
+        for done, (share, part) in enumerate(_gather(rows, splits, shares), 1):
+            with naming(first + share.index):
+                gathered = score(share.items(), classifiers, classifiers.from_rows, part, meter)
+            _add(scores[share.index], gathered, share.positions)
+            rows.tell_work("fit classifiers", done, len(shares))
+    for index, (reduction, part_number) in enumerate(zip(reductions, splits.held_out, strict=True)):
+        large = [position for position, item in enumerate(reduction.items) if _is_large(item, n_rows)]
+        if large:
+            task = _LazyScores(rows, splits, part_number, reduction, [reduction.items[i] for i in large])
+            with naming(first + index):
+                _add(scores[index], task.score(classifiers, meter), large)
+    return scores
+
+
+def _add(scores: Scores, others: Scores, positions: Sequence[int]) -> None:
+    """Add the scores of some methods and sizes, by their positions among all."""
+    scores.lines += others.lines
+    scores.notes += others.notes
+    for (number, label), model in others.fitted.items():
+        if linear_parts(model) is not None:
+            scores.fitted[positions[number], label] = model
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Methods and sizes, by position, that a pass gathers for the part held out with this index."""
+
+    index: int
+    reductions: Reductions
+    positions: list[int]
+
+    @property
+    def columns(self) -> NDArray[np.intp]:
+        """Columns of the matrix of all that are needed."""
+        return np.unique(np.concatenate([self.reductions.items[i].columns for i in self.positions]))
+
+    def items(self) -> list[Reduction]:
+        """Return the methods and sizes with their positions among these columns alone."""
+        columns, items = self.columns, [self.reductions.items[i] for i in self.positions]
+        return [replace(item, columns=np.searchsorted(columns, item.columns)) for item in items]
+
+
+def _batches(reductions: Sequence[Reductions], n_rows: int) -> Iterator[list[_Share]]:
+    """Yield what one pass gathers, as much as fits, without what is too large alone."""
+    batch: list[_Share] = []
+    for index, reduction in enumerate(reductions):
+        for position, item in enumerate(reduction.items):
+            if _is_large(item, n_rows):
+                continue
+            larger = _with(batch, index, reduction, position)
+            if 8 * n_rows * sum(len(share.columns) for share in larger) > LIMITS.gathered_bytes:
+                yield batch
+                larger = _with([], index, reduction, position)
+            batch = larger
+    if batch:
+        yield batch
+
+
+def _with(batch: list[_Share], index: int, reductions: Reductions, position: int) -> list[_Share]:
+    """Return a batch with one method and size more."""
+    if batch and batch[-1].index == index:
+        return [*batch[:-1], _Share(index, reductions, [*batch[-1].positions, position])]
+    return [*batch, _Share(index, reductions, [position])]
+
+
+def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
+    """Make a pass, and yield the reduced rows of every part."""
+    projections = [
+        _Projection(splits.held_out[share.index], share.reductions.matrix[:, share.columns], share.reductions.mean)
+        for share in shares
+    ]
+    labels, *arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), _join, "gather")
+    for share in shares:
+        Z, train, arrays = arrays[0], arrays[1], arrays[2:]  # let go of one after the other
+        yield share, Part(Z, labels, train)
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """How rows are reduced while a part is held out."""
+
+    part: int
+    matrix: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class _GatherSpan:
+    """The task: labels, and for every part held out the reduced rows and which of them train."""
+
+    dataset: Dataset
+    splits: Splits
+    projections: list[_Projection]
+
+    def __call__(self, span: Span) -> tuple[NDArray, ...]:
+        labels = self.dataset.read_labels(span.start, span.stop)
+        reduced: list[list[NDArray[np.float64]]] = [[] for _ in self.projections]
+        for _, X in read_units(self.dataset, span):
+            for blocks, p in zip(reduced, self.projections, strict=True):
+                # A product for each, so that the bits do not tell how many shared the pass.
+                blocks.append(projected(X, p.matrix, p.mean, DOUBLE))
+        arrays = [labels]
+        for blocks, p in zip(reduced, self.projections, strict=True):
+            arrays += [np.concatenate(blocks), self.splits.training(span.start, span.stop, labels, p.part)[0]]
+        return tuple(arrays)
+
+
+def _join(left: tuple[NDArray, ...], right: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+    return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
+
+
+@dataclass(frozen=True)
+class _LazyScores:
+    """Scores of classifiers that learn block by block, for methods and sizes that are too large to gather.
+
+    Every fit makes passes of its own over the rows, reported one by one and charged to its method; the errors of all
+    take one more. Blocks are those of rows in memory, and so is what comes of them.
+    """
+
+    rows: Rows
+    splits: Splits
+    part: int
+    reductions: Reductions
+    items: Sequence[Reduction]
+
+    def score(self, classifiers: Classifiers, meter: Meter) -> Scores:
+        """Fit to rows that train, and count the errors on the part held out."""
+        rows, dataset, scores = self.rows, self.rows.dataset, Scores()
+        labels_task = _CodeLabels(dataset, self.splits, self.part)
+        codes, sizes = replace(rows, progress=None).reduce(labels_task, _join_codes, "codes")
+        for position, item in enumerate(self.items):
+            with meter.charging(item.method), _computing_on(rows.scheduler):
+                Z = self._training_rows(item, sizes)
+                for spec in classifiers.from_rows:
+                    fitted = classifiers.fit_rows(spec, Z, codes, on_pass=lambda: rows.begins("fit", dataset.n_bytes))
+                    scores.fitted[position, spec.label] = replace(fitted, classes=self.splits.classes)
+        tasks = [(position, spec) for position in range(len(self.items)) for spec in classifiers.from_rows]
+        models = [(self.items[i].columns, scores.fitted[i, spec.label]) for i, spec in tasks]
+        errors_task = _CountErrors(dataset, self.splits, self.part, self.reductions, models)
+        errors = rows.pass_over(errors_task, np.add, "judge")
+        scores.lines = [error_line(self.items[i], spec, n) for (i, spec), n in zip(tasks, errors, strict=True)]
+        scores.notes = fit_notes(scores.fitted)
+        return scores
+
+    def _training_rows(self, item: Reduction, sizes: Sequence[int]) -> da.Array:
+        """Return the reduced rows that train, shape (n, K): a pass reads every unit once."""
+        matrix, mean = self.reductions.matrix[:, item.columns], self.reductions.mean
+        read = _ReadUnit(self.rows.dataset, self.splits, self.part, matrix, mean)
+        shared = dask.delayed(read, pure=False, traverse=False)
+        units = [unit for span in self.rows.spans for unit in span.units]
+        pieces = [
+            da.from_delayed(shared(start, stop), (size, item.used), dtype=DOUBLE)
+            for (start, stop), size in zip(units, sizes, strict=True)
+            if size
+        ]
+        return da.concatenate(pieces).rechunk((out_of_core.BLOCK_ROWS, -1))
+
+
+def _computing_on(scheduler: Scheduler) -> AbstractContextManager:
+    """Let Dask arrays be computed where the other passes are."""
+    if isinstance(scheduler, Threads):
+        return out_of_core.computing_on("threads", scheduler.n_threads)
+    return out_of_core.computing_on(scheduler.client) if isinstance(scheduler, Cluster) else nullcontext()
+
+
+def _join_codes(left: tuple[NDArray, list[int]], right: tuple[NDArray, list[int]]) -> tuple[NDArray, list[int]]:
+    return np.concatenate([left[0], right[0]]), left[1] + right[1]
+
+
+@dataclass(frozen=True)
+class _CodeLabels:
+    """The task: the classes of the rows that train, and how many of them each reading unit has."""
+
+    dataset: Dataset
+    splits: Splits
+    part: int
+    labels_only = True
+
+    def __call__(self, span: Span) -> tuple[NDArray, list[int]]:
+        codes, dtype = [], np.min_scalar_type(len(self.splits.classes))
+        for start, stop in span.units:
+            labels = self.dataset.read_labels(start, stop)
+            train = self.splits.training(start, stop, labels, self.part)[0]
+            codes.append(encode(labels[train], self.splits.classes, self.dataset.uri).astype(dtype))
+        return np.concatenate(codes), [len(of_unit) for of_unit in codes]
+
+
+@dataclass(frozen=True)
+class _ReadUnit:
+    """Reads those rows of a unit that train, reduced."""
+
+    dataset: Dataset
+    splits: Splits
+    part: int
+    matrix: NDArray[np.float64]
+    mean: NDArray[np.float64] | None
+
+    def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
+        X = read_unit(self.dataset, start, stop)
+        train = self.splits.training(start, stop, self.dataset.read_labels(start, stop), self.part)[0]
+        with single_blas_thread():
+            return projected(X, self.matrix, self.mean, DOUBLE)[train]
+
+
+@dataclass(frozen=True)
+class _CountErrors:
+    """The task: errors of fitted classifiers on the rows held out."""
+
+    dataset: Dataset
+    splits: Splits
+    part: int
+    reductions: Reductions
+    models: list[tuple[NDArray[np.intp], Any]]
+
+    def __call__(self, span: Span) -> NDArray[np.int64]:
+        errors = np.zeros(len(self.models), np.int64)
+        for start, X in read_units(self.dataset, span):
+            labels = self.dataset.read_labels(start, start + len(X))
+            held_out = ~self.splits.training(start, start + len(X), labels, self.part)[0]
+            if not held_out.any():
+                continue
+            Z = projected(X, self.reductions.matrix, self.reductions.mean, DOUBLE)[held_out]
+            for number, (columns, fitted) in enumerate(self.models):
+                errors[number] += np.count_nonzero(fitted.predict(Z[:, columns]) != labels[held_out])
+        return errors
