@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,8 +113,13 @@ class Dataset(Table, RowReader):
 
     features: str | None = None
     """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
     missing_chunks = "refuse"
     """Whether chunks that are not stored are refused, or read as fill values (``fill``)."""
+    missing_label_rows = 0
+    """Rows whose label chunks are not stored; ``label_fill`` is their label."""
+    label_fill: Any = None
     sparse = False
     """Whether rows are stored in CSR form; read them with ``read_sparse``."""
     in_memory = False

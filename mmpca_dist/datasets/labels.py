@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.errors import InputError
 
@@ -133,13 +134,7 @@ def refuse_texts(values: list[Any], what: str) -> None:
 
 
 def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArray:
-    """Return the sorted classes of both.
-
-    Raises
-    ------
-    InputError
-        Where one has text and the other numbers, or only one has booleans, which NumPy would make 1 and 0.
-    """
+    """Return the sorted classes of both; refuse text beside numbers, and booleans, which NumPy would make 1 and 0."""
     kinds = {classes.dtype.kind, others.dtype.kind}
     if len(kinds) > 1 and ("b" in kinds or np.result_type(classes, others).kind not in "iu"):
         raise InputError(f"Labels were {classes.dtype} and are now {others.dtype} in {where}; use one type.")
@@ -147,13 +142,7 @@ def unite(classes: NDArray, others: NDArray, where: str = "these rows") -> NDArr
 
 
 def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
-    """Return the position of each label in the sorted ``classes``.
-
-    Raises
-    ------
-    InputError
-        For a label that is none of the classes.
-    """
+    """Return the position of each label in the sorted ``classes``; refuse a label that is none of them."""
     codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     matches = classes[codes] == y
     if not np.all(matches):
@@ -161,7 +150,7 @@ def encode(y: NDArray, classes: NDArray, where: str) -> NDArray[np.intp]:
     return codes
 
 
-def refuse_made_up(dataset: Any, filled: int, classes: NDArray | None = None) -> None:
+def refuse_made_up(dataset: Dataset, filled: int, classes: NDArray | None = None) -> None:
     """Refuse label chunks that are not stored, unless their fill value is also the label of stored rows.
 
     Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also

@@ -121,10 +121,9 @@ def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
 
 def note_of_missing_labels(dataset: Dataset) -> str | None:
     """Return the note that some label chunks are not stored, where that is so."""
-    missing = getattr(dataset, "missing_label_rows", 0)
-    if not missing:
+    if not dataset.missing_label_rows:
         return None
     return (
-        f"{dataset.uri} lacks label chunks of {missing} rows; their labels become the fill value "
-        f"{dataset.label_fill}."  # type: ignore[attr-defined]
+        f"{dataset.uri} lacks label chunks of {dataset.missing_label_rows} rows; their labels become the fill value "
+        f"{dataset.label_fill}."
     )

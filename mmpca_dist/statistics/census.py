@@ -100,6 +100,6 @@ def check_missing_labels(dataset: Dataset, census: Census, known: NDArray | None
 
     Zarr may leave out chunks that hold only the fill value.
     """
-    if getattr(dataset, "missing_label_rows", 0):
-        filled = int(census.counts[census.classes == dataset.label_fill].sum())  # type: ignore[attr-defined]
+    if dataset.missing_label_rows:
+        filled = int(census.counts[census.classes == dataset.label_fill].sum())
         refuse_made_up(dataset, filled, known)

@@ -152,7 +152,7 @@ class DatasetRows(RowSource):
         edges = self._edges()
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
         # Rows that have the fill value, of columns of which chunks are not stored.
-        filled = {name: 0 for name, column in self._columns.items() if getattr(column, "missing_label_rows", 0)}
+        filled = {name: 0 for name, column in self._columns.items() if column.missing_label_rows}
         for start, stop in itertools.pairwise(edges):
             try:
                 if self.sparse:

@@ -20,13 +20,7 @@ DEFAULTS: Mapping[str, Option] = {"classes": "", "noise": 0.0, "seed": 0}
 
 
 class BundledDataset(DatasetProxy):
-    """A table of scikit-learn, which each process loads whole.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, class or option, or a value that does not fit.
-    """
+    """A table of scikit-learn, which each process loads whole."""
 
     kind = "memory"
 

@@ -89,18 +89,13 @@ FORMATS = Registry(Format, "mmpca_dist.datasets.readers", group="mmpca_dist.form
 
 
 def format_of(uri: str) -> Format:
-    """Return the format of a data set, by its address or the content of its folder; Zarr where neither tells.
-
-    Raises
-    ------
-    InputError
-        Where nothing is at the address.
-    """
-    for one in FORMATS.values():
-        if one.is_named_by(uri):
-            return one
+    """Return the format of a data set, by its address or the content of its folder; Zarr where neither tells."""
+    for format in FORMATS.values():
+        if format.is_named_by(uri):
+            return format
     storage.require(uri)
-    return next((one for one in FORMATS.values() if one.holds is not None and one.holds(uri)), FORMATS["zarr"])
+    holding = (format for format in FORMATS.values() if format.holds is not None and format.holds(uri))
+    return next(holding, FORMATS["zarr"])
 
 
 def open_dataset(
@@ -215,13 +210,7 @@ def open_rows(
 
 
 def refuse_missing_names(uri: str, stored: Collection[str], names: list[str]) -> None:
-    """Refuse features that lack some of the ``names`` that a model was fitted to.
-
-    Raises
-    ------
-    InputError
-        With the first few names, and what the first may be called instead.
-    """
+    """Refuse features that lack some of the ``names`` that a model was fitted to."""
     stored = set(stored)
     missing = [name for name in names if name not in stored]
     if missing:
@@ -251,13 +240,7 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
 
 
 def parse_options(uri: str, query: str, defaults: Mapping[str, Option]) -> dict[str, Option]:
-    """Return the options of an address, ``NAME?option=value&...``, each of the type of its default.
-
-    Raises
-    ------
-    InputError
-        For an unknown option, or a value that does not parse.
-    """
+    """Return the options of an address, ``NAME?option=value&...``, each of the type of its default."""
     options = dict(defaults)
     for key, text in parse_qsl(query, keep_blank_values=True):
         if key not in options:

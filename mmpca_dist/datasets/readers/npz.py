@@ -84,13 +84,7 @@ def _refuse_oversized(archive: zipfile.ZipFile, members: Collection[str], uri: s
 
 
 def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
-    """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels.
-
-    Raises
-    ------
-    InputError
-        Where one of them is absent, or there twice.
-    """
+    """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels."""
     rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
     members = (*rows, label) if label_required or label in names else rows
     for name in members:
@@ -102,13 +96,7 @@ def npz_members(names: list[str], features: str, label: str, label_required: boo
 
 
 def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
-    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if there is one.
-
-    Raises
-    ------
-    InputError
-        For other formats, and shapes that are none.
-    """
+    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
     try:
         form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
     except (ValueError, SystemError) as error:  # several texts, or numbers of no characters

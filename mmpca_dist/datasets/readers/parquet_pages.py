@@ -6,6 +6,7 @@ as pages hold. A few kilobytes can fill the memory, whatever the metadata of the
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -68,16 +69,15 @@ def unpacks_little(columns: Sequence[pq.ColumnChunkMetaData], limit: int) -> boo
     )
 
 
-class CheckedColumns:
+class CheckedColumns(io.RawIOBase):
     """The bytes of columns of a row group, as a file for pyarrow, which reads nothing else.
 
     ``n_values`` is the number of values of each column of numbers; None for texts, of which the metadata tell it.
     Pages that declare more than the metadata do are refused with an ``InputError``.
     """
 
-    closed = False
-
     def __init__(self, file: Any, columns: Sequence[pq.ColumnChunkMetaData], n_values: int | None, where: str) -> None:
+        super().__init__()
         self._at, self._data = 0, _read(file, columns)
         self.pages: list[Pages] = []
         for column in columns:
@@ -110,20 +110,11 @@ class CheckedColumns:
         self._at = offset + (self._at if whence == 1 else 0)
         return self._at
 
-    def tell(self) -> int:
-        return self._at
-
-    def close(self) -> None:
-        self._data.clear()
-
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
         return True
-
-    def writable(self) -> bool:
-        return False
 
 
 def _read(file: Any, columns: Sequence[pq.ColumnChunkMetaData]) -> dict[int, memoryview]:

@@ -1,7 +1,7 @@
-"""Zarr arrays of others, of which no chunk unpacks to more than the array's metadata declare.
+"""Zarr arrays from untrusted sources: no chunk unpacks to more than the array's metadata declare.
 
 A few kilobytes can unpack to gigabytes, whatever the shape of a chunk is. Compressed chunks are decoded here with a
-bound; everything else of Zarr is as it is.
+bound; Zarr does everything else.
 """
 
 from __future__ import annotations
@@ -34,43 +34,41 @@ from mmpca_dist.errors import InputError, MmpcaError
 
 SLACK_BYTES = 1 << 10
 """Checksums and headers of other codecs."""
-NUMBERS = "biufcSUV"
-"""Kinds of types whose values are all of one size."""
+FIXED_SIZE = "biufcSUV"
+"""Kinds of types whose values all have one size."""
 FILTER_FACTOR = 16
-"""Filters may make a wider type of each value before it is compressed."""
+"""Filters may widen values before they are compressed."""
 SHARD_ENTRY_BYTES = 16
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPED = range(0x184D2A50, 0x184D2A60)
 ZSTD_BLOCK = 128 << 10
-MOST_CODECS = 20
+MAX_CODECS = 20
 VLEN = ("vlen-utf8", "vlen-bytes", "vlen-array")
 STREAMS = ("gzip", "zlib", "bz2", "lzma")
-UNPACKED = ("zstd", "blosc", "lz4", *STREAMS)
-CODE = ("pickle",)
-"""Codecs that run what is in the data."""
+COMPRESSIONS = ("zstd", "blosc", "lz4", *STREAMS)
 
 
 def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | None:
-    """Return what is called ``name`` in a group of somebody else's, an array with bounds on what its chunks unpack to.
+    """Return the member ``name`` of a group; an array has bounds on what its chunks unpack to.
 
     Raises
     ------
     InputError
-        For metadata that are damaged, chunks declared larger than what may be in memory, and codecs that run code.
+        For damaged metadata, chunks that are declared larger than the memory, and codecs that run code.
     """
     if "\0" in name:
         raise InputError(f"{name!r} is no name of an array of {uri}: it holds the character NUL.")
     try:
         with storage.explained(f"{uri}/{name}"):
-            found = group.get(name)
+            item = group.get(name)
     except MmpcaError:
         raise
-    except Exception as error:  # whatever Zarr raises for metadata that are none
-        what = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    except Exception as error:  # Zarr raises many types for damaged metadata
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise InputError(
-            f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({what[:200]})."
+            f"Cannot read {uri}/{name}: its Zarr metadata are damaged, or of a kind that is not known ({reason[:200]})."
         ) from error
-    return _bounded(found, f"{uri}/{name}") if isinstance(found, zarr.Array) else found
+    return _bounded(item, f"{uri}/{name}") if isinstance(item, zarr.Array) else item
 
 
 def _bounded(array: zarr.Array, where: str) -> zarr.Array:
@@ -82,58 +80,53 @@ def _bounded(array: zarr.Array, where: str) -> zarr.Array:
     if array.shards is not None:
         n_chunks = math.prod(-(-a // b) for a, b in zip(array.shards, array.chunks, strict=True))
         refuse_larger(SHARD_ENTRY_BYTES * n_chunks, f"The index of a shard of {where}", "Store it in smaller shards")
-    most = n_items * array.dtype.itemsize if array.dtype.kind in NUMBERS else allowed_bytes()
+    limit = n_items * array.dtype.itemsize if array.dtype.kind in FIXED_SIZE else allowed_bytes()
     codecs = metadata.codecs if metadata.zarr_format == 3 else metadata.filters or ()
-    if len(codecs) > MOST_CODECS:
+    if len(codecs) > MAX_CODECS:
         raise InputError(f"{where} declares {len(codecs):,} codecs. Its metadata are damaged or made up.")
     if metadata.zarr_format == 3:
-        object.__setattr__(metadata, "codecs", _bounded_codecs(metadata.codecs, most, n_items))
+        object.__setattr__(metadata, "codecs", _bounded_codecs(metadata.codecs, limit, n_items))
     else:
         compressor, filters = metadata.compressor, tuple(metadata.filters or ())
-        _refuse_code([compressor, *filters], where)
-        most *= FILTER_FACTOR if filters else 1
+        if any(getattr(codec, "codec_id", None) == "pickle" for codec in (compressor, *filters)):
+            raise InputError(
+                f"{where} is stored by the codec 'pickle', which runs what is in the data and is never used. Store it "
+                "as numbers, or labels as strings."
+            )
+        limit *= FILTER_FACTOR if filters else 1
         if compressor is not None:
-            object.__setattr__(metadata, "compressor", _V2(compressor, most, n_items))
+            object.__setattr__(metadata, "compressor", _V2(compressor, limit, n_items))
         if filters:
-            object.__setattr__(metadata, "filters", tuple(_V2(one, most, n_items) for one in filters))
+            object.__setattr__(metadata, "filters", tuple(_V2(codec, limit, n_items) for codec in filters))
     inner = array._async_array
     return zarr.Array(type(inner)(metadata, inner.store_path))
 
 
-def _refuse_code(codecs: list[Any], where: str) -> None:
-    name = next((codec.codec_id for codec in codecs if getattr(codec, "codec_id", None) in CODE), None)
-    if name is not None:
-        raise InputError(
-            f"{where} is stored by the codec {name!r}, which runs what is in the data and is never used. Store it as "
-            "numbers, or labels as strings."
-        )
-
-
-def _bounded_codecs(codecs: tuple[Any, ...], most: int, n_items: int) -> tuple[Any, ...]:
+def _bounded_codecs(codecs: tuple[Any, ...], limit: int, n_items: int) -> tuple[Any, ...]:
     if any(isinstance(codec, ArrayArrayCodec) for codec in codecs):
-        most *= FILTER_FACTOR
-    found: list[Any] = []
+        limit *= FILTER_FACTOR
+    bounded: list[Any] = []
     for codec in codecs:
         if isinstance(codec, ShardingCodec):
-            twin = copy.copy(codec)
-            object.__setattr__(twin, "codecs", _bounded_codecs(codec.codecs, most, n_items))
-            found.append(twin)
-            most = allowed_bytes()  # of the codecs around it
+            shards = copy.copy(codec)
+            object.__setattr__(shards, "codecs", _bounded_codecs(codec.codecs, limit, n_items))
+            bounded.append(shards)
+            limit = allowed_bytes()  # of the codecs around it
         elif isinstance(codec, VLenUTF8Codec | VLenBytesCodec):
-            found += [codec, _V3(functools.partial(_with_items, n_items))]
+            bounded += [codec, _V3(functools.partial(_with_items, n_items))]
         elif isinstance(codec, BytesBytesCodec) and (plain := _plain(codec)) is not None:
-            found.append(_V3(functools.partial(_unpacked, plain, most)))
+            bounded.append(_V3(functools.partial(_unpacked, plain, limit)))
         else:
-            found.append(codec)
-    return tuple(found)
+            bounded.append(codec)
+    return tuple(bounded)
 
 
 def _plain(codec: Any) -> Codec | None:
-    """Return the codec of numcodecs that decodes as one of Zarr does; None where it does not unpack."""
+    """Return the codec of numcodecs that equals one of Zarr; None where it is no compression."""
     content: Any = codec.to_dict()
     name = str(content.get("name")).removeprefix("numcodecs.")
     options = content.get("configuration", {}) if name == "lzma" else {}
-    return numcodecs.get_codec({"id": name, **options}) if name in UNPACKED else None
+    return numcodecs.get_codec({"id": name, **options}) if name in COMPRESSIONS else None
 
 
 @dataclass(frozen=True)
@@ -144,8 +137,8 @@ class _V3(BytesBytesCodec):
     is_fixed_size = False
 
     def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        found = np.frombuffer(self.decode_bytes(chunk_bytes.as_numpy_array()), np.uint8)
-        return chunk_spec.prototype.buffer.from_array_like(found)
+        data = np.frombuffer(self.decode_bytes(chunk_bytes.as_numpy_array()), np.uint8)
+        return chunk_spec.prototype.buffer.from_array_like(data)
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
@@ -157,13 +150,13 @@ class _V3(BytesBytesCodec):
 class _V2(Codec):
     """A codec of Zarr 2, bounded."""
 
-    def __init__(self, codec: Any, most: int, n_items: int) -> None:
-        self.codec_id, self._codec, self._most, self._n_items = codec.codec_id, codec, most, n_items
+    def __init__(self, codec: Any, limit: int, n_items: int) -> None:
+        self.codec_id, self._codec, self._limit, self._n_items = codec.codec_id, codec, limit, n_items
 
     def decode(self, buf: Any, out: Any = None) -> Any:
         if self.codec_id in VLEN:
             return self._codec.decode(_with_items(self._n_items, buf))
-        return _unpacked(self._codec, self._most, buf)
+        return _unpacked(self._codec, self._limit, buf)
 
     def encode(self, buf: Any) -> Any:
         return self._codec.encode(buf)
@@ -173,42 +166,30 @@ class _V2(Codec):
 
 
 def _with_items(n_items: int, data: Any) -> Any:
-    """Return texts in numcodecs' form, which begin with how many they are."""
+    """Return texts in numcodecs' form, which begins with their number."""
     declared = int.from_bytes(_bytes_of(data)[:4], "little")
     if declared > n_items:
         raise ValueError(f"it declares {declared:,} texts where {n_items:,} belong")
     return data
 
 
-def _unpacked(codec: Any, most: int, data: Any) -> Any:
-    """Return what a codec makes of a chunk.
-
-    Raises
-    ------
-    ValueError
-        Where that is more than ``most`` bytes, before it takes more memory than these.
-    """
-    kind, given = codec.codec_id, _bytes_of(data)
-    if kind not in UNPACKED:
+def _unpacked(codec: Any, limit: int, data: Any) -> Any:
+    """Decode a chunk; raise a ``ValueError`` where it has more than ``limit`` bytes, before it takes more memory."""
+    kind, packed, longest = codec.codec_id, _bytes_of(data), limit + SLACK_BYTES
+    if kind not in COMPRESSIONS:
         return codec.decode(data)
     if kind in STREAMS:
-        found = _first_bytes(codec, given, most + SLACK_BYTES + 1)
-        if len(found) > most + SLACK_BYTES:
-            raise ValueError(_too_much(most))
-        return found
-    if kind == "zstd":
-        declared, is_known = _zstd_bytes(given)
-        if not is_known and declared > most + SLACK_BYTES:
-            return codec.decode(data, np.empty(most, np.uint8))  # refuses any other length
+        unpacked = _first_bytes(codec, packed, longest + 1)
+        n_bytes = len(unpacked)
+    elif kind == "zstd":
+        n_bytes, is_declared = _zstd_bytes(packed)
+        if not is_declared and n_bytes > longest:
+            return codec.decode(data, np.empty(limit, np.uint8))  # refuses any other length
     else:
-        declared = int.from_bytes(given[4:8] if kind == "blosc" else given[:4], "little")
-    if declared > most + SLACK_BYTES:
-        raise ValueError(_too_much(most))
-    return codec.decode(data)
-
-
-def _too_much(most: int) -> str:
-    return f"it unpacks to more than the {most:,} bytes that its metadata declare"
+        n_bytes = int.from_bytes(packed[4:8] if kind == "blosc" else packed[:4], "little")
+    if n_bytes > longest:
+        raise ValueError(f"it unpacks to more than the {limit:,} bytes that its metadata declare")
+    return unpacked if kind in STREAMS else codec.decode(data)
 
 
 def _first_bytes(codec: Any, data: memoryview, n_bytes: int) -> bytes:
@@ -222,15 +203,15 @@ def _first_bytes(codec: Any, data: memoryview, n_bytes: int) -> bytes:
         raw = codec.format == lzma.FORMAT_RAW
         limits = {"filters": codec.filters} if raw else {"memlimit": allowed_bytes()}
         decoder = lzma.LZMADecompressor(codec.format, **limits)
-    found = decoder.decompress(data, n_bytes)
-    if not decoder.eof and len(found) < n_bytes:
+    unpacked = decoder.decompress(data, n_bytes)
+    if not decoder.eof and len(unpacked) < n_bytes:
         raise ValueError("it ends early")
-    return found
+    return unpacked
 
 
 def _zstd_bytes(data: memoryview) -> tuple[int, bool]:
-    """Return the most that the frames of a chunk unpack to, and whether they declare it (RFC 8878)."""
-    total, at, is_known = 0, 0, True
+    """Return the most bytes that the frames of a chunk unpack to, and whether they declare it (RFC 8878)."""
+    total, at, is_declared = 0, 0, True
     while at + 8 <= len(data):
         magic = int.from_bytes(data[at : at + 4], "little")
         if magic in ZSTD_SKIPPED:
@@ -252,8 +233,8 @@ def _zstd_bytes(data: memoryview) -> tuple[int, bool]:
             at += 3 + (1 if kind == 1 else size)
         at += 4 * has_checksum
         total += declared if size_bytes else by_blocks
-        is_known = is_known and size_bytes > 0
-    return total, is_known
+        is_declared = is_declared and size_bytes > 0
+    return total, is_declared
 
 
 def _bytes_of(data: Any) -> memoryview:

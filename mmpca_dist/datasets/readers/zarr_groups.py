@@ -8,7 +8,6 @@ import re
 import uuid
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import zarr
 from numpy.typing import NDArray
@@ -18,9 +17,9 @@ from mmpca_dist.datasets.dataset import Dataset, default_chunk_rows
 from mmpca_dist.datasets.labels import check_label_type
 from mmpca_dist.datasets.readers.formats import Request
 from mmpca_dist.datasets.readers.zarr_bounds import member
-from mmpca_dist.datasets.readers.zarr_labels import ZarrLabels, stored_values
+from mmpca_dist.datasets.readers.zarr_labels import ZarrLabels, no_array, stored_values
 from mmpca_dist.datasets.stores import storage, zarr_stores
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
 
 TABLE = "mmpca-table"
@@ -37,13 +36,7 @@ CHUNK_NUMBER = re.compile(r"\d{1,18}")
 
 
 def table_url(uri: str, group: zarr.Group) -> str:
-    """Return the address of the table of a group: the group itself, or the sub-group that an attribute names.
-
-    Raises
-    ------
-    InputError
-        Where the attribute is not the name of such a sub-group.
-    """
+    """Return the address of the table of a group: the group itself, or the sub-group that an attribute names."""
     token = group.attrs.get(TABLE)
     if token is None:
         return uri
@@ -66,13 +59,12 @@ class ZarrGroupRows(Dataset):
     """
 
     features: str
+    label: str
 
     def __init__(self, request: Request, table: str) -> None:
         self.uri, self.table, self.missing_chunks = request.uri, table, request.missing_chunks
         self.features, self.label = request.features or "X", request.label or "y"
         self.kind = "local" if storage.is_local(self.uri) else "remote"
-        self.missing_label_rows = 0
-        self.label_fill: Any = None
         self._token = uuid.uuid4().hex
         group = zarr_stores.open_group(table)
         self.has_labels = request.label_required or member(group, self.label, self.uri) is not None
@@ -160,11 +152,7 @@ def array_of(group: zarr.Group, name: str, uri: str) -> zarr.Array:
     rows = member(group, name, uri)
     if isinstance(rows, zarr.Array):
         return rows
-    names = sorted(group.array_keys())
-    raise InputError(
-        f"{uri} has no array {name!r} ({setting_name('features')}); it holds {', '.join(names) or 'no arrays'}."
-        f"{did_you_mean(name, names)}"
-    )
+    raise no_array(uri, name, "features", sorted(group.array_keys()))
 
 
 @dataclass(frozen=True)
