@@ -14,16 +14,17 @@ from helpers.samples import angle_bound, labelled, largest_angle
 from helpers.targets import with_targets
 
 from mmpca_dist import SupervisedPCA, class_moments
+from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.schedulers import Threads
-from mmpca_dist.statistics.target_scatter import CrossMoments, TargetRows, cross_moments
+from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, cross_moments
 
 EPS = np.finfo(np.float64).eps
 
 
 def moments(X, Y, threads=1):
-    return cross_moments(TargetRows(X, Y), Threads(threads))
+    return cross_moments(GivenLabels(rows_in_memory(X, None, "X"), Y), Threads(threads))
 
 
 def assert_cross(found, X, Y):
@@ -210,14 +211,14 @@ def test_partial_fit_is_exact_and_takes_up_a_fit():
 def test_one_pass_reads_every_row_once(small_units):
     read = []
 
-    class Watched(TargetRows):
+    class Watched(GivenLabels):
         def read_rows(self, start, stop, out=None):
             read.append((start, stop))
             return super().read_rows(start, stop, out)
 
     X, Y = with_targets(60, 4, 2, seed=17)
     small_units(25, X)
-    cross_moments(Watched(X, Y), Threads(1))
+    cross_moments(Watched(rows_in_memory(X, None, "X"), Y), Threads(1))
     assert sorted(read) == [(0, 25), (25, 50), (50, 60)]
 
 

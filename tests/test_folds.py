@@ -21,7 +21,7 @@ from mmpca_dist.evaluation.folds import CellLabels, fold_moments, moments_by_fol
 from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
-from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 from mmpca_dist.statistics.tree_reduction import Tasks

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 import mmpca_dist.statistics.row_sample as sample_module
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, settle
-from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.medians import (
+    Brackets,
+    MedianCounter,
+    MedianCounts,
+    brackets_from_sample,
+    median_sets,
+    settle,
+)
 
 
 class TooManyPassesError(Exception):

@@ -24,7 +24,7 @@ from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch
 from mmpca_dist.neighbors.search import load_found
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 
 URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"

@@ -33,7 +33,7 @@ from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.queries import queries_from, queries_of
 from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.neighbors.search import search_queries
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 
 
 @st.composite

@@ -27,7 +27,7 @@ from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.neighbors.search import NONE, Found, search_queries
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks

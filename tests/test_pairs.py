@@ -22,7 +22,7 @@ from mmpca_dist.neighbors import scratch as scratch_module
 from mmpca_dist.neighbors import search as search_module
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, sum_pairs
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 
 SINGLE = float(np.finfo(np.float32).eps)
 

@@ -15,8 +15,8 @@ from mmpca_dist.solvers import block_passes, ritz
 from mmpca_dist.solvers.block_passes import leading_start, statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.statistics.approximation import FORMER_SEED, probe_seed, probes
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, probe_seed, probes
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks

@@ -25,7 +25,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.margin_pca import VARIANTS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics import gather
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 
 
 def assert_leading(reducer, S, n_rows, precision):

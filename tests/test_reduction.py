@@ -21,7 +21,7 @@ from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Threads, run_span
 from mmpca_dist.statistics.summary import take_moments

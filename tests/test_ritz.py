@@ -21,8 +21,8 @@ from mmpca_dist.solvers import block_passes, ritz
 from mmpca_dist.solvers.block_passes import statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.solvers.ritz import _to_try, norm_bound
-from mmpca_dist.statistics import krylov_statistics
+from mmpca_dist.solvers.ritz import _subspace_sizes, norm_bound
+from mmpca_dist.statistics import approximation
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
@@ -195,7 +195,7 @@ def test_components_said_to_lead_are_the_leading_ones(cases):
         count, proved = case.known["leading"], False
         theta, V = ritz_space(case)
         values = scipy.linalg.eigvalsh(case.S)[::-1]
-        for m in _to_try(len(case.found.eigenvalues), len(theta)):
+        for m in _subspace_sizes(len(case.found.eigenvalues), len(theta)):
             moved = np.linalg.norm(case.S @ V[:, :m] - V[:, :m] @ (V[:, :m].T @ case.S @ V[:, :m]), 2)
             above = int(np.sum(theta[: min(m, K)] > beyond(case.S, V[:, :m])))
             near = np.abs(values[:count] - theta[:count]) <= moved + case.rounding
@@ -228,9 +228,9 @@ def test_the_bounds_are_what_the_statements_say(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(ritz, "norm_bound", lambda lengths, told=told: told.append(lengths) or norm_bound(lengths))
             case = make_case(seed, ["krylov"], patch)
-            probing = krylov_statistics.probes(D, case.statistics.approximation.seed)
+            probing = approximation.probes(D, case.statistics.approximation.seed)
         theta, V = ritz_space(case)
-        tried, k = _to_try(len(case.found.eigenvalues), len(theta)), len(case.found.eigenvalues)
+        tried, k = _subspace_sizes(len(case.found.eigenvalues), len(theta)), len(case.found.eigenvalues)
         assert len(told) == len(tried)
         angles, slack = [], case.rounding
         for m, lengths in zip(tried, told, strict=True):
@@ -268,7 +268,7 @@ def test_what_a_single_pass_leaves_out_is_within_its_error(monkeypatch):
         count = len(case.found.eigenvalues)
         broken += [case.name] * bool((np.abs(case.found.eigenvalues - values[:count]) > error + case.rounding).any())
         assert np.isnan(case.found.residuals).all()
-    assert len(broken) <= allowed([2.0**-krylov_statistics.PROBES] * len(cases)), broken
+    assert len(broken) <= allowed([2.0**-approximation.PROBES] * len(cases)), broken
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])
@@ -277,16 +277,16 @@ def test_probes_bound_a_norm_as_often_as_they_say(count):
     rng = np.random.default_rng(count)
     lengths = np.abs(rng.standard_normal((20_000, count)))  # of B w, for |B| = 1 of rank one
     failures = sum(norm_bound(row) < 1 for row in lengths)
-    told = krylov_statistics.PROBE_BASE**-count
+    told = approximation.PROBE_BASE**-count
     assert failures <= binom.ppf(1 - 1e-6, 20_000, told)
     assert failures >= 20_000 * told / 2
 
 
 def test_probes_are_always_the_same_and_no_start_knows_them():
-    found = krylov_statistics.probes(50, 3)
-    np.testing.assert_array_equal(found, krylov_statistics.probes(50, 3))
-    assert np.abs(found - krylov_statistics.probes(50, 4)).min() > 0
-    assert found.shape == (50, krylov_statistics.PROBES)
+    found = approximation.probes(50, 3)
+    np.testing.assert_array_equal(found, approximation.probes(50, 3))
+    assert np.abs(found - approximation.probes(50, 4)).min() > 0
+    assert found.shape == (50, approximation.PROBES)
     start = block_passes.leading_start(np.zeros((3, 50)), None, 10, np.dtype(float))
     # cosines between independent directions in 50 dimensions are of standard deviation 0.14
     assert np.abs(start.T @ found / np.linalg.norm(found, axis=0)).max() < 0.75

@@ -12,8 +12,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics.coordinates import tall_statistics, wide_statistics
+from mmpca_dist.statistics.medians import PAIRINGS, by_pairing, median_sets
 from mmpca_dist.statistics.moments import pooled_weights
-from mmpca_dist.statistics.pairings import PAIRINGS, by_pairing, median_sets
 
 EPS = np.finfo(np.float64).eps
 

@@ -18,7 +18,7 @@ from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import LARGEST_VALUE
 from mmpca_dist.neighbors.pair_statistics import PairSums, as_scatter
 from mmpca_dist.neighbors.refinement import SMALLEST_NORMAL
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 
 EXPONENTS = {
     "float32": [-44, -30, -19, -5, 0, 5, 19, 30, 37],

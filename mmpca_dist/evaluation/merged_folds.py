@@ -32,7 +32,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
-from mmpca_dist.statistics.pairings import by_pairing, median_sets
+from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.units import read_units
 

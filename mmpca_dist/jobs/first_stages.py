@@ -12,7 +12,7 @@ from mmpca_dist.jobs.records import CountRecord, PlanRecord
 from mmpca_dist.planning.plan import Plan, Resources
 from mmpca_dist.planning.run_plan import Request
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.pairings import median_sets
+from mmpca_dist.statistics.medians import median_sets
 
 
 def _count(job: Job) -> CountRecord:

@@ -15,18 +15,18 @@ from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import extended
 from mmpca_dist.datasets.stores.zarr_stores import read_chunks, reading_own
 from mmpca_dist.jobs.object_records import AGAIN, VALUES, Objects, open_arrays, refuse_other_values
-from mmpca_dist.statistics.column_moments import ColumnSums
+from mmpca_dist.statistics.approximation import FORMER_SEED, Approximation
 from mmpca_dist.statistics.coordinates import (
     ColumnStatistics,
+    ColumnSums,
     SpanStatistics,
     Statistics,
     SubspaceStatistics,
     tall_statistics,
 )
-from mmpca_dist.statistics.krylov_statistics import FORMER_SEED, Approximation
+from mmpca_dist.statistics.medians import by_pairing
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
-from mmpca_dist.statistics.pairings import by_pairing
 
 STORED_SOLVERS = ("auto", "dense", "dual", "krylov", "subspace", "nystroem")
 """Solvers that are stored by number, one of them of earlier versions; the others are stored by name."""

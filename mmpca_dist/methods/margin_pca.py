@@ -36,11 +36,11 @@ from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.solvers.dense import leading_eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.ritz import certify, ritz_pairs
+from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
-from mmpca_dist.statistics.krylov_statistics import Approximation
+from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
-from mmpca_dist.statistics.pairings import PAIRINGS
 from mmpca_dist.statistics.scatters import (
     ClassWeighting,
     WeightedScatter,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
-from scipy.sparse import issparse
-
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
+from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer, estimator
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.target_scatter import CrossMoments, SparseTargetRows, TargetRows, cross_moments
+from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, cross_moments
 
 TARGETS = ("classes", "continuous")
 NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
@@ -94,7 +93,7 @@ class TargetReducer(MomentReducer):
         if not self._continuous:
             return super()._check_rows(X, y, reset, least)
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
-        return SparseTargetRows(X, y, "X") if issparse(X) else TargetRows(X, y, "X")
+        return GivenLabels(rows_in_memory(X, None, "X"), y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

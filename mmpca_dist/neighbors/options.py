@@ -6,7 +6,7 @@ import numbers
 from dataclasses import dataclass
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.statistics.pairings import PAIRINGS
+from mmpca_dist.statistics.medians import PAIRINGS
 
 MODES = ("exact", "approximate")
 MUTUAL = ("twice", "once")

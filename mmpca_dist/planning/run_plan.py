@@ -297,11 +297,13 @@ def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choic
         return []
     from mmpca_dist.neighbors.costs import search_costs
 
-    resources, solving = request.resources, None
+    resources = request.resources
+    vectors: list[int] | None = None
+    memory = 0
     unit_rows, unit = largest_unit(dataset, spans)
     if choice.in_passes:
         solver = replace(request.solver, kind=choice.kind)
-        solving = pair_passes_costs(
+        vectors, memory = pair_passes_costs(
             dataset.n_features, solver, request.needs, n_classes=request.n_classes, item=resources.item
         )
     return [
@@ -315,8 +317,8 @@ def search_costs_of(dataset: Dataset, spans: list[Span], request: Request, choic
             unit_rows=unit_rows,
             unit=unit,
             threads=resources.process_threads,
-            vectors=solving.vectors if solving else None,
-            solving=solving.memory if solving else 0,
+            vectors=vectors,
+            solving=memory,
         )
         for need in request.needs.searches
     ]

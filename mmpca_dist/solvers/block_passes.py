@@ -17,12 +17,11 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.orthonormal import orthonormal, unit_columns
 from mmpca_dist.solvers.ritz import is_contradicted, norm_bound, ritz_pairs
+from mmpca_dist.statistics.approximation import Approximation, probe_seed, probes
 from mmpca_dist.statistics.census import Census
-from mmpca_dist.statistics.column_moments import ColumnSums
-from mmpca_dist.statistics.coordinates import SubspaceStatistics, standard_deviations
-from mmpca_dist.statistics.krylov_statistics import Approximation, probe_seed, probes
+from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, standard_deviations
+from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
-from mmpca_dist.statistics.pairings import by_pairing, median_sets
 from mmpca_dist.statistics.row_sample import draw_sample
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type

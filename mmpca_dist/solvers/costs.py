@@ -14,8 +14,8 @@ from mmpca_dist.solvers.block_passes import CLASS_ROWS, LEAST_SAMPLE, block_size
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
+from mmpca_dist.statistics.approximation import PROBES
 from mmpca_dist.statistics.costs import largest_unit
-from mmpca_dist.statistics.krylov_statistics import PROBES
 from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, panel_bytes, panel_rows, sparse_spans
 
 
@@ -101,34 +101,24 @@ def growing_bytes(n_features: int, width: int, item: int) -> int:
     return n_features * width * (item * 5 + 8)
 
 
-@dataclass(frozen=True)
-class PairPassesCosts:
-    """What `pair_passes.pairs_in_passes` may cost.
+def pair_passes_costs(
+    n_features: int, solver: SolverOptions, needs: Needs, *, n_classes: int, item: int
+) -> tuple[list[int], int]:
+    """Return the costs of `pair_passes.pairs_in_passes`.
 
-    Attributes
-    ----------
+    Returns
+    -------
     vectors : list of int
         That the scatter is applied to, for every pass over the pairs.
     memory : int
         Bytes of its basis, of that of other scatters, which is there meanwhile, and of what it takes to grow.
     """
-
-    vectors: list[int]
-    memory: int
-
-
-def pair_passes_costs(
-    n_features: int, solver: SolverOptions, needs: Needs, *, n_classes: int, item: int
-) -> PairPassesCosts:
-    """Return the costs of a scatter of pairs in passes, beside those of the other scatters."""
     d, size = n_features, block_size(needs, solver, n_features)
     width = min(size + n_classes * (1 + len(needs.medians)), d)
     kind = BLOCK_SOLVERS[solver.kind]
     others = len(needs.scatters) * (kind.basis_bytes(solver.passes, width, item) + PROBES * 8)
-    own = kind.basis_bytes(solver.passes, size, 8) + PROBES * 8
-    return PairPassesCosts(
-        [PROBES] + [size] * kind.most_passes(solver.passes), d * (others + own) + growing_bytes(d, size, 8)
-    )
+    basis = kind.basis_bytes(solver.passes, size, 8) + PROBES * 8
+    return [PROBES] + [size] * kind.most_passes(solver.passes), d * (others + basis) + growing_bytes(d, size, 8)
 
 
 def sparse_unit(dataset: Dataset, tasks: int) -> int:

@@ -18,11 +18,41 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.dense import Eigenpairs, leading_generalized
-from mmpca_dist.solvers.ritz import Within, within_classes
-from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.krylov_statistics import PROBE_BASE
+from mmpca_dist.statistics.approximation import PROBE_BASE
+from mmpca_dist.statistics.coordinates import EPS, Statistics
 
-EPS = float(np.finfo(np.float64).eps)
+
+@dataclass(frozen=True)
+class _Within:
+    """The mean scatter within the classes, as far as it is approximation.
+
+    Attributes
+    ----------
+    inside : array of shape (r, r)
+        In working coordinates.
+    trace : float
+        Of the whole.
+    outside : array of shape (s, r) or None
+        What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
+    error : float
+        Where that is not known: bound on the norm of what is lacking inside.
+    """
+
+    inside: NDArray[np.float64]
+    trace: float
+    outside: NDArray[np.float64] | None = None
+    error: float = 0.0
+
+
+def _within_classes(statistics: Statistics) -> _Within:
+    """Return the mean scatter within the classes."""
+    moments, approximation = statistics.moments, statistics.approximation
+    inside = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
+    if approximation is None:
+        return _Within(inside, float(np.trace(inside)))
+    share = 1 / moments.weights[0, 0] / moments.n_rows
+    outside = None if approximation.outside is None else share * approximation.outside
+    return _Within(inside, share * approximation.trace, outside, share * (approximation.error or 0.0))
 
 
 @dataclass(frozen=True)
@@ -34,17 +64,17 @@ class _Problem:
     ridge: float
 
     def divisor(self, scatter: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = (1 - self.shrinkage) * scatter
-        found[np.diag_indices_from(found)] += self.ridge
-        return found
+        divisor = (1 - self.shrinkage) * scatter
+        divisor[np.diag_indices_from(divisor)] += self.ridge
+        return divisor
 
     def solve(self, scatter: NDArray[np.float64], n_components: int, epsilon: float = EPS) -> Eigenpairs:
         return leading_generalized(self.factor, self.divisor(scatter), n_components, epsilon)
 
     def values(self, scatter: NDArray[np.float64], count: int) -> NDArray[np.float64]:
         """Return the leading eigenvalues, shape (count,); zeros where there are no more."""
-        found = self.solve(scatter, count).values
-        return np.pad(found, (0, count - len(found)))
+        values = self.solve(scatter, count).values
+        return np.pad(values, (0, count - len(values)))
 
 
 def discriminants(
@@ -76,7 +106,7 @@ def discriminants(
     InputError
         Where the rows of each class are all equal, or W_g is singular.
     """
-    within = within_classes(statistics)
+    within = _within_classes(statistics)
     if not within.trace > 0:
         raise InputError("The rows of each class are all equal, so there is no scatter to divide by.")
     problem = _Problem(factor, shrinkage, shrinkage * within.trace / statistics.n_features)
@@ -84,8 +114,8 @@ def discriminants(
     off, size = statistics.means_error, float(np.linalg.norm(factor))
     epsilon = max(statistics.epsilon, off / size) if size > 0 else statistics.epsilon
     pairs = problem.solve(within.inside, n_components, epsilon)
-    known = statistics.approximation
-    if known is None:
+    approximation = statistics.approximation
+    if approximation is None:
         return pairs, None
     proved: dict[str, Any] = {"criterion": None, "estimate": None, "angle": None, "failure": 0.0}
     residuals = np.full(len(pairs.values), np.nan)
@@ -95,10 +125,10 @@ def discriminants(
                 residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
             else:
                 bounds = _sketched(within, problem, pairs)
-                proved["failure"] = PROBE_BASE ** -known.probed.shape[1]
+                proved["failure"] = PROBE_BASE ** -approximation.probed.shape[1]
             proved.update(_compared(bounds, epsilon + 8 * EPS))
-    found = {"solver": known.solver, "passes": known.passes, "count": len(pairs.values)}
-    return replace(pairs, residuals=residuals), {**found, **proved}
+    method = {"solver": approximation.solver, "passes": approximation.passes, "count": len(pairs.values)}
+    return replace(pairs, residuals=residuals), {**method, **proved}
 
 
 @dataclass(frozen=True)
@@ -116,7 +146,7 @@ class _Bounds:
 
 
 def _in_basis(
-    statistics: Statistics, within: Within, outside: NDArray[np.float64], problem: _Problem, pairs: Eigenpairs
+    statistics: Statistics, within: _Within, outside: NDArray[np.float64], problem: _Problem, pairs: Eigenpairs
 ) -> tuple[NDArray[np.float64], _Bounds]:
     """Return bounds on residuals and values, from the scatter in a basis and what it moves ``outside``, (s, r)."""
     r, s, count = *outside.shape[::-1], len(pairs.values)
@@ -150,7 +180,7 @@ def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: flo
     return root @ root.T
 
 
-def _sketched(within: Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
+def _sketched(within: _Within, problem: _Problem, pairs: Eigenpairs) -> _Bounds:
     """Return bounds from a Nystroem sketch, which is no larger than the scatter, and lacks no more than ``error``."""
     count, lacking = len(pairs.values), (1 - problem.shrinkage) * within.error
     divisor = np.eye(count) + lacking * pairs.vectors.T @ pairs.vectors

@@ -6,6 +6,7 @@ Source: Efron, Hastie, Johnstone & Tibshirani 2004, "Least angle regression", An
 from __future__ import annotations
 
 import heapq
+import itertools
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path, lars_path_gram
 
-EPS = float(np.finfo(np.float64).eps)
+from mmpca_dist.statistics.coordinates import EPS
+
 FIRST_STEPS = 32
 """A path is followed so many steps, then four times as many, until it has as many columns as asked for."""
 
@@ -59,12 +61,12 @@ class Regression:
             warnings.simplefilter("ignore", ConvergenceWarning)  # it drops columns that depend on others
             if self.gram is not None:
                 gram = kept[:, None] * self.gram * kept
-                penalties, _, found = lars_path_gram(kept * self.cross, gram, n_samples=1, copy_Gram=False, **options)
+                path = lars_path_gram(kept * self.cross, gram, n_samples=1, copy_Gram=False, **options)
             else:
                 assert self.factor is not None and self.target is not None  # noqa: S101  (either is given)
                 unit = np.sqrt(len(self.factor))  # scikit-learn divides by the number of rows
-                penalties, _, found = lars_path(unit * self.factor * kept, unit * self.target, copy_X=False, **options)
-        return penalties, found
+                path = lars_path(unit * self.factor * kept, unit * self.target, copy_X=False, **options)
+        return path[0], path[2]
 
     def products(self, columns: list[int]) -> NDArray[np.float64]:
         """Return the products of some columns with each other."""
@@ -84,7 +86,7 @@ def lasso_path(problem: Regression, epsilon: float) -> Iterator[Change]:
         enters.
     """
     floor = 100 * epsilon
-    barred, told, steps = np.zeros(len(problem.cross), bool), 0, FIRST_STEPS
+    barred, n_yielded, steps = np.zeros(len(problem.cross), bool), 0, FIRST_STEPS
     least = floor * float(np.abs(problem.cross).max(initial=0.0))
     if least == 0:
         return
@@ -96,9 +98,9 @@ def lasso_path(problem: Regression, epsilon: float) -> Iterator[Change]:
         if dependent is not None:
             barred[dependent] = True
             continue
-        known = changes if ended else [change for change in changes if change.penalty > penalties[-1]]
-        yield from known[told:]
-        told = len(known)
+        final = changes if ended else [change for change in changes if change.penalty > penalties[-1]]
+        yield from final[n_yielded:]
+        n_yielded = len(final)
         if ended:
             return
         steps *= 4
@@ -138,10 +140,10 @@ Changes = list[tuple[Change, int]]
 
 def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> Changes:
     """Return the changes of several paths until so many columns are in any of them, or all where that never is."""
-    numbered = [_numbered(path, number) for number, path in enumerate(paths)]
+    numbered = [zip(path, itertools.repeat(number)) for number, path in enumerate(paths)]
     changes: Changes = []
     inside = _Inside()
-    for change, number in heapq.merge(*numbered, key=lambda found: -found[0].penalty):
+    for change, number in heapq.merge(*numbered, key=lambda numbered: -numbered[0].penalty):
         changes.append((change, number))
         inside.follow(change, number)
         if len(inside.columns) >= n_columns:
@@ -154,15 +156,15 @@ def columns_with(changes: Changes, n_columns: int) -> list[tuple[int, float]]:
 
     In the order in which they came in; one that left and came back counts from when it came back.
     """
-    inside, most = _Inside(), 0
-    found: list[tuple[int, float]] = []
+    inside = _Inside()
+    columns: list[tuple[int, float]] = []
     for change, number in changes:
         inside.follow(change, number)
-        if len(inside.columns) > most:
-            most, found = len(inside.columns), list(inside.columns.items())
-        if most == n_columns:
+        if len(inside.columns) > len(columns):
+            columns = list(inside.columns.items())
+        if len(columns) == n_columns:
             break
-    return found
+    return columns
 
 
 class _Inside:
@@ -179,7 +181,3 @@ class _Inside:
             del self.columns[change.column]
         elif change.column not in self.columns:
             self.columns[change.column] = change.penalty
-
-
-def _numbered(path: Iterator[Change], number: int) -> Iterator[tuple[Change, int]]:
-    return ((change, number) for change in path)

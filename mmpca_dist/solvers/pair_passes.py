@@ -13,7 +13,7 @@ from mmpca_dist.neighbors.pair_statistics import apply_pairs, as_scatter, sum_pa
 from mmpca_dist.solvers.block_passes import BlockIteration, kept_type, leading_start
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.solvers.ritz import approximate_eigenpairs
-from mmpca_dist.statistics.krylov_statistics import probes
+from mmpca_dist.statistics.approximation import probes
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.tree_reduction import Progress
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
-from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
-from mmpca_dist.statistics.krylov_statistics import PROBE_BASE, Approximation, probes
+from mmpca_dist.statistics.approximation import PROBE_BASE, Approximation, probes
+from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
 from mmpca_dist.statistics.scatters import WeightedScatter
 
 
@@ -23,61 +23,29 @@ def ritz_pairs(statistics: Statistics, scatter: WeightedScatter, n_components: i
     S = scatter.dense(statistics.moments)
     if not isinstance(statistics, SubspaceStatistics):
         return leading_eigenpairs(S, n_components, statistics.epsilon)
-    known, share = statistics.approximation, _share(statistics, scatter)
-    total = share * known.trace + _between(scatter)
-    return approximate_eigenpairs(S, known, share, total, n_components, statistics.epsilon)
+    approximation, share = statistics.approximation, _share(statistics, scatter)
+    between = float(scatter.offset_weights @ np.einsum("ij,ij->i", scatter.offsets, scatter.offsets) / scatter.n_rows)
+    total = share * approximation.trace + between
+    return approximate_eigenpairs(S, approximation, share, total, n_components, statistics.epsilon)
 
 
 def approximate_eigenpairs(
-    S: NDArray[np.float64], known: Approximation, share: float, total: float, n_components: int, epsilon: float
+    S: NDArray[np.float64], approximation: Approximation, share: float, total: float, n_components: int, epsilon: float
 ) -> Eigenpairs:
     """Return the leading eigenpairs of the part ``S`` of a scatter in a basis, with residuals of the whole one.
 
     Parameters
     ----------
     share : float
-        The factor of what is ``known`` in the scatter.
+        The factor of what was approximated in the scatter.
     total, epsilon
         As for `dense.leading_eigenpairs`.
     """
     pairs = leading_eigenpairs(S, n_components, epsilon, total)
-    if known.outside is None:
+    if approximation.outside is None:
         return replace(pairs, residuals=np.full(len(pairs.values), np.nan))
-    outside = share * np.linalg.norm(known.outside @ pairs.vectors, axis=0)
+    outside = share * np.linalg.norm(approximation.outside @ pairs.vectors, axis=0)
     return replace(pairs, residuals=np.hypot(pairs.residuals, outside))
-
-
-@dataclass(frozen=True)
-class Within:
-    """The mean scatter within the classes, as far as it is known.
-
-    Attributes
-    ----------
-    inside : array of shape (r, r)
-        In working coordinates.
-    trace : float
-        Of the whole.
-    outside : array of shape (s, r) or None
-        What it moves out of the basis, as in ``Approximation``; None where nothing is outside, or it is not known.
-    error : float
-        Where that is not known: bound on the norm of what is lacking inside.
-    """
-
-    inside: NDArray[np.float64]
-    trace: float
-    outside: NDArray[np.float64] | None = None
-    error: float = 0.0
-
-
-def within_classes(statistics: Statistics) -> Within:
-    """Return the mean scatter within the classes."""
-    moments, known = statistics.moments, statistics.approximation
-    inside = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
-    if known is None:
-        return Within(inside, float(np.trace(inside)))
-    share = 1 / moments.weights[0, 0] / moments.n_rows
-    outside = None if known.outside is None else share * known.outside
-    return Within(inside, share * known.trace, outside, share * (known.error or 0.0))
 
 
 def _share(statistics: SubspaceStatistics, scatter: WeightedScatter) -> float:
@@ -85,13 +53,8 @@ def _share(statistics: SubspaceStatistics, scatter: WeightedScatter) -> float:
     return float(scatter.class_weights[0] / statistics.moments.weights[0, 0] / scatter.n_rows)
 
 
-def _between(scatter: WeightedScatter) -> float:
-    """Return the trace of the part that differences of means make."""
-    return float(scatter.offset_weights @ np.einsum("ij,ij->i", scatter.offsets, scatter.offsets) / scatter.n_rows)
-
-
 def norm_bound(lengths: NDArray[np.float64]) -> float:
-    """Return a bound on the norm of B from the lengths of B w for Gaussian probes w; see ``working.PROBES``."""
+    """Return a bound on the norm of B from the lengths of B w for Gaussian probes w; see ``approximation.PROBES``."""
     return float(PROBE_BASE * np.sqrt(2 / np.pi) * lengths.max())
 
 
@@ -131,21 +94,20 @@ def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs)
     """
     if not isinstance(statistics, SubspaceStatistics):
         return None
-    known = statistics.approximation
-    share, wanted = _share(statistics, scatter), len(pairs.values)
-    found: dict[str, Any] = {
-        "solver": known.solver, "passes": known.passes, "history": known.history, "count": wanted,
-    }  # fmt: skip
-    outside = known.outside
+    approximation, outside = statistics.approximation, statistics.approximation.outside
+    count, share = len(pairs.values), _share(statistics, scatter)
+    method = {"solver": approximation.solver, "passes": approximation.passes, "history": approximation.history}
     if outside is None:
-        return {**found, "error": None if known.error is None else share * known.error}
+        error = None if approximation.error is None else share * approximation.error
+        return {**method, "count": count, "error": error}
     # Rounding of the passes, and of sums and differences of means in double precision.
-    floor = (statistics.epsilon + 8 * float(np.finfo(np.float64).eps)) * pairs.total
-    if not wanted:
-        nothing = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
-        return {**found, **nothing, "failure": 0.0, "residual": 0.0, "relative": []}
-    with single_blas_thread():
-        return {**found, **_proved(statistics, outside, scatter, pairs, floor)}
+    floor = (statistics.epsilon + 8 * EPS) * pairs.total
+    proved: dict[str, Any] = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
+    proved |= {"failure": 0.0, "residual": 0.0, "relative": []}
+    if count:
+        with single_blas_thread():
+            proved = _proved(statistics, outside, scatter, pairs, floor)
+    return {**method, "count": count, **proved}
 
 
 def _proved(
@@ -155,66 +117,59 @@ def _proved(
     pairs: Eigenpairs,
     floor: float,
 ) -> dict[str, Any]:
-    share, wanted = _share(statistics, scatter), len(pairs.values)
+    share, count = _share(statistics, scatter), len(pairs.values)
     values, turn = (a[..., ::-1] for a in np.linalg.eigh(scatter.dense(statistics.moments)))
     moved = share * (outside @ turn)
-    tried = _to_try(wanted, len(values))
-    traces = [max(float(pairs.total - values[:m].sum()), 0.0) for m in tried]
-    bounds = _probe_bounds(statistics, scatter, turn, moved, tried)
+    sizes = _subspace_sizes(count, len(values))
+    traces = [max(float(pairs.total - values[:m].sum()), 0.0) for m in sizes]
+    bounds = _probe_bounds(statistics, scatter, turn, moved, sizes)
     rank = min(statistics.n_features, statistics.moments.n_rows + len(scatter.offsets))
-    if any(is_contradicted(b, t, rank - m, floor) for b, t, m in zip(bounds, traces, tried, strict=True)):
+    if any(is_contradicted(b, t, rank - m, floor) for b, t, m in zip(bounds, traces, sizes, strict=True)):
         bounds = traces
-    best: dict[str, Any] = {"leading": 0, "beyond": float("inf"), "within": wanted}
+    best: dict[str, Any] = {"leading": 0, "beyond": float("inf"), "within": count}
     angles: list[float] = []
-    for m, bound, trace in zip(tried, bounds, traces, strict=True):
+    for m, bound, trace in zip(sizes, bounds, traces, strict=True):
         beyond = min(bound, trace) + floor
         if beyond < best["beyond"]:
             best.update(beyond=beyond, within=m)
-        best["leading"] = max(best["leading"], int(np.sum(values[: min(m, wanted)] > beyond)))
-        if m >= wanted:
-            following = max(beyond, values[wanted] if m > wanted else 0.0) + float(np.linalg.norm(moved[:, :m], 2))
-            turned, gap = float(np.linalg.norm(moved[:, :wanted], 2)) + floor, values[wanted - 1] - following
+        best["leading"] = max(best["leading"], int(np.sum(values[: min(m, count)] > beyond)))
+        if m >= count:
+            following = max(beyond, values[count] if m > count else 0.0) + float(np.linalg.norm(moved[:, :m], 2))
+            turned, gap = float(np.linalg.norm(moved[:, :count], 2)) + floor, values[count - 1] - following
             if gap > turned:
                 angles.append(float(np.degrees(np.arcsin(turned / gap))))
     best["angle"] = min(angles, default=None)
-    failure = len(tried) * PROBE_BASE ** -statistics.approximation.probed.shape[1]
+    failure = len(sizes) * PROBE_BASE ** -statistics.approximation.probed.shape[1]
     residuals = {"residual": float(pairs.residuals.max()), "relative": (pairs.residuals / pairs.values).tolist()}
     return {**best, "failure": failure, **residuals}
 
 
 def _probe_bounds(
     statistics: SubspaceStatistics, scatter: WeightedScatter, turn: NDArray[np.float64], moved: NDArray[np.float64],
-    tried: list[int],
+    sizes: list[int],
 ) -> list[float]:  # fmt: skip
-    """Return bounds on the norm of S outside the first m Ritz vectors, which are ``turn`` (r, r), for every m tried.
+    """Return bounds on the norm of S outside the first m Ritz vectors, which are ``turn`` (r, r), for every size m.
 
     ``moved`` (s, r) is what S moves them out of the basis.
     """
-    known, share = statistics.approximation, _share(statistics, scatter)
-    probing = probes(statistics.n_features, known.seed, known.probed.shape[1])
+    approximation, share = statistics.approximation, _share(statistics, scatter)
+    probing = probes(statistics.n_features, approximation.seed, approximation.probed.shape[1])
     inside = turn.T @ statistics.coordinates(probing)  # of the probes along the Ritz vectors
-    applied = _applied(statistics, scatter, share, probing)
+    offsets = statistics.loadings(scatter.offsets.T)
+    weighted = scatter.offset_weights[:, None] * (offsets @ probing) / scatter.n_rows
+    applied = share * approximation.probed + offsets.T @ weighted  # S times the probes
     along = statistics.coordinates(applied)
     outside = np.sum((applied - statistics.loadings(along).T) ** 2, axis=0)
     along = turn.T @ along
-    found = []
-    for m in tried:
+    bounds = []
+    for m in sizes:
         rest = np.sqrt(outside + np.sum(along[m:] ** 2, axis=0))
         rest += np.linalg.norm(moved[:, :m] @ inside[:m], axis=0)
-        found.append(norm_bound(rest))
-    return found
+        bounds.append(norm_bound(rest))
+    return bounds
 
 
-def _to_try(wanted: int, most: int) -> list[int]:
-    """Return sizes of subspaces: some of the components, all of them, more than them."""
-    sizes = {int(k) for k in np.geomspace(1, wanted, 5)} | {int(k) for k in np.geomspace(wanted, most, 5)}
-    return sorted(sizes | {wanted, most})
-
-
-def _applied(
-    statistics: SubspaceStatistics, scatter: WeightedScatter, share: float, probing: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return S applied to the probes, shape (d, p)."""
-    offsets = statistics.loadings(scatter.offsets.T)
-    weighted = scatter.offset_weights[:, None] * (offsets @ probing) / scatter.n_rows
-    return share * statistics.approximation.probed + offsets.T @ weighted
+def _subspace_sizes(count: int, largest: int) -> list[int]:
+    """Return sizes of subspaces to try: some of the components, all of them, more than them."""
+    sizes = {int(k) for k in np.geomspace(1, count, 5)} | {int(k) for k in np.geomspace(count, largest, 5)}
+    return sorted(sizes | {count, largest})

@@ -21,11 +21,10 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.column_moments import ColumnSums, column_sums
-from mmpca_dist.statistics.krylov_statistics import Approximation
-from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.medians import by_pairing, median_sets
+from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments, provisional_centre
 from mmpca_dist.statistics.pair_scatter import PairScatter
-from mmpca_dist.statistics.pairings import by_pairing, median_sets
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -148,6 +147,21 @@ class ColumnStatistics(_WorkingStatistics):
 
     def _column_means(self) -> NDArray[np.float64]:
         return self.raw.means
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """Of d columns in their own units, by C classes.
+
+    Attributes
+    ----------
+    means : array of shape (C, d)
+    squares : array of shape (C, d)
+        Sums of squared deviations from the class means.
+    """
+
+    means: NDArray[np.float64]
+    squares: NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,3 +347,16 @@ def wide_statistics(
         basis=basis,
         columns=column_sums(X, codes, len(classes)) if columns else None,
     )
+
+
+def column_sums(X: NDArray[np.float64], codes: NDArray[np.intp], n_classes: int) -> ColumnSums:
+    """Return the sums of rows in memory; a column that is constant in a class has no squares at all."""
+    means, squares = np.zeros((n_classes, X.shape[1])), np.zeros((n_classes, X.shape[1]))
+    for label in np.unique(codes):
+        rows = X[codes == label]
+        centre = provisional_centre(rows)
+        rows -= centre
+        offset = rows.mean(axis=0)
+        rows -= offset
+        means[label], squares[label] = centre + offset, np.einsum("ij,ij->j", rows, rows)
+    return ColumnSums(means, squares)

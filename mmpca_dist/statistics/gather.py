@@ -18,8 +18,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, count_labels
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
+from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
-from mmpca_dist.statistics.pairings import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments

@@ -8,6 +8,7 @@ A bracket that missed is replaced by the side it missed on. Every round narrows,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,11 +17,28 @@ from numpy.typing import NDArray
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import storable
 
+PAIRINGS = ("one-vs-rest", "one-vs-one")
+"""Whether a class faces all others together, or one after the other."""
+
 COUNT_ROWS = 252
 """Rows counted at once: their counts fit in a byte, which adds up 20 times faster than wider integers."""
 
 MARGIN = 5.0
 """Half-width of a bracket in standard deviations of the sample's median rank: one in two million misses."""
+
+
+def median_sets(n_classes: int, *pairings: str) -> NDArray[np.bool_] | None:
+    """Return the sets of classes whose medians are needed, shape (P C, C), or None without any pairing.
+
+    For every pairing these are the complements of the classes (one-vs-rest), or the classes (one-vs-one).
+    """
+    each = np.eye(n_classes, dtype=bool)
+    return np.concatenate([~each if pairing == "one-vs-rest" else each for pairing in pairings]) if pairings else None
+
+
+def by_pairing(medians: NDArray[np.float64] | None, pairings: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Return the medians of `median_sets`, shape (P C, d), by pairing: shape (C, d) each."""
+    return {} if medians is None else dict(zip(pairings, np.split(medians, len(pairings)), strict=True))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.statistics.krylov_statistics import Approximation
+from mmpca_dist.statistics.approximation import Approximation
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Products are double precision throughout: d x q of them a row cost no more than 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.datasets.labels import label_array, normalize_labels
-from mmpca_dist.datasets.readers.memory import ArrayDataset, SparseArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
@@ -90,26 +90,6 @@ class CrossMoments:
         )
 
 
-class _WithTargets:
-    """Targets, shape (n, q), beside rows that are in memory."""
-
-    def __init__(self, X: Any, y: NDArray, uri: str = "the array in memory") -> None:
-        self._targets = as_targets(y, uri)
-        super().__init__(X, np.zeros(len(self._targets), np.int8), uri)  # type: ignore[call-arg]
-
-    def read_targets(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the targets of rows ``start`` to ``stop``."""
-        return self._targets[start:stop]
-
-
-class TargetRows(_WithTargets, ArrayDataset):
-    """Dense rows and targets."""
-
-
-class SparseTargetRows(_WithTargets, SparseArray):
-    """CSR rows and targets."""
-
-
 class GivenLabels(Relabelled):
     """The rows of a data set with labels (n,), or targets (n, q), that are in memory."""
 
@@ -169,46 +149,41 @@ class _ReadCross:
     with_rows: bool = False
 
     def __call__(self, span: Span) -> CrossMoments:
-        found: CrossMoments | None = None
-        for start, X in read_units(self.dataset, span):
-            Y = self.dataset.read_targets(start, start + len(X))
-            unit = _unit_moments(X, Y, Locate(self.dataset, start), self.with_rows)
-            found = unit if found is None else found.merge(unit)
-        assert found is not None  # noqa: S101  (a span has units)
-        return found
+        units = (self._unit(start, X) for start, X in read_units(self.dataset, span))
+        return functools.reduce(CrossMoments.merge, units)
 
-
-def _unit_moments(X: NDArray, Y: NDArray[np.float64], locate: Locate, with_rows: bool) -> CrossMoments:
-    """Return the moments of one unit, about its exact means, from products about a provisional centre."""
-    (n, d), q = X.shape, Y.shape[1]
-    centre, target_centre = provisional_centre(X), provisional_centre(Y)
-    total, target_total = np.zeros(d), np.zeros(q)
-    scatter, squares, target_squares = np.zeros((d, q)), np.zeros(d), np.zeros(q)
-    panel, own = np.empty((min(n, BLOCK_ROWS), d)), np.zeros((d, d)) if with_rows else None
-    with np.errstate(invalid="ignore", over="ignore"):
-        for start in range(0, n, BLOCK_ROWS):
-            rows = X[start : start + BLOCK_ROWS]
-            x = np.subtract(rows, centre, out=panel[: len(rows)])
-            y = Y[start : start + BLOCK_ROWS] - target_centre
-            total += x.sum(axis=0)
-            target_total += y.sum(axis=0)
-            scatter += x.T @ y
-            if own is not None:
-                own += x.T @ x
-            squares += np.einsum("ij,ij->j", x, x)
-            target_squares += np.einsum("ij,ij->j", y, y)
-        _refuse_bad_targets(Y, target_squares, locate.start)
-        if not (np.isfinite(squares).all() and np.isfinite(scatter).all()):
-            raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, locate))
-    return CrossMoments(
-        n,
-        centre + total / n,
-        target_centre + target_total / n,
-        scatter - np.outer(total, target_total / n),
-        np.maximum(squares - total**2 / n, 0),
-        np.maximum(target_squares - target_total**2 / n, 0),
-        None if own is None else own - np.outer(total, total / n),
-    )
+    def _unit(self, first: int, X: NDArray) -> CrossMoments:
+        """Return the moments of one unit, about its exact means, from products about a provisional centre."""
+        Y = self.dataset.read_targets(first, first + len(X))
+        (n, d), q = X.shape, Y.shape[1]
+        centre, target_centre = provisional_centre(X), provisional_centre(Y)
+        total, target_total = np.zeros(d), np.zeros(q)
+        scatter, squares, target_squares = np.zeros((d, q)), np.zeros(d), np.zeros(q)
+        panel, products = np.empty((min(n, BLOCK_ROWS), d)), np.zeros((d, d)) if self.with_rows else None
+        with np.errstate(invalid="ignore", over="ignore"):
+            for start in range(0, n, BLOCK_ROWS):
+                rows = X[start : start + BLOCK_ROWS]
+                x = np.subtract(rows, centre, out=panel[: len(rows)])
+                y = Y[start : start + BLOCK_ROWS] - target_centre
+                total += x.sum(axis=0)
+                target_total += y.sum(axis=0)
+                scatter += x.T @ y
+                if products is not None:
+                    products += x.T @ x
+                squares += np.einsum("ij,ij->j", x, x)
+                target_squares += np.einsum("ij,ij->j", y, y)
+            _refuse_bad_targets(Y, target_squares, first)
+            if not (np.isfinite(squares).all() and np.isfinite(scatter).all()):
+                raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, Locate(self.dataset, first)))
+        return CrossMoments(
+            n,
+            centre + total / n,
+            target_centre + target_total / n,
+            scatter - np.outer(total, target_total / n),
+            np.maximum(squares - total**2 / n, 0),
+            np.maximum(target_squares - target_total**2 / n, 0),
+            None if products is None else products - np.outer(total, total / n),
+        )
 
 
 def _refuse_bad_targets(Y: NDArray[np.float64], squares: NDArray[np.float64], start: int) -> None:
