@@ -79,9 +79,9 @@ def test_passes_come_in_order_and_do_not_mix(tmp_path):
 def test_large_results_are_kept_only_of_as_much_data():
     """A sixteenth: 200 MB of rows are worth 12.5 MB; of 64 groups, each has a share."""
     checkpoint = PassCheckpoint("x", 256, 200_000_000, frozenset())
-    assert checkpoint.most(8) == 12_500_000
-    assert checkpoint.most(4) == 12_500_000 // 16
-    assert checkpoint.most(0) == 64 << 10
+    assert checkpoint.largest(8) == 12_500_000
+    assert checkpoint.largest(4) == 12_500_000 // 16
+    assert checkpoint.largest(0) == 64 << 10
     kept = [depth for depth in range(9) if checkpoint.keeps(depth)]
     assert kept == [2, 4, 6, 8] and 256 / 2 ** kept[0] == 64
 

@@ -71,7 +71,7 @@ def project_rows(dataset: Dataset, projectors: list[Projector], tasks: Tasks) ->
     """
     rows = output_chunk_rows(dataset, sum(projector.matrix.shape[1] for projector in projectors))
     label_type = dataset.read_labels(0, 1).dtype if dataset.has_labels else None
-    begun = tasks.checkpoint is not None and bool(tasks.checkpoint.found)
+    begun = tasks.checkpoint is not None and bool(tasks.checkpoint.paths)
     for projector in [] if begun else projectors:
         _create(projector, dataset, rows, label_type)
     spans = spans_of(chunk_edges(dataset.n_rows, rows))

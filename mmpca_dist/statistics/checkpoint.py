@@ -43,7 +43,7 @@ class Checkpoint:
     _passes: int = 0
 
     @functools.cached_property
-    def found(self) -> list[str]:
+    def paths(self) -> list[str]:
         """What an earlier attempt has left."""
         return [path for path, *_ in storage.list_objects(self.uri)]
 
@@ -55,8 +55,8 @@ class Checkpoint:
         """Return what there is, and where to keep more, of the pass that comes next."""
         self._passes += 1
         folder = f"{self._passes:03d}-{name}"
-        found = frozenset(path.removeprefix(f"{folder}/") for path in self.found if path.startswith(f"{folder}/"))
-        return PassCheckpoint(storage.join(self.uri, folder), n_spans, self.n_bytes, found)
+        names = frozenset(path.removeprefix(f"{folder}/") for path in self.paths if path.startswith(f"{folder}/"))
+        return PassCheckpoint(storage.join(self.uri, folder), n_spans, self.n_bytes, names)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PassCheckpoint:
     uri: str
     n_spans: int
     n_bytes: int
-    found: frozenset[str]
+    names: frozenset[str]
 
     @property
     def top(self) -> int:
@@ -80,13 +80,13 @@ class PassCheckpoint:
 
     def has(self, depth: int, number: int) -> bool:
         """Tell whether an earlier attempt has left this node."""
-        return _name(depth, number) in self.found
+        return _name(depth, number) in self.names
 
-    def place(self, depth: int, number: int) -> str:
-        """Return the address of a node."""
+    def uri_of(self, depth: int, number: int) -> str:
+        """Return where a node is kept."""
         return storage.join(self.uri, _name(depth, number))
 
-    def most(self, depth: int) -> int:
+    def largest(self, depth: int) -> int:
         """Return how many bytes the result of a node may have to be kept."""
         share = min(2**depth / self.n_spans, 1.0)
         return max(int(self.n_bytes * share) // SHARE, SMALL)
@@ -98,23 +98,23 @@ def most_kept(n_bytes: int, n_spans: int, node: int) -> int:
         return 0
     kept = PassCheckpoint("", n_spans, n_bytes, frozenset())
     depths = [depth for depth in range(kept.top + 1) if kept.keeps(depth)]
-    return sum(-(-n_spans // 2**depth) * min(node, kept.most(depth)) for depth in depths)
+    return sum(-(-n_spans // 2**depth) * min(node, kept.largest(depth)) for depth in depths)
 
 
 def _name(depth: int, number: int) -> str:
     return f"{depth}-{number}.npz"
 
 
-def keep(result: Any, place: str, most: int) -> Any:
-    """Keep a result, if it is not too large, and return what a later attempt will read."""
-    if isinstance(result, Finding) or size_of(result) > most:
+def keep(result: Any, uri: str, largest: int) -> Any:
+    """Keep a result of up to so many bytes, and return what a later attempt will read."""
+    if isinstance(result, Finding) or size_of(result) > largest:
         return result
     data = encode(result)
-    storage.create_bytes(place, data)  # an earlier one, of a worker that was taken for lost, is the same
+    storage.create_bytes(uri, data)  # an earlier one, of a worker that was taken for lost, is the same
     return result if is_contiguous(result) else decode(data)
 
 
-def read_back(place: str) -> Any:
+def read_back(uri: str) -> Any:
     """Return what `keep` has kept.
 
     Raises
@@ -122,5 +122,5 @@ def read_back(place: str) -> Any:
     DamageError
         Where it is damaged.
     """
-    with reading_own(place, ""):
-        return storage.undamaged(place, lambda: decode(storage.read_bytes(place)))
+    with reading_own(uri, ""):
+        return storage.undamaged(uri, lambda: decode(storage.read_bytes(uri)))

@@ -178,7 +178,7 @@ class ClassMoments:
         self.counts[at] = total
 
 
-def merge_classes(stored: ClassMoments, fresh: ClassMoments, where: str = "these rows") -> ClassMoments:
+def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both; exact.
 
     Where the stored scatters are pooled, their sum over all classes is what is kept.
@@ -188,10 +188,10 @@ def merge_classes(stored: ClassMoments, fresh: ClassMoments, where: str = "these
     InputError
         Where the columns differ, or labels are text here and numbers there.
     """
-    classes = unite(stored.classes, fresh.classes, where)
+    classes = unite(stored.classes, arrived.classes, where)
     if stored.pooled:
-        return stored.summed(classes).merge(fresh.summed(classes))
-    return stored.with_classes(classes).merge(fresh.with_classes(classes))
+        return stored.summed(classes).merge(arrived.summed(classes))
+    return stored.with_classes(classes).merge(arrived.with_classes(classes))
 
 
 def pooled_weights(counts: NDArray) -> NDArray[np.float64]:
@@ -245,7 +245,7 @@ class ChunkAdder:
         if X.dtype == bool:
             X = X.view(np.uint8)
         scale = safe_scale(X, self._panel.dtype)
-        present, counts, means, sums = [], [], [], []
+        groups: list[tuple[int, int, NDArray, NDArray]] = []
         self._partial[...] = 0
         for label, rows in class_groups(codes):
             centre = provisional_centre(X, rows).astype(self._centre_type)
@@ -255,26 +255,16 @@ class ChunkAdder:
             if not np.isfinite(total).all():
                 raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
             mean = centre + (total if scale is None else total / scale) / len(rows)
-            if self._pooled:
-                present.append(label)
-                counts.append(len(rows))
-                means.append(mean)
-                sums.append(total)
-            else:
-                self._close(np.array([label]), np.array([len(rows)]), mean[None], total[None], scale)
-        if self._pooled:
-            self._close(np.array(present), np.array(counts), np.array(means), np.array(sums), scale)
+            groups.append((label, len(rows), mean, total))
+            if not self._pooled:
+                self._close([groups.pop()], scale)
+        if groups:
+            self._close(groups, scale)
 
     def _add_class(
-        self,
-        X: NDArray,
-        label: int,
-        rows: NDArray,
-        centre: NDArray,
-        scale: NDArray | None,
-        total: NDArray,
+        self, X: NDArray, label: int, rows: NDArray, centre: NDArray, scale: NDArray | None, total: NDArray,
         visit: Visit | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         start = 0
         while start < len(rows):
             size = min(BLOCK_ROWS - self._fill, len(rows) - start)
@@ -306,8 +296,12 @@ class ChunkAdder:
                 partial += self._product
         self._fill = 0
 
-    def _close(self, labels: NDArray, counts: NDArray, means: NDArray, sums: NDArray, scale: NDArray | None) -> None:
-        """Centre the partial scatters on the class means and merge them into the moments."""
+    def _close(self, groups: list[tuple[int, int, NDArray, NDArray]], scale: NDArray | None) -> None:
+        """Centre the partial scatters on the class means and merge them into the moments.
+
+        ``groups`` are label, count, mean and sum of each class.
+        """
+        labels, counts, means, sums = (np.array(values) for values in zip(*groups, strict=True))
         with np.errstate(invalid="ignore", over="ignore"):
             self._flush()
             weights = self.moments.weights[:, labels] if self._pooled else np.ones((1, 1))
@@ -334,23 +328,23 @@ def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:
         yield int(label), order[ends[label] - counts[label] : ends[label]]
 
 
-def _evenly(rows: NDArray, limit: int) -> NDArray:
-    return rows[:: -(-len(rows) // limit)]
-
-
 def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:
     """Return column means of a few rows; of a constant column its value, to the bit, so that its scatter is zero."""
-    sample = X[_evenly(np.arange(len(X)) if rows is None else rows, CENTRE_ROWS)]
+    sample = X[_few(np.arange(len(X)) if rows is None else rows)]
     with np.errstate(invalid="ignore"):
         mean = sample.mean(axis=0, dtype=np.float64)
     return np.where((sample == sample[0]).all(axis=0), sample[0], mean)
+
+
+def _few(rows: NDArray) -> NDArray:
+    return rows[:: -(-len(rows) // CENTRE_ROWS)]
 
 
 def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
     """Return a power of two a column that brings it into the range of single-precision squares, or None."""
     if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
         return None
-    sample = X[_evenly(np.arange(len(X)), CENTRE_ROWS)].astype(np.float64)
+    sample = X[_few(np.arange(len(X)))].astype(np.float64)
     with np.errstate(invalid="ignore"):
         spread = np.abs(sample - sample.mean(axis=0)).max(axis=0)
     _, exponent = np.frexp(spread)

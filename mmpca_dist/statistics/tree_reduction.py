@@ -125,58 +125,56 @@ def _raise_if_finding(result: Any) -> None:
         raise result.kind(result.message)
 
 
+@dataclass
 class _Tree(Generic[T]):
     """The graph of a pass: node ``number`` of a depth merges nodes 2 number and 2 number + 1 of the depth below.
 
     What an earlier attempt has kept is read in place of being computed.
     """
 
-    def __init__(
-        self,
-        task: Callable[[Span], T],
-        spans: Sequence[Span],
-        merge: Callable[[T, T], T],
-        scheduler: Scheduler,
-        name: str,
-        checkpoint: PassCheckpoint | None,
-    ) -> None:
-        self._task, self._spans, self._merge = task, spans, merge
-        self._scheduler, self._name, self._checkpoint = scheduler, name, checkpoint
+    task: Callable[[Span], T]
+    spans: Sequence[Span]
+    merge: Callable[[T, T], T]
+    scheduler: Scheduler
+    name: str
+    checkpoint: PassCheckpoint | None
+
+    def __post_init__(self) -> None:
         self._token = uuid.uuid4().hex[:8]
-        shared = DataNode(f"{name}_task-{self._token}", task)  # once in the graph, however large it is
+        shared = DataNode(f"{self.name}_task-{self._token}", self.task)  # once in the graph, however large it is
         self._shared = shared.ref()
-        self.graph: Graph = {**scheduler.inputs(task), shared.key: shared}
-        self.top = (len(spans) - 1).bit_length()
+        self.graph: Graph = {**self.scheduler.inputs(self.task), shared.key: shared}
+        self.top = (len(self.spans) - 1).bit_length()
         self.done: list[str] = []
         """The report of every span that is computed."""
 
     def node(self, depth: int, number: int) -> str:
         """Add what a stretch of spans takes to the graph, and return the key of its result."""
-        checkpoint = self._checkpoint
+        checkpoint = self.checkpoint
         if checkpoint is None or not checkpoint.keeps(depth):
             return self._computed(depth, number)
-        place = checkpoint.place(depth, number)
+        uri = checkpoint.uri_of(depth, number)
         if checkpoint.has(depth, number):
-            return self._add(Task(f"{self._name}_read-{self._token}-{depth}-{number}", read_back, place))
-        key = f"{self._name}_keep-{self._token}-{depth}-{number}"
-        found = TaskRef(self._computed(depth, number))
-        return self._add(Task(key, keep, found, place, checkpoint.most(depth)))
+            return self._add(Task(f"{self.name}_read-{self._token}-{depth}-{number}", read_back, uri))
+        key = f"{self.name}_keep-{self._token}-{depth}-{number}"
+        result = TaskRef(self._computed(depth, number))
+        return self._add(Task(key, keep, result, uri, checkpoint.largest(depth)))
 
     def _computed(self, depth: int, number: int) -> str:
         if depth == 0:
             return self._leaf(number)
         left = self.node(depth - 1, 2 * number)
-        if (2 * number + 1) << (depth - 1) >= len(self._spans):
+        if (2 * number + 1) << (depth - 1) >= len(self.spans):
             return left
-        key = f"{self._name}_merge-{self._token}-{depth}-{number}"
+        key = f"{self.name}_merge-{self._token}-{depth}-{number}"
         right = self.node(depth - 1, 2 * number + 1)
-        return self._add(Task(key, merge_leaf, self._merge, TaskRef(left), TaskRef(right)))
+        return self._add(Task(key, merge_leaf, self.merge, TaskRef(left), TaskRef(right)))
 
     def _leaf(self, number: int) -> str:
-        key = f"{self._name}-{self._token}-{number}"
-        for task in self._scheduler.leaf(self._task, self._shared, self._spans[number], self._merge, key):
+        key = f"{self.name}-{self._token}-{number}"
+        for task in self.scheduler.leaf(self.task, self._shared, self.spans[number], self.merge, key):
             self._add(task)
-        self.done.append(self._add(Task(f"{self._name}_done-{self._token}-{number}", _report, TaskRef(key))))
+        self.done.append(self._add(Task(f"{self.name}_done-{self._token}-{number}", _report, TaskRef(key))))
         return key
 
     def _add(self, task: GraphNode) -> str:
