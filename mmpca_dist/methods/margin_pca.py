@@ -238,10 +238,7 @@ class MarginPCA(BlockReducer):
 
 
 def margin_scatter(
-    variant: str,
-    moments: ClassMoments,
-    medians: NDArray[np.float64] | None = None,
-    pairing: str = "one-vs-rest",
+    variant: str, moments: ClassMoments, medians: NDArray[np.float64] | None = None, pairing: str = "one-vs-rest"
 ) -> WeightedScatter:
     """Return the scatter of the difference rows of ``pca``, ``m-pca0``, ``m-pca1a`` or ``m-pca1b``.
 

@@ -83,12 +83,7 @@ class Choice:
         return self.kind in BLOCK_SOLVERS
 
 
-def choose_solver(
-    options: SolverOptions,
-    n_rows: int,
-    n_features: int,
-    needs: Needs,
-) -> Choice:
+def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> Choice:
     """Choose how eigenvectors are found, from the shape of the rows alone: results must not depend on memory limits.
 
     Parameters

@@ -107,12 +107,7 @@ def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int
 
 
 def gather_statistics(
-    rows: Rows,
-    *,
-    precision: str,
-    pairings: Sequence[str] = (),
-    standardize: bool = False,
-    columns: bool = False,
+    rows: Rows, *, precision: str, pairings: Sequence[str] = (), standardize: bool = False, columns: bool = False
 ) -> Statistics:
     """Return what every method needs, from one pass over the rows (more only for medians of large data).
 

@@ -274,10 +274,7 @@ class _Cell:
             whole = Brackets.unbounded(brackets.members[:1], 1, brackets.low.dtype)
             low = self.high if ranks[0] >= under_high else self.low
             high = self.low if ranks[1] < self.below + self.at_low else self.high
-            return (
-                whole.low[0, 0] if ranks[0] < self.below else low,
-                whole.high[0, 0] if ranks[1] >= beyond else high,
-            )
+            return (whole.low[0, 0] if ranks[0] < self.below else low, whole.high[0, 0] if ranks[1] >= beyond else high)
         sample, size = np.sort(self.kept), len(self.kept)
         first, last = ((rank - self.below - self.at_low) / self.inside * size for rank in ranks)
         reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)

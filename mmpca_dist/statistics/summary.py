@@ -64,11 +64,7 @@ class _ReadSpan:
 
 
 def take_moments(
-    rows: Rows,
-    *,
-    precision: str,
-    weights: NDArray | None = None,
-    medians_of: NDArray[np.bool_] | None = None,
+    rows: Rows, *, precision: str, weights: NDArray | None = None, medians_of: NDArray[np.bool_] | None = None
 ) -> tuple[ClassMoments, NDArray[np.float64] | None]:
     """Return the class moments, and the medians of sets of classes.
 
