@@ -23,6 +23,23 @@ class Limits:
     """Budget of the values that one pass keeps for medians, all spans together."""
     kept_floor: int = 64 << 10
     """What a span may keep for medians, however small its share of the rows is."""
+    sample_rows: int = 65_536
+    """Medians are bracketed from up to this many rows (of at most 64 MiB): brackets then hold 2 to 3% of the values."""
+    max_classes: int = 100_000
+    """More distinct labels than this are measurements, not classes."""
+    dense_columns: int = 3072
+    """Columns up to which the solver ``auto`` forms the scatter: LAPACK then takes seconds."""
+    target_scatter_bytes: int = 1 << 30
+    """The largest scatter of rows with continuous targets."""
+    centred_bytes: int = 32 << 20
+    """Rows that a solver in passes centres at once: enough for fast products, few enough to stay near the processor."""
+    sparse_task_bytes: int = 16 << 20
+    """Stored bytes of a task of such a solver over sparse rows, at least: every task leaves sums as large as the dense
+    vectors."""
+    start_rows: int = 128
+    """Rows of the sample that such a solver starts from, at least."""
+    start_class_rows: int = 4
+    """Rows of every class in that sample, at least: their mean is subtracted from the rows of the class."""
     resumable_bytes: int = 64 << 20
     """Rows from which on passes keep checkpoints: a stage over fewer is soon repeated."""
     rows_per_cell: int = 400

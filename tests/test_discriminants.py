@@ -333,8 +333,8 @@ def test_solvers_look_for_classes_less_one(kind, monkeypatch):
             other.fit(X, y)
 
 
-def test_auto_takes_passes_where_classes_are_few(monkeypatch):
-    monkeypatch.setattr("mmpca_dist.solvers.options.LARGEST_DENSE", 20)
+def test_auto_takes_passes_where_classes_are_few(limits):
+    limits.dense_columns = 20
     X, y = labelled(300, 80, 3, seed=5)
     assert FisherDiscriminant().fit(X, y).certificate_["solver"] == "krylov"  # 4 x (2 + 10) <= 80
     assert not hasattr(FisherDiscriminant(solver="dense").fit(X, y), "certificate_")

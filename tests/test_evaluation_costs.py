@@ -16,8 +16,6 @@ from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, 
 from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.evaluation_runs.results import evaluation_of
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics import row_sample
 
 FOLDS = {"splits": "folds", "folds": 3, "count": 2}
 
@@ -145,11 +143,11 @@ def test_classifiers_are_charged_to_the_method_they_follow(merged, tmp_path, mon
         assert sum(record["seconds"][method] for record in records) >= 0.05 * 2 * 2 * 3
 
 
-def test_bytes_of_methods_that_need_more_than_moments(tmp_path, monkeypatch):
+def test_bytes_of_methods_that_need_more_than_moments(tmp_path, limits, monkeypatch):
     """Each pass is charged to one, whatever other methods there are."""
-    monkeypatch.setattr(LIMITS, "kept_bytes", 2000)
-    monkeypatch.setattr(LIMITS, "kept_floor", 100)
-    monkeypatch.setattr(row_sample, "SAMPLE_ROWS", 20)
+    limits.kept_bytes = 2000
+    limits.kept_floor = 100
+    limits.sample_rows = 20
 
     def read(*methods):
         records, found, _ = costs(tmp_path, list(methods), True, monkeypatch)

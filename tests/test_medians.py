@@ -8,8 +8,6 @@ from helpers.samples import even_edges, take
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mmpca_dist.statistics.row_sample as sample_module
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.medians import (
     Brackets,
     MedianCounter,
@@ -49,14 +47,11 @@ def expected_medians(X, y, pairing="one-vs-rest"):
 
 
 @pytest.fixture
-def small_budget(monkeypatch):
+def small_budget(limits):
     """Return a function that shrinks what a pass may keep (bytes) and the sample that brackets are made from."""
 
     def shrink(kept, floor, sample):
-        monkeypatch.setattr(LIMITS, "kept_bytes", kept)
-        monkeypatch.setattr(LIMITS, "kept_floor", floor)
-        monkeypatch.setattr(sample_module, "SAMPLE_ROWS", sample)
-        monkeypatch.setattr(sample_module, "SAMPLE_CLASS_ROWS", 2)
+        limits.kept_bytes, limits.kept_floor, limits.sample_rows = kept, floor, sample
 
     return shrink
 
@@ -211,8 +206,8 @@ def test_every_round_narrows_so_that_the_passes_end(small_budget):
     assert settled > 0
 
 
-def test_thinning_ends_where_even_one_value_a_cell_is_beyond_the_budget(monkeypatch):
-    monkeypatch.setattr(LIMITS, "kept_floor", 10)
+def test_thinning_ends_where_even_one_value_a_cell_is_beyond_the_budget(limits, monkeypatch):
+    limits.kept_floor = 10
     thin = MedianCounts._thin_to
 
     def guarded(self, level):

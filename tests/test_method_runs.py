@@ -14,12 +14,13 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from mmpca_dist import LassoSelection, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import InputError, PlanError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.refresh.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.summary import components
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import LARGEST_DENSE, SolverOptions, choose_solver
+from mmpca_dist.solvers.options import SolverOptions, choose_solver
 
 NO_REPORT = pytest.mark.usefixtures("no_report")
 
@@ -145,7 +146,7 @@ def test_solvers_in_passes_are_refused_by_the_plan(method, kind, tmp_path):
 def test_the_whole_scatter_is_formed_however_many_columns_there_are(tmp_path):
     needs = Needs(whole=("pls",), n_components=5)
     for rows, columns, kind in (
-        (10**6, LARGEST_DENSE + 1, "dense"), (10**6, 100, "dense"), (1000, 10**6, "dual"), (50, 100, "dual"),
+        (10**6, LIMITS.dense_columns + 1, "dense"), (10**6, 100, "dense"), (1000, 10**6, "dual"), (50, 100, "dual"),
     ):  # fmt: skip
         found = choose_solver(SolverOptions(), rows, columns, needs)
         assert (found.kind, found.whole) == (kind, ("pls",))

@@ -14,8 +14,6 @@ from threadpoolctl import threadpool_limits
 from mmpca_dist import LOL, MarginPCA
 from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 
@@ -44,10 +42,10 @@ def test_more_rows_than_a_block_of_products(precision):
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
-def test_panels_of_fewer_rows_than_a_unit(monkeypatch, precision):
+def test_panels_of_fewer_rows_than_a_unit(limits, precision):
     """Many columns make panels of 64 rows."""
     X, y = labelled(150, 5, 2, seed=4)
-    monkeypatch.setattr(operators, "PANEL_BYTES", 64)
+    limits.centred_bytes = 64
     assert_applied(make_operator(X, y, precision), X, y, some_blocks(5, 2))
 
 
@@ -206,11 +204,11 @@ def test_the_same_bits_whatever_the_threads_of_blas(variant, solver):
     assert found[0] == found[1]
 
 
-def test_dask_arrays_are_their_rows(monkeypatch):
+def test_dask_arrays_are_their_rows(limits):
     """Chunks on both axes; the chunks of rows make other sums than an array in memory."""
     X, y = labelled(90, 12, 3, seed=16)
     lazy, labels = da.from_array(X, chunks=(13, 5)), da.from_array(y, chunks=13)
-    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * X.shape[1] * X.itemsize)
+    limits.unit_bytes = 20 * X.shape[1] * X.itemsize
     for estimator in (MarginPCA(3, "m-pca0"), LOL(3)):
         estimator.set_params(solver="krylov", precision="double")
         expected = estimator.fit(X, y).components_

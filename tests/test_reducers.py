@@ -21,7 +21,6 @@ from mmpca_dist import (
     class_moments,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.margin_pca import VARIANTS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.statistics import gather
@@ -218,10 +217,10 @@ MANY = {
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("name", MANY)
-def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
+def test_many_classes_are_pooled_by_estimators_too(name, pairing, limits, monkeypatch):
     """Two scatters in place of one a class, and still the components of the difference rows."""
     X, y = labelled(150, 6, 7, seed=19)
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 6 * 6 * 8 - 1)
+    limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
     taken, kept = [], gather.take_moments
 
     def watch(*arguments, **options):
@@ -237,11 +236,11 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, monkeypatch):
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("standardize", [False, True])
-def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, monkeypatch):
+def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, limits, monkeypatch):
     """A scatter a class would take C n^2 numbers however few columns the rows span."""
     X, y = labelled(30, 50, 7, seed=20)
     expected = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 30 * 30 * 8 - 1)
+    limits.pooled_bytes = 7 * 30 * 30 * 8 - 1
     taken, kept = [], gather.wide_statistics
 
     def watch(*arguments, **options):

@@ -14,8 +14,6 @@ from sklearn.linear_model import Ridge
 
 from mmpca_dist import PLS, RidgeDirections, SupervisedPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics import target_scatter
 
 SHAPES = [(90, 6), (300, 20), (12, 40), (40, 41)]
 
@@ -78,11 +76,11 @@ def test_single_precision_and_every_type(make, dtype):
 
 
 @pytest.mark.parametrize("make", [PLS, RidgeDirections])
-def test_every_chunking(make, monkeypatch):
+def test_every_chunking(make, limits):
     X, y = labelled(90, 5, 3, seed=5)
     expected = make(2, precision="double").fit(X, y)
     for rows in (1, 7, 40):
-        monkeypatch.setattr(LIMITS, "unit_bytes", rows * 5 * 8)
+        limits.unit_bytes = rows * 5 * 8
         for form in (X, da.from_array(X, (13, 2))):
             labels = y if form is X else da.from_array(y, 30)
             assert_rotations(make(2, precision="double").fit(form, labels), expected.components_, 1e-11)
@@ -169,10 +167,10 @@ def test_ridge_of_columns_of_very_different_size_in_single_precision():
 
 
 @pytest.mark.parametrize("make", [PLS, RidgeDirections])
-def test_many_classes_whose_scatters_are_pooled(make, monkeypatch):
+def test_many_classes_whose_scatters_are_pooled(make, limits):
     X, y = labelled(150, 6, 7, seed=12)
     expected = make(3, precision="double").fit(X, y)
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 6 * 6 * 8 - 1)
+    limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
     assert_rotations(make(3, precision="double").fit(X, y), expected.components_, 1e-10)
 
 
@@ -195,9 +193,9 @@ def test_a_class_of_the_moments_without_rows_is_no_target():
 @pytest.mark.parametrize("mean", [3.0, 1e4])
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_pls_of_continuous_targets(shape, q, mean, monkeypatch):
+def test_pls_of_continuous_targets(shape, q, mean, limits):
     X, Y = with_targets(*shape, q, seed=15, mean=mean)
-    monkeypatch.setattr(LIMITS, "unit_bytes", 7 * shape[1] * 8)
+    limits.unit_bytes = 7 * shape[1] * 8
     reducer = PLS(3, target="continuous").fit(X, Y)
     expected, explained = naive.pls(X, Y, 3)
     tolerance = 1e-9 * max(1.0, mean / 1e2)
@@ -224,7 +222,7 @@ def test_pls_of_continuous_targets_in_pieces_of_dask_sparse_and_standardised():
     assert_rotations(expected, naive.pls(rows, Y, 3)[0].T, 1e-9)
 
 
-def test_continuous_targets_that_cannot_be_used_are_refused(monkeypatch):
+def test_continuous_targets_that_cannot_be_used_are_refused(limits):
     X, Y = with_targets(40, 5, 1, seed=17)
     with pytest.raises(InputError, match="targets vary with none of the columns"):
         PLS(target="continuous").fit(X, np.ones(40))
@@ -232,7 +230,7 @@ def test_continuous_targets_that_cannot_be_used_are_refused(monkeypatch):
         PLS.from_moments(class_moments(X, np.arange(40) % 2), target="continuous")
     with pytest.raises(InputError, match="must be one of classes, continuous"):
         PLS(target="numbers").fit(X, Y)
-    monkeypatch.setattr(target_scatter, "LARGEST_SCATTER", 8 * 5**2 - 1)
+    limits.target_scatter_bytes = 8 * 5**2 - 1
     with pytest.raises(InputError, match="targets of 5 columns take a scatter of 200 B here, and 199 B is the most"):
         PLS(target="continuous").fit(X, Y)
     assert SupervisedPCA(target="continuous").fit(X, Y).components_.shape == (1, 5)

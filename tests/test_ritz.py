@@ -15,6 +15,7 @@ from scipy.stats import binom
 from mmpca_dist import MarginPCA
 from mmpca_dist.datasets.dataset import spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.margin_pca import margin_scatter
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers import block_passes, ritz
@@ -111,8 +112,8 @@ def make_case(seed, kinds, patch, precision=None):
     variant = str(rng.choice(["pca", "m-pca0"]))
     solver = SolverOptions(str(rng.choice(kinds)), int(rng.integers(0, 4)), int(rng.integers(2, 5)), 0.0)
     # A sample of all rows would hold the eigenvectors: take a few, so that the start is as poor as on large data.
-    patch.setattr(block_passes, "LEAST_SAMPLE", 0)
-    patch.setattr(block_passes, "CLASS_ROWS", 2)
+    patch.setattr(LIMITS, "start_rows", 0)
+    patch.setattr(LIMITS, "start_class_rows", 2)
     patch.setattr(block_passes, "draw_sample", lambda dataset, *_: (X[: K + 4], y[: K + 4]))
     dataset, spans, here = ArrayDataset(X, y), spans_of(np.asarray([0, len(X)])), Here(1)
     statistics = statistics_in_passes(

@@ -15,7 +15,6 @@ from sklearn.linear_model import Lasso, lars_path
 
 from mmpca_dist import FisherScore, LassoSelection, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.lasso_path import Change, Regression, changes_until, columns_with, lasso_path
 
 SHAPES = [(60, 8), (15, 25)]
@@ -149,21 +148,21 @@ def test_a_path_may_be_followed_in_pieces_and_ends():
 
 
 @pytest.mark.parametrize("make", [LassoSelection, FisherScore])
-def test_many_classes_whose_scatters_are_pooled(make, monkeypatch):
+def test_many_classes_whose_scatters_are_pooled(make, limits):
     X, y = labelled(150, 6, 7, seed=6)
     expected = make(4, precision="double").fit(X, y)
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 7 * 6 * 6 * 8 - 1)
+    limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
     found = make(4, precision="double").fit(X, y)
     assert found.columns_.tolist() == expected.columns_.tolist()
     np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
 
 
 @pytest.mark.parametrize("make", [LassoSelection, FisherScore])
-def test_every_chunking(make, monkeypatch):
+def test_every_chunking(make, limits):
     X, y = mixed(90, 5, 3, seed=7)
     expected = make(3, precision="double").fit(X, y)
     for rows in (1, 7, 40):
-        monkeypatch.setattr(LIMITS, "unit_bytes", rows * 5 * 8)
+        limits.unit_bytes = rows * 5 * 8
         found = make(3, precision="double").fit(da.from_array(X, (13, 2)), da.from_array(y, 30))
         assert found.columns_.tolist() == expected.columns_.tolist()
         np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)

@@ -9,9 +9,10 @@ from helpers.samples import labelled
 
 from mmpca_dist import LOL, FisherDiscriminant, MarginPCA, SupervisedPCA
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import LARGEST_DENSE, LARGEST_DUAL, SolverOptions, choose_solver, solver_names
+from mmpca_dist.solvers.options import LARGEST_DUAL, SolverOptions, choose_solver, solver_names
 
 WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
 """Columns of 1,000 rows that are just kept."""
@@ -21,8 +22,8 @@ WIDEST_DUAL = LARGEST_DUAL // 8 // 1000
     ("rows", "columns", "components", "options", "kind", "reason"),
     [
         (10_000, 100, 5, {}, "dense", "100 x 100 scatter is small and quickly solved"),
-        (10_000, LARGEST_DENSE, 50, {}, "dense", "quickly solved"),
-        (10_000, LARGEST_DENSE + 1, 50, {}, "krylov", "LAPACK longer than passes"),
+        (10_000, LIMITS.dense_columns, 50, {}, "dense", "quickly solved"),
+        (10_000, LIMITS.dense_columns + 1, 50, {}, "krylov", "LAPACK longer than passes"),
         (10_000, 4000, 1000, {}, "dense", ""),  # more than a quarter of all: a basis would hold most
         (10_000, 8000, None, {}, "dense", ""),  # all there are
         (10_000, 8000, 2000, {}, "dense", ""),

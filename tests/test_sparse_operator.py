@@ -15,7 +15,6 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import spans_of
 from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.costs import sparse_unit
 from mmpca_dist.statistics import scatter_operator as operators
 from mmpca_dist.statistics.scatter_operator import Block
@@ -172,13 +171,13 @@ def test_sizes_beyond_the_squares_of_single_precision(factor):
 
 @pytest.mark.parametrize("precision", ["single", "double"])
 @pytest.mark.parametrize("kind", ["krylov", "nystroem"])
-def test_the_same_bits_for_any_number_of_threads(kind, precision, monkeypatch):
+def test_the_same_bits_for_any_number_of_threads(kind, precision, limits):
     """Of several tasks of several units each."""
     X, y = thinned(4000, 30, 5, seed=29)
     X[:, 3] += 1e4
     dataset = SparseArray(scipy.sparse.csr_array(X), y)
-    monkeypatch.setattr(operators, "SPARSE_TASK_BYTES", dataset.n_bytes // 7)
-    monkeypatch.setattr(LIMITS, "unit_bytes", dataset.n_bytes // 15)
+    limits.sparse_task_bytes = dataset.n_bytes // 7
+    limits.unit_bytes = dataset.n_bytes // 15
     joined = operators.sparse_spans(dataset, spans_of(even_edges(4000, 211)))
     assert len(joined) > 4 and max(len(span.units) for span in joined) > 1
     expected = bits(Threads(1), dataset, kind, precision)

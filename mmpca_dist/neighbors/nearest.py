@@ -20,8 +20,7 @@ from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Searcher, Work
 from mmpca_dist.statistics.dask_rows import BlockScheduler
-from mmpca_dist.statistics.row_sample import draw_sample
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.rows import Rows, draw_sample
 from mmpca_dist.statistics.schedulers import Configured
 from mmpca_dist.statistics.tree_reduction import OnPass, Tasks
 

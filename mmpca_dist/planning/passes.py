@@ -15,7 +15,7 @@ from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.statistics.costs import largest_unit
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.row_sample import evenly_chosen, sample_rows
+from mmpca_dist.statistics.rows import evenly_chosen, sample_rows
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""

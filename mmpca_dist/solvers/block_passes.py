@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS, Projected
 from mmpca_dist.solvers.dense import Eigenpairs
 from mmpca_dist.solvers.needs import Needs
@@ -22,16 +23,12 @@ from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.coordinates import ColumnSums, SubspaceStatistics, standard_deviations
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import SAFE_EXPONENT, ClassMoments, provisional_centre, safe_scale
-from mmpca_dist.statistics.row_sample import draw_sample
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.rows import Rows, draw_sample
 from mmpca_dist.statistics.scatter_operator import Block, ScatterOperator, centre_type
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_medians
 
 SEED = 2015
-CLASS_ROWS = 4
-"""Rows of every class in the sample that the passes begin with: their mean is subtracted from the class's rows."""
-LEAST_SAMPLE = 128
 
 
 def statistics_in_passes(
@@ -53,7 +50,7 @@ def statistics_in_passes(
     """
     dataset, counts = rows.dataset, rows.census.counts
     size = block_size(needs, solver, dataset.n_features)
-    sample, codes = draw_sample(rows, max(2 * size, LEAST_SAMPLE), CLASS_ROWS)
+    sample, codes = draw_sample(rows, max(2 * size, LIMITS.start_rows), LIMITS.start_class_rows)
     work = np.dtype(np.float32 if precision == "single" and not dataset.sparse else np.float64)
     centres = _centres(sample, codes, rows.census, centre_type(dataset.dtype, work))
     sums = _sums_type(dataset, sample, precision, standardize)

@@ -10,7 +10,7 @@ import numpy as np
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.readers.csr import CSR_ITEM
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.solvers.block_passes import CLASS_ROWS, LEAST_SAMPLE, block_size
+from mmpca_dist.solvers.block_passes import block_size
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
@@ -83,7 +83,7 @@ def passes_costs(
         panels = rows * (panel_bytes(d, work, centres) + 2 * largest * item)
         task = unit + unit_rows * 24 + panels + d * largest * 3 * item + images + moments
     waiting = min(math.ceil(math.log2(tasks + 1)) + 2, tasks)
-    sample = max(2 * size, LEAST_SAMPLE) + CLASS_ROWS * n_classes
+    sample = max(2 * size, LIMITS.start_rows) + LIMITS.start_class_rows * n_classes
     bases = groups * d * basis
     growing = growing_bytes(d, width, item) + groups * d * PROBES * 8
     reading = min(threads, tasks) * task + waiting * (images + moments)

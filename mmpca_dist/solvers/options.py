@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.solvers.needs import Needs
 
 FROM_SCATTERS = ("auto", "dense", "dual")
 """Those that are none of `BLOCK_SOLVERS`: a choice by the shape, and solvers that form scatters."""
-
-LARGEST_DENSE = 3072
-"""Columns up to which ``auto`` forms the scatter: LAPACK then takes seconds."""
 
 LARGEST_DUAL = 1 << 30
 """Bytes of the rows, as doubles, up to which ``auto`` keeps fewer rows than columns in memory and solves in their
@@ -119,7 +117,7 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
     if needs.whole:
         how = "is solved in the span of the rows" if wide else "needs the whole scatter"
         return Choice("dual" if wide else "dense", f"{size}: a regression {how}", needs.whole)
-    if needs.only_numbers and n_features > LARGEST_DENSE:
+    if needs.only_numbers and n_features > LIMITS.dense_columns:
         what = "means and variances" if needs.columns else "means"
         return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")
     few = n_components is not None and 4 * (n_components + options.oversampling) <= min(n_rows, n_features)
@@ -127,7 +125,7 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
         if not few or n_rows * n_features * 8 <= LARGEST_DUAL:
             return Choice("dual", f"{size}: the problem is solved in the span of the rows")
         return Choice("krylov", f"{size}: too many to be kept, as doubles, and solved in their span")
-    if not few or n_features <= LARGEST_DENSE:
+    if not few or n_features <= LIMITS.dense_columns:
         return Choice("dense", f"a {n_features:,} x {n_features:,} scatter is small and quickly solved")
     return Choice(
         "krylov", f"a {n_features:,} x {n_features:,} scatter would take LAPACK longer than passes over the rows"

@@ -8,7 +8,7 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.medians import key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
-from mmpca_dist.statistics.row_sample import SAMPLE_BYTES
+from mmpca_dist.statistics.rows import SAMPLE_BYTES
 
 
 def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.rows import Rows, join_rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.tree_reduction import Tasks
@@ -120,7 +120,7 @@ def gather_statistics(
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
-        X, codes = rows.pass_over(_CollectRows(dataset, census.classes), _join, "rows")
+        X, codes = rows.pass_over(_CollectRows(dataset, census.classes), join_rows, "rows")
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
         weights = pooled_weights(census.counts) if use_pooled(len(census.classes), rank) else None
         return wide_statistics(
@@ -148,7 +148,3 @@ class _CollectRows:
             Locate(self.dataset, span.start).refuse(row, column, X[row, column])
         labels = self.dataset.read_labels(span.start, span.stop)
         return X, encode(labels, self.classes, self.dataset.uri)
-
-
-def _join(left: Any, right: Any) -> Any:
-    return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))

@@ -1,17 +1,29 @@
-"""``Rows``: the labelled rows of a job, with their census, spans and tasks."""
+"""``Rows``: the labelled rows of a job, with their census, spans and tasks; and reproducible samples of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
+from mmpca_dist.statistics.moments import class_groups
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.tree_reduction import Tasks
+from mmpca_dist.statistics.units import read_unit
 
 T = TypeVar("T")
+SAMPLE_BYTES = 64 << 20
+SAMPLE_UNITS = 8
+"""Samples come from at most 8 units and an eighth of all."""
+SAMPLE_CLASS_ROWS = 64
+"""What a rare class sends to the sample, if it has as many rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +67,77 @@ class Rows(Tasks):
         """Tell of a pass over all rows, and make it."""
         self.begins(name, self.dataset.n_bytes)
         return self.reduce(task, merge, name, kept)
+
+
+def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
+    """Return about ``count`` rows, as many of each class as it has of all, and their classes.
+
+    Parameters
+    ----------
+    class_rows : int
+        Least number of rows of every class, if it has as many.
+    """
+    dataset, census = rows.dataset, rows.census
+    n_rows = np.minimum(census.counts, np.maximum(count * census.counts // census.n_rows, class_rows))
+    units = _sample_units(census)
+    edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
+    task = _DrawSample(dataset, census.classes, _quotas(census, units, n_rows))
+    rows.begins("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
+    return replace(rows, progress=None).run(task, edges, join_rows, "sample")
+
+
+def sample_rows(row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` medians are bracketed from, if there are as many."""
+    return min(LIMITS.sample_rows, max(SAMPLE_BYTES // row_bytes, 256))
+
+
+def evenly_chosen(n_units: int) -> set[int]:
+    """Return the numbers of the reading units that the sample comes from, those for rare classes aside."""
+    count = min(SAMPLE_UNITS, max(n_units // 8, 1))
+    return {int((i + 0.5) * n_units / count) for i in range(count)}
+
+
+def _sample_units(census: Census) -> list[int]:
+    """Choose units evenly, and further ones so that every class is seen."""
+    chosen = evenly_chosen(len(census.units))
+    seen = set(np.concatenate([census.units[u][2] for u in chosen]).tolist())
+    for label in census.classes.tolist():
+        if label not in seen:
+            rows = [int(unit[3][unit[2] == label].sum()) for unit in census.units]
+            best = int(np.argmax(rows))
+            chosen.add(best)
+            seen.update(census.units[best][2].tolist())
+    return sorted(chosen)
+
+
+def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Share out, by first row of the units, how many rows of each class they send to the sample."""
+    held = np.zeros((len(units), len(census.classes)), np.int64)
+    for i, u in enumerate(units):
+        _, _, classes, counts = census.units[u]
+        held[i, np.searchsorted(census.classes, classes)] = counts
+    share = -(-n_rows * held // np.maximum(held.sum(axis=0), 1))
+    return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
+
+
+@dataclass(frozen=True)
+class _DrawSample:
+    dataset: Dataset
+    classes: NDArray
+    quotas: dict[int, NDArray[np.int64]]
+
+    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        codes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
+        quota = self.quotas[span.start]
+        picks = [
+            rows[np.linspace(0, len(rows) - 1, int(quota[label])).astype(np.intp)]
+            for label, rows in class_groups(codes)
+        ]
+        chosen = np.sort(np.concatenate(picks))
+        return X[chosen].toarray() if self.dataset.sparse else X[chosen], codes[chosen]
+
+
+def join_rows(left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
+    """Return rows and labels of two stretches as one."""
+    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

@@ -30,13 +30,8 @@ from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
 
-PANEL_BYTES = 32 << 20
-"""Rows that are centred at once: enough for fast products, few enough to stay near the processor."""
-
-
-SPARSE_TASKS, SPARSE_TASK_BYTES = 32, 16 << 20
-"""Sparse rows make few tasks, for each leaves sums as large as the dense vectors: of 16 MiB of stored rows or more, at
-most 32, at least two."""
+SPARSE_TASKS = 32
+"""Most tasks of sparse rows, each of which leaves sums as large as the dense vectors."""
 
 
 def centre_type(rows: np.dtype, work: np.dtype) -> np.dtype:
@@ -51,7 +46,7 @@ def panel_bytes(n_features: int, work: np.dtype, centres: np.dtype) -> int:
 
 def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
     """Return how many rows are centred at once."""
-    return int(np.clip(PANEL_BYTES // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
+    return int(np.clip(LIMITS.centred_bytes // panel_bytes(n_features, work, centres), 64, BLOCK_ROWS))
 
 
 SPARSE_COLUMNS = 32
@@ -219,7 +214,7 @@ def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
     """Join the spans of sparse rows, whose units are small lest they be large as dense ones, to few of long units."""
     edges = np.asarray([*(start for span in spans for start, _ in span.units), spans[-1].stop])
     rows = max(1, LIMITS.unit_bytes * dataset.n_rows // max(dataset.n_bytes, 1))
-    count = int(np.clip(dataset.n_bytes // SPARSE_TASK_BYTES, 2, SPARSE_TASKS))
+    count = int(np.clip(dataset.n_bytes // LIMITS.sparse_task_bytes, 2, SPARSE_TASKS))
     ends = np.unique(np.searchsorted(edges, np.linspace(edges[0], edges[-1], count + 1)))
     found: list[Span] = []
     for first, last in itertools.pairwise(ends.tolist()):

@@ -12,8 +12,7 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
-from mmpca_dist.statistics.row_sample import draw_sample, sample_rows
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.units import Locate, read_units
 

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.coordinates import standard_deviations
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
 from mmpca_dist.statistics.units import Locate, read_units
-
-LARGEST_SCATTER = 1 << 30
-"""Bytes of X^T H X that are the most."""
 
 
 @storable
@@ -134,10 +132,10 @@ def cross_moments(dataset: Dataset, scheduler: Scheduler, *, with_rows: bool = F
         For rows or targets that are not finite, or a scatter beyond 1 GiB.
     """
     size = 8 * dataset.n_features**2
-    if with_rows and size > LARGEST_SCATTER:
+    if with_rows and size > LIMITS.target_scatter_bytes:
         raise InputError(
             f"Continuous targets of {dataset.n_features:,} columns take a scatter of {format_bytes(size)} here, and "
-            f"{format_bytes(LARGEST_SCATTER)} is the most. Choose fewer columns."
+            f"{format_bytes(LIMITS.target_scatter_bytes)} is the most. Choose fewer columns."
         )
     tasks = Tasks(scheduler=scheduler)
     return tasks.run(_ReadCross(dataset, with_rows), make_spans(dataset), CrossMoments.merge, "cross")
