@@ -144,13 +144,13 @@ def test_solvers_in_passes_are_refused_by_the_plan(method, kind, tmp_path):
 
 
 def test_the_whole_scatter_is_formed_however_many_columns_there_are(tmp_path):
-    needs = Needs(whole=("pls",), n_components=5)
+    needs = Needs(full_scatter=("pls",), n_components=5)
     for rows, columns, kind in (
         (10**6, LIMITS.dense_columns + 1, "dense"), (10**6, 100, "dense"), (1000, 10**6, "dual"), (50, 100, "dual"),
     ):  # fmt: skip
         found = choose_solver(SolverOptions(), rows, columns, needs)
-        assert (found.kind, found.whole) == (kind, ("pls",))
-        assert not choose_solver(SolverOptions(), rows, columns, Needs(n_components=5)).whole
+        assert (found.kind, found.full_scatter) == (kind, ("pls",))
+        assert not choose_solver(SolverOptions(), rows, columns, Needs(n_components=5)).full_scatter
     uri = "synthetic:gaussian?n=20000&d=8000"
     with pytest.raises(PlanError, match=r"solver\.kind: krylov without 'pls', 'ridge', 'lasso', which need the whole"):
         preview(config_of(tmp_path / "out", uri)).refuse_if_too_large()

@@ -203,7 +203,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
         """Solve; ``at_most`` accepts fewer components than asked for where there are no more."""
         if statistics.approximation is not None:
-            for name in self._needs().whole:
+            for name in self._needs().full_scatter:
                 raise InputError(
                     f"{name} needs the whole scatter, and these statistics know the leading part of it only."
                 )

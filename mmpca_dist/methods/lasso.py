@@ -63,7 +63,7 @@ class LassoSelection(ColumnSelection):
     _stored = ("path_",)
 
     def _needs(self) -> Needs:
-        return Needs(whole=("lasso",), columns=True)
+        return Needs(full_scatter=("lasso",), columns=True)
 
     def _solve(self, statistics: Statistics) -> Solution:
         d = statistics.n_features
@@ -73,8 +73,8 @@ class LassoSelection(ColumnSelection):
         self.path_ = np.asarray([(*change, number) for change, number in changes], np.float64).reshape(-1, 4)
         columns, penalties = _selected(changes, count)
         errors = np.full(len(columns), statistics.epsilon)
-        most = min(d, statistics.moments.n_rows - 1)
-        limit = f"the columns that its path takes in, of each class at most min(n_features, n_samples - 1) = {most}"
+        largest = min(d, statistics.moments.n_rows - 1)
+        limit = f"the columns that its path takes in, of each class at most min(n_features, n_samples - 1) = {largest}"
         return Solution.of_directions(unit_vectors(columns, d), penalties, errors, float("nan"), limit)
 
     def _shorten(self, n_components: int) -> None:

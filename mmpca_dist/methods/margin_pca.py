@@ -184,10 +184,10 @@ class MarginPCA(BlockReducer):
             statistics = statistics.weighted
         scatter = margin_scatter(self.variant, statistics.moments, statistics.medians.get(self.pairing), self.pairing)
         bound = "min(n_features, n_samples)" if self.variant == "m-pca1b" else "min(n_features, n_samples - 1)"
-        most = min(statistics.n_features, statistics.moments.n_rows - (self.variant != "m-pca1b"))
+        largest = min(statistics.n_features, statistics.moments.n_rows - (self.variant != "m-pca1b"))
         pairs = ritz_pairs(statistics, scatter, self._at_most(scatter.max_rank))
         certificate = certify(statistics, scatter, pairs)
-        limit = f"the rank of its scatter, at most {bound} = {most}"
+        limit = f"the rank of its scatter, at most {bound} = {largest}"
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit, certificate)
 
     def _solve_pairs(self, statistics: Statistics) -> Solution:
@@ -196,8 +196,8 @@ class MarginPCA(BlockReducer):
         if pairs is None:
             raise InputError("m-pca2 needs the nearest rows of other classes: class moments do not suffice.")
         size = statistics.moments.n_features if pairs.basis is None else pairs.basis.shape[1]
-        most = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
-        count = self._at_most(most)
+        largest = min(size, statistics.n_features, int(np.ceil(pairs.weight)))
+        count = self._at_most(largest)
         # More than asked for: the gaps behind the last tell how certain the subspace is.
         proved = {}
         if pairs.approximation is None:
@@ -209,7 +209,7 @@ class MarginPCA(BlockReducer):
         solved, vectors = leading.leading(count), statistics.loadings(leading.vectors)
         spectrum = (vectors, leading.values, len(solved.values))
         errors = {"sampling_error": pairs.sampling_error(*spectrum), "recall_angle": pairs.recall_error(*spectrum)}
-        limit = f"the rank of its scatter, at most min(n_features, pairs) = {most}"
+        limit = f"the rank of its scatter, at most min(n_features, pairs) = {largest}"
         components = statistics.loadings(solved.vectors)
         return Solution.of_pairs(solved, components, limit, {**pairs.certificate, **errors, **proved})
 

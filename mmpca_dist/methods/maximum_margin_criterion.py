@@ -57,7 +57,7 @@ class MaximumMarginCriterion(MomentReducer):
     _stored = ("negative_",)
 
     def _needs(self) -> Needs:
-        return Needs(whole=("mmc",))
+        return Needs(full_scatter=("mmc",))
 
     def _solve(self, statistics: Statistics) -> Solution:
         pairs, count, below = criterion_eigenpairs(statistics)

@@ -76,25 +76,25 @@ class PLS(TargetReducer):
     _needs_rows = True
 
     def _needs(self) -> Needs:
-        return Needs(whole=("pls",))
+        return Needs(full_scatter=("pls",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        problem, most = class_regression(statistics), min(statistics.n_features, statistics.moments.n_rows - 1)
+        problem, largest = class_regression(statistics), min(statistics.n_features, statistics.moments.n_rows - 1)
         total = float(np.trace(problem.targets))
         rotations, explained, errors = kernel_pls(
-            problem.scatter, problem.cross, total, self._at_most(most), statistics.epsilon
+            problem.scatter, problem.cross, total, self._at_most(largest), statistics.epsilon
         )
-        return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(most))
+        return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(largest))
 
     def _solve_targets(self, cross: CrossMoments) -> Solution:
         assert cross.rows is not None  # noqa: S101  (asked for)
         n, d, scale = cross.n_rows, len(cross.mean), cross.scale if self.standardize else np.ones(len(cross.mean))
-        most, total = min(d, n - 1), float(cross.target_squares.sum()) / n
+        largest, total = min(d, n - 1), float(cross.target_squares.sum()) / n
         scatter, shared = cross.rows / (n * scale[:, None] * scale), cross.scatter / (n * scale[:, None])
-        rotations, explained, errors = kernel_pls(scatter, shared, total, self._at_most(most), EPS)
+        rotations, explained, errors = kernel_pls(scatter, shared, total, self._at_most(largest), EPS)
         if not len(explained):
             raise InputError(NOTHING_SHARED)
-        return Solution.of_directions(np.ascontiguousarray(rotations.T), explained, errors, total, rank_limit(most))
+        return Solution.of_directions(np.ascontiguousarray(rotations.T), explained, errors, total, rank_limit(largest))
 
 
 def kernel_pls(

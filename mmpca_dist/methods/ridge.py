@@ -64,7 +64,7 @@ class RidgeDirections(MomentReducer):
     _by_classes = True
 
     def _needs(self) -> Needs:
-        return Needs(whole=("ridge",))
+        return Needs(full_scatter=("ridge",))
 
     def _solve(self, statistics: Statistics) -> Solution:
         problem, n_classes = class_regression(statistics), int(np.count_nonzero(statistics.moments.counts))

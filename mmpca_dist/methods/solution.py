@@ -59,9 +59,9 @@ class Solution:
         return cls(fix_signs(components), values, np.full(len(components), np.nan), relative_errors, total, limit)
 
 
-def rank_limit(most: int) -> str:
+def rank_limit(largest: int) -> str:
     """Return what bounds the components of methods that find no more than the rows have dimensions."""
-    return f"the rank of its rows, at most min(n_features, n_samples - 1) = {most}"
+    return f"the rank of its rows, at most min(n_features, n_samples - 1) = {largest}"
 
 
 def class_limit(n_classes: int) -> str:
@@ -71,5 +71,7 @@ def class_limit(n_classes: int) -> str:
 
 def certificate_of_means(statistics: Statistics) -> dict[str, Any] | None:
     """Return the certificate of components that class means determine; None where there were no passes to doubt."""
-    known = statistics.approximation
-    return None if known is None else {"solver": known.solver, "passes": known.passes, "exact": True}
+    approximation = statistics.approximation
+    if approximation is None:
+        return None
+    return {"solver": approximation.solver, "passes": approximation.passes, "exact": True}

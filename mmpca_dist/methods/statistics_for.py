@@ -50,14 +50,14 @@ def with_nearest_pairs(
     """
     from mmpca_dist.neighbors.pair_statistics import with_pairs  # compiles: slow to import
 
-    summarize, known = None, statistics.approximation
-    if known is not None:
+    summarize, approximation = None, statistics.approximation
+    if approximation is not None:
         from mmpca_dist.solvers.pair_passes import pairs_in_passes
 
-        options = replace(solver, kind=known.solver)
-        summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=known.seed)
+        options = replace(solver, kind=approximation.solver)
+        summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=approximation.seed)
     if tables is not None:
         return with_pairs(statistics, rows, search, tables, summarize)
     in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
-    with open_scratch(in_memory, rows.scratch) as own:
-        return with_pairs(statistics, rows, search, own, summarize)
+    with open_scratch(in_memory, rows.scratch) as scratch:
+        return with_pairs(statistics, rows, search, scratch, summarize)

@@ -144,11 +144,11 @@ def projected(X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype) ->
     """
     if not issparse(X):
         return centred(X, mean, dtype) @ matrix
-    wide = np.asarray(matrix, np.float64)
-    found = np.asarray(X @ wide)
+    matrix64 = np.asarray(matrix, np.float64)
+    projection = np.asarray(X @ matrix64)
     if mean is not None:
-        found -= mean @ wide
-    return found.astype(dtype, copy=False)
+        projection -= mean @ matrix64
+    return projection.astype(dtype, copy=False)
 
 
 def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:

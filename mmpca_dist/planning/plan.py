@@ -203,8 +203,8 @@ class Plan:
         if self.memory > self.memory_limit:
             solver = ""
             if self.choice is not None and not self.choice.in_passes:
-                methods = some_names(self.choice.whole)
-                without = f" without {methods}, which need the whole scatter" if self.choice.whole else ""
+                methods = some_names(self.choice.full_scatter)
+                without = f" without {methods}, which need the whole scatter" if self.choice.full_scatter else ""
                 solver = f", or set solver.kind: krylov{without}"
             raise PlanError(
                 f"The plan needs {format_bytes(self.memory)} of memory a worker, {format_bytes(self.base)} of it "

@@ -123,9 +123,9 @@ def leading_start(
         rows = _of_unit_size(rows / scale, dtype)
     with single_blas_thread():
         values, turn = scipy.linalg.eigh(products(rows.T, rows.T), check_finite=False)
-        known = values > len(values) * np.finfo(dtype).eps * values.max(initial=0.0)
-        known[: max(0, len(known) - (size - size // 8))] = False  # an eighth is random
-    leading = combinations(rows.T, (turn[:, known] / np.sqrt(values[known])).astype(dtype))
+        usable = values > len(values) * np.finfo(dtype).eps * values.max(initial=0.0)
+        usable[: max(0, len(usable) - (size - size // 8))] = False  # an eighth is random
+    leading = combinations(rows.T, (turn[:, usable] / np.sqrt(values[usable])).astype(dtype))
     random = np.random.default_rng(SEED).standard_normal((len(leading), size - leading.shape[1]))
     return orthonormal(np.concatenate([leading, random], axis=1), np.empty((len(leading), 0), dtype)).astype(dtype)
 
@@ -136,8 +136,8 @@ def _of_unit_size(rows: NDArray, dtype: np.dtype) -> NDArray:
         values = rows.view(np.uint8) if rows.dtype == bool else rows
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
         usable = largest if 0 < largest < np.inf else 1.0
-        found = np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
-    return found if np.isfinite(largest) else np.nan_to_num(found, nan=0, posinf=0, neginf=0, copy=False)
+        scaled = np.divide(values, usable, out=np.empty(rows.shape, dtype), casting="same_kind")
+    return scaled if np.isfinite(largest) else np.nan_to_num(scaled, nan=0, posinf=0, neginf=0, copy=False)
 
 
 class BlockIteration:
@@ -253,8 +253,8 @@ class _Passes:
         basis = orthonormal(unit_columns(others), others[:, :0])
         r, n_classes = basis.shape[1], len(self.operator.rows.census.counts)
         nothing = np.empty((len(basis), 0))
-        known = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, seed=self.seed)
-        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), known)
+        approximation = Approximation(self.solver.kind, self.operator.passes, 0.0, None, nothing, seed=self.seed)
+        return self._in_basis(basis, np.empty((0, r, r)), np.empty((0, n_classes)), approximation)
 
     def _others(self) -> NDArray[np.float64]:
         """Return differences of class means, and medians, from the mean: shape (d, m), in scaled columns."""
@@ -264,11 +264,11 @@ class _Passes:
 
     def _of(self, group: _Group) -> SubspaceStatistics:
         """Return the statistics in a group's basis."""
-        projected, known = group.approximation(self.operator.passes, self.operator.trace(group.weights))
-        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], known)
+        projected, approximation = group.approximation(self.operator.passes, self.operator.trace(group.weights))
+        return self._in_basis(projected.basis, projected.inside[None], group.weights[None], approximation)
 
     def _in_basis(
-        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], known: Approximation
+        self, basis: NDArray, scatters: NDArray[np.float64], weights: NDArray[np.float64], approximation: Approximation
     ) -> SubspaceStatistics:
         census, mean, scale = self.operator.rows.census, self.operator.mean, self.operator.scale
 
@@ -282,5 +282,5 @@ class _Passes:
             scale=scale,
             precision=self.precision,
             basis=basis,
-            approximation=known,
+            approximation=approximation,
         )

@@ -38,8 +38,8 @@ class Eigenpairs:
 
     def leading(self, count: int) -> Eigenpairs:
         """Return the first ``count`` of them."""
-        found = (self.vectors[:, :count], self.values[:count], self.residuals[:count], self.relative_errors[:count])
-        return Eigenpairs(*found, self.total)
+        leading = (self.vectors[:, :count], self.values[:count], self.residuals[:count], self.relative_errors[:count])
+        return Eigenpairs(*leading, self.total)
 
 
 def leading_eigenpairs(
@@ -106,12 +106,12 @@ def leading_generalized(
                 "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
             ) from error
         whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
-        found = leading_low_rank(whitened, n_components, epsilon)
-        vectors = scipy.linalg.solve_triangular(factor, found.vectors, lower=True, trans="T", check_finite=False)
-        missed = A.T @ (A @ vectors) - (W @ vectors) * found.values
+        leading = leading_low_rank(whitened, n_components, epsilon)
+        vectors = scipy.linalg.solve_triangular(factor, leading.vectors, lower=True, trans="T", check_finite=False)
+        missed = A.T @ (A @ vectors) - (W @ vectors) * leading.values
         missed = scipy.linalg.solve_triangular(factor, missed, lower=True, check_finite=False)
         residuals = np.linalg.norm(missed, axis=0)
-    return Eigenpairs(vectors, found.values, residuals, found.relative_errors, found.total)
+    return Eigenpairs(vectors, leading.values, residuals, leading.relative_errors, leading.total)
 
 
 def fix_signs(components: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,8 +17,8 @@ class Needs:
     ----------
     scatters : frozenset of ClassWeighting
         Weighted sums of class scatters whose leading eigenvectors, at least, are needed.
-    whole : tuple of str
-        The methods that need such a sum as a whole, so that no solver in passes can serve.
+    full_scatter : tuple of str
+        The methods that need all of such a sum, so that no solver in passes can serve.
     columns : bool
         Whether means and variances of single columns are needed.
     medians : tuple of {"one-vs-rest", "one-vs-one"}
@@ -30,7 +30,7 @@ class Needs:
     """
 
     scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
-    whole: tuple[str, ...] = ()
+    full_scatter: tuple[str, ...] = ()
     columns: bool = False
     medians: tuple[str, ...] = ()
     searches: tuple[PairSearch, ...] = ()
@@ -39,17 +39,17 @@ class Needs:
     @classmethod
     def of_all(cls, needs: Iterable[Needs], n_components: int | None = None) -> Needs:
         """Return what several methods need together, for so many components at most."""
-        several = list(needs)
+        needs = list(needs)
         return cls(
-            frozenset().union(*(one.scatters for one in several)),
-            tuple(dict.fromkeys(name for one in several for name in one.whole)),
-            any(one.columns for one in several),
-            tuple(sorted({pairing for one in several for pairing in one.medians})),
-            tuple(dict.fromkeys(search for one in several for search in one.searches)),
+            frozenset().union(*(each.scatters for each in needs)),
+            tuple(dict.fromkeys(name for each in needs for name in each.full_scatter)),
+            any(each.columns for each in needs),
+            tuple(sorted({pairing for each in needs for pairing in each.medians})),
+            tuple(dict.fromkeys(search for each in needs for search in each.searches)),
             n_components,
         )
 
     @property
     def only_numbers(self) -> bool:
         """Whether means and variances of classes suffice: no scatter, and no differences of rows."""
-        return not (self.scatters or self.whole or self.searches)
+        return not (self.scatters or self.full_scatter or self.searches)

@@ -73,8 +73,8 @@ class Choice:
 
     kind: str
     reason: str
-    whole: tuple[str, ...] = ()
-    """The methods that need the scatter as a whole, so that no solver in passes could serve."""
+    full_scatter: tuple[str, ...] = ()
+    """The methods that need the full scatter, so that no solver in passes could serve."""
 
     @property
     def in_passes(self) -> bool:
@@ -98,8 +98,8 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
     size = f"{n_rows:,} rows of {n_features:,} features"
     n_components = needs.n_components
     if options.kind in BLOCK_SOLVERS:
-        if needs.whole:
-            names = some_names(needs.whole)
+        if needs.full_scatter:
+            names = some_names(needs.full_scatter)
             raise InputError(
                 f"solver={options.kind!r} never forms a scatter, and {names} needs it as a whole. Use solver 'auto', "
                 "'dense' (no fewer rows than columns) or 'dual' (fewer), or leave such methods out."
@@ -113,10 +113,10 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
             raise InputError(
                 f"solver={options.kind!r} does not serve {size}: with {order} rows than columns use {other!r}."
             )
-        return Choice(options.kind, "asked for", needs.whole)
-    if needs.whole:
+        return Choice(options.kind, "asked for", needs.full_scatter)
+    if needs.full_scatter:
         how = "is solved in the span of the rows" if wide else "needs the whole scatter"
-        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", needs.whole)
+        return Choice("dual" if wide else "dense", f"{size}: a regression {how}", needs.full_scatter)
     if needs.only_numbers and n_features > LIMITS.dense_columns:
         what = "means and variances" if needs.columns else "means"
         return Choice("krylov", f"class {what} suffice: one pass takes them, and no scatter is formed")

@@ -32,43 +32,44 @@ def orthonormal(columns: NDArray, basis: NDArray, size: float | None = None, *, 
     of columns decide (Stathopoulos & Wu 2002), which is several times faster than a factorisation with pivoting, and
     loses what is 10^-6 of the columns' lengths.
     """
-    found = columns.astype(basis.dtype, copy=not outside)  # to take out in place
+    vectors = columns.astype(basis.dtype, copy=not outside)  # to take out in place
     turn = _turned if basis.dtype == np.float32 else _factored
-    floor = NEGLIGIBLE * (float(np.linalg.norm(found, axis=0).max(initial=0.0)) if size is None else size)
+    floor = NEGLIGIBLE * (float(np.linalg.norm(vectors, axis=0).max(initial=0.0)) if size is None else size)
     if not outside:
-        take_out(found, basis)
+        take_out(vectors, basis)
     with single_blas_thread():
-        found, stretched = turn(found, floor)
+        vectors, stretched = turn(vectors, floor)
         if basis.shape[1]:
             stretched = np.inf  # however little: columns may have been long, and nearly in the basis
         # What was short is longer now, and so is what rounding had left of it in the basis, and between the columns.
         for _ in range(MOST_TURNS):
             if stretched <= LITTLE:
                 break
-            take_out(found, basis)
-            found, stretched = turn(found, 0.5)  # columns were of length 1: those that are not any more were rounding
-    return found[:, : len(columns) - basis.shape[1]]
+            take_out(vectors, basis)
+            # Columns were of length 1: those that are not any more were rounding.
+            vectors, stretched = turn(vectors, 0.5)
+    return vectors[:, : len(columns) - basis.shape[1]]
 
 
 def _factored(columns: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], float]:
     """Return an orthonormal basis of columns, without directions shorter than ``floor``, and the largest stretch."""
     if not columns.shape[1]:
         return columns, 1.0
-    found, triangle, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
+    vectors, triangle, _ = scipy.linalg.qr(columns, mode="economic", pivoting=True, check_finite=False)
     lengths = np.abs(np.diagonal(triangle))
     kept = lengths > floor
-    return found[:, kept], float(1 / lengths[kept].min(initial=1.0))
+    return vectors[:, kept], float(1 / lengths[kept].min(initial=1.0))
 
 
 def _turned(columns: NDArray, floor: float) -> tuple[NDArray, float]:
     """Return an orthonormal basis of columns, the longest directions first, from their products; and the stretch."""
-    found = products(columns, columns, np.float64)
-    lengths = np.sqrt(np.diagonal(found))
+    gram = products(columns, columns, np.float64)
+    lengths = np.sqrt(np.diagonal(gram))
     long = lengths > floor
     if not long.any():
         return columns[:, :0], 1.0
     lengths = lengths[long]
-    values, vectors = scipy.linalg.eigh(found[np.ix_(long, long)] / np.outer(lengths, lengths), check_finite=False)
+    values, vectors = scipy.linalg.eigh(gram[np.ix_(long, long)] / np.outer(lengths, lengths), check_finite=False)
     kept = np.flatnonzero(values > PRODUCTS_LOSE * values[-1])[::-1]
     turn = vectors[:, kept] / np.sqrt(values[kept]) / lengths[:, None]
     chosen = columns if long.all() else columns[:, long]

@@ -34,11 +34,11 @@ def moments_of(
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
     if classes is not None:
-        known = np.unique(normalize_labels(classes, "classes"))
-        encode(census.classes, known, dataset.uri)
-        counts = np.zeros(len(known), np.int64)
-        counts[np.searchsorted(known, census.classes)] = census.counts
-        census = Census(known, counts, census.units)
+        all_classes = np.unique(normalize_labels(classes, "classes"))
+        encode(census.classes, all_classes, dataset.uri)
+        counts = np.zeros(len(all_classes), np.int64)
+        counts[np.searchsorted(all_classes, census.classes)] = census.counts
+        census = Census(all_classes, counts, census.units)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
     moments, _ = take_moments(rows, precision=precision)
     return moments
@@ -100,10 +100,10 @@ def use_pooled(n_classes: int, n_features: int) -> bool:
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
     """Return the bytes of class scatters, pooled where they are; ``at_most`` of up to as many columns."""
-    own, two = 8 * n_classes * n_features**2, 16 * n_features**2
+    separate, pooled = 8 * n_classes * n_features**2, 16 * n_features**2
     if not use_pooled(n_classes, n_features):
-        return own
-    return max(two, LIMITS.pooled_bytes) if at_most else two
+        return separate
+    return max(pooled, LIMITS.pooled_bytes) if at_most else pooled
 
 
 def gather_statistics(

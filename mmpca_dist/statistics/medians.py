@@ -103,13 +103,13 @@ class MedianCounts:
 
     def within_budget(self) -> MedianCounts:
         """Thin what is kept until it fits."""
-        found = self
-        while found.keys.nbytes + found.values.nbytes > self.budget + LIMITS.kept_floor:
-            thinner = found._thin_to(found.thinned + 1)
-            if len(thinner.keys) == len(found.keys):  # one value a median is as few as there can be
+        counts = self
+        while counts.keys.nbytes + counts.values.nbytes > self.budget + LIMITS.kept_floor:
+            thinner = counts._thin_to(counts.thinned + 1)
+            if len(thinner.keys) == len(counts.keys):  # one value a median is as few as there can be
                 break
-            found = thinner
-        return found
+            counts = thinner
+        return counts
 
     def _thin_to(self, level: int) -> MedianCounts:
         keys, values = self.keys, self.values
@@ -117,8 +117,8 @@ class MedianCounts:
             order = np.argsort(keys, kind="stable")
             keys, values = keys[order], values[order]
             starts = np.flatnonzero(np.diff(keys.astype(np.int64), prepend=-1))
-            place = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
-            keys, values = keys[place % 2 == 0], values[place % 2 == 0]
+            position = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+            keys, values = keys[position % 2 == 0], values[position % 2 == 0]
         return MedianCounts(self.below, self.at_low, self.inside, self.at_high, keys, values, level, self.budget)
 
 
@@ -137,8 +137,7 @@ class MedianCounter:
         self._counts_below, self._upto_low, self._under_high, self._upto_high = self._counts
         self._key_type = key_type(*shape)
         self._sets = [np.flatnonzero(column) for column in self.brackets.members.T]
-        self._empty_values = np.empty(0, self.brackets.low.dtype)
-        self._thinned: MedianCounts | None = None
+        self._thinned = self._kept(0, self.budget)
         self._pending = 0
 
     def visit(self, label: int, block: NDArray) -> None:
@@ -161,26 +160,22 @@ class MedianCounter:
         if self._pending > max(self.budget, LIMITS.kept_floor):
             self._collect()
 
+    def _kept(self, *thinning: int) -> MedianCounts:
+        """Return counts of nothing, with what was kept since the last time."""
+        zeros = np.zeros(self.brackets.low.shape, np.int64)
+        keys = np.concatenate([np.empty(0, self._key_type), *self._kept_keys])
+        values = np.concatenate([np.empty(0, self.brackets.low.dtype), *self._kept_values])
+        return MedianCounts(zeros, zeros, zeros, zeros, keys, values, *thinning)
+
     def _collect(self) -> None:
         """Bring what was kept since the last time within the budget."""
-        shape = self.brackets.low.shape
-        zeros = np.zeros(shape, np.int64)
-        fresh = MedianCounts(
-            zeros, zeros, zeros, zeros,
-            np.concatenate([np.empty(0, self._key_type), *self._kept_keys]),
-            np.concatenate([self._empty_values, *self._kept_values]),
-        )  # fmt: skip
+        self._thinned = self._thinned.merge(self._kept())
         self._kept_keys, self._kept_values, self._pending = [], [], 0
-        previous = self._thinned or MedianCounts(
-            zeros, zeros, zeros, zeros, np.empty(0, self._key_type), self._empty_values, 0, self.budget
-        )
-        self._thinned = previous.merge(fresh)
 
     def result(self) -> MedianCounts:
         """Return what the span found."""
         self._collect()
         kept = self._thinned
-        assert kept is not None  # noqa: S101  (set by _collect)
         at_low = self._upto_low - self._counts_below
         # Where both ends are one value, everything at it counts as the low end.
         inside = np.maximum(self._under_high - self._upto_low, 0)
@@ -232,11 +227,11 @@ def settle(
             )
             ends = low[number, column], high[number, column]
             cell = _Cell(below, at_low, inside, at_high, *ends, kept)
-            found = [cell.value_at(int(rank)) for rank in ranks]
-            if None not in found:
-                medians[number, column] = (float(found[0]) + float(found[1])) / 2  # type: ignore[arg-type]
+            middle = [cell.value_at(int(rank)) for rank in ranks]
+            if None not in middle:
+                medians[number, column] = (float(middle[0]) + float(middle[1])) / 2  # type: ignore[arg-type]
                 # Nothing lies between the two: another pass keeps nothing and settles them again.
-                low[number, column], high[number, column] = found
+                low[number, column], high[number, column] = middle
             else:
                 low[number, column], high[number, column] = cell.narrowed(ranks, brackets)
     done = not np.isnan(medians).any()
@@ -271,27 +266,24 @@ class _Cell:
         under_high = self.below + self.at_low + self.inside
         beyond = under_high + self.at_high
         if ranks[0] < self.below or ranks[1] >= beyond:
-            whole = Brackets.unbounded(brackets.members[:1], 1, brackets.low.dtype)
+            unbounded = Brackets.unbounded(brackets.members[:1], 1, brackets.low.dtype)
             low = self.high if ranks[0] >= under_high else self.low
             high = self.low if ranks[1] < self.below + self.at_low else self.high
-            return (whole.low[0, 0] if ranks[0] < self.below else low, whole.high[0, 0] if ranks[1] >= beyond else high)
+            return (
+                unbounded.low[0, 0] if ranks[0] < self.below else low,
+                unbounded.high[0, 0] if ranks[1] >= beyond else high,
+            )
         sample, size = np.sort(self.kept), len(self.kept)
         first, last = ((rank - self.below - self.at_low) / self.inside * size for rank in ranks)
         reach = min(MARGIN * np.sqrt(size) / 2 + 1, size / 4)
-        low, high = bracket_ends(sample, first - reach, last + reach, self.low, self.high)
+        start, stop = int(np.floor(first - reach)), int(np.ceil(last + reach))
+        low = sample[start] if start >= 0 else self.low
+        high = sample[stop] if stop < size else self.high
         if (low, high) == (self.low, self.high):
             # Too few values to enclose the median within: try one half, and the next pass knows which it is.
             pivot = sample[size // 2]
             return (low, pivot) if first < size / 2 else (pivot, high)
         return low, high
-
-
-def bracket_ends(
-    sample: NDArray, start: float, stop: float, low: np.generic, high: np.generic
-) -> tuple[np.generic, np.generic]:
-    """Return the values of a sorted sample at two positions; ``low`` and ``high`` where they lie outside it."""
-    first, last = int(np.floor(start)), int(np.ceil(stop))
-    return sample[first] if first >= 0 else low, sample[last] if last < len(sample) else high
 
 
 def brackets_from_sample(

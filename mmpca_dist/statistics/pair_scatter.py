@@ -60,36 +60,36 @@ class PairScatter:
         return self.scatter / self.weight
 
     def sampling_error(
-        self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int
+        self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int
     ) -> dict[str, Any]:
         """Return what searching for a sample of the rows leaves uncertain, estimated from the sampled differences.
 
         Parameters
         ----------
         vectors : array of shape (k, d)
-            Leading eigenvectors, in the columns that the differences are in: those wanted and some more.
+            Leading eigenvectors, in the columns that the differences are in: those of the subspace and some more.
         eigenvalues : array of shape (k,)
-        wanted : int
+        count : int
             How many span the subspace.
 
         Returns
         -------
         dict
-            ``eigenvalues``: standard errors, (wanted,); ``angle``: root mean square, in degrees, of the largest angle
+            ``eigenvalues``: standard errors, (count,); ``angle``: root mean square, in degrees, of the largest angle
             to the subspace of all rows, to first order; what lies beyond the k-th eigenvalue counts as if it were
             equal to it. 90 where there is no gap, zero where all rows were searched for.
         """
         share = max(0.0, 1.0 - self.fraction) / self.queries
         if share == 0:
-            return {"eigenvalues": [0.0] * wanted, "angle": 0.0}
+            return {"eigenvalues": [0.0] * count, "angle": 0.0}
         pairs, missed = self._by_query(self.sample @ vectors.T), self._by_query(self._missed_by(vectors))
-        others = np.append(eigenvalues[wanted:], eigenvalues[-1] if len(eigenvalues) > wanted else 0.0)
+        others = np.append(eigenvalues[count:], eigenvalues[-1] if len(eigenvalues) > count else 0.0)
         errors, turned = [], 0.0
-        for i in range(wanted):
+        for i in range(count):
             products = np.mean(pairs[:, :, i, None] * pairs, axis=1)
             beyond = np.mean(pairs[:, :, i, None] * missed, axis=1)
             errors.append(float(np.std(products[:, i], ddof=1) * np.sqrt(share)) if len(products) > 1 else np.nan)
-            moments = np.append(np.mean(products[:, wanted:] ** 2, axis=0), np.mean(np.sum(beyond**2, axis=1)))
+            moments = np.append(np.mean(products[:, count:] ** 2, axis=0), np.mean(np.sum(beyond**2, axis=1)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 turned += np.where(moments > 0, share * moments / (eigenvalues[i] - others) ** 2, 0.0).sum()
         return {"eigenvalues": errors, "angle": float(np.degrees(np.arcsin(min(np.sqrt(turned), 1.0))))}
@@ -101,26 +101,28 @@ class PairScatter:
         """Put together what belongs to the same query, whose differences to several classes go with one another."""
         return rows.reshape(-1, max(1, round(self.weight / self.queries)), rows.shape[1])
 
-    def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], wanted: int) -> float:
+    def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int) -> float:
         """Return an estimate, to first order, of the angle in degrees to the subspace of the exact neighbours.
 
         It is rather too large: the few queries that missed stand for all, and their scatter adds to it.
 
         Parameters
         ----------
-        vectors, eigenvalues, wanted
+        vectors, eigenvalues, count
             As for ``sampling_error``.
         """
         if self.missed is None:
             return 0.0
-        found, nearest = self.missed
-        leading = vectors[:wanted].T
-        change = (found.T @ (found @ leading) - nearest.T @ (nearest @ leading)) / self.certificate["recall"]["sampled"]
+        approximate, nearest = self.missed
+        leading = vectors[:count].T
+        change = (approximate.T @ (approximate @ leading) - nearest.T @ (nearest @ leading)) / self.certificate[
+            "recall"
+        ]["sampled"]
         inside = vectors @ change
         beyond = change - vectors.T @ inside
-        last = eigenvalues[-1] if len(eigenvalues) > wanted else 0.0
+        last = eigenvalues[-1] if len(eigenvalues) > count else 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
-            turned = np.nan_to_num(inside[wanted:] / (eigenvalues[:wanted] - eigenvalues[wanted:, None]))
-            rest = np.nan_to_num(beyond / (eigenvalues[:wanted] - last))
+            turned = np.nan_to_num(inside[count:] / (eigenvalues[:count] - eigenvalues[count:, None]))
+            rest = np.nan_to_num(beyond / (eigenvalues[:count] - last))
         sine = float(np.linalg.norm(np.concatenate([turned, rest]), 2))
         return float(np.degrees(np.arcsin(min(sine, 1.0))))

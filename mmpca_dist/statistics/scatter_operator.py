@@ -132,15 +132,15 @@ def _add_dense(
     product = np.empty((X.shape[1], max((p.shape[1] for p in partial), default=0)), work)
     for start in range(0, len(X), size):
         rows = X[start : start + size]
-        own, part = codes[start : start + size], panel[: len(rows)]
-        centre = np.take(centres, own, axis=0, out=near[: len(rows)], mode="clip")
+        classes, part = codes[start : start + size], panel[: len(rows)]
+        centre = np.take(centres, classes, axis=0, out=near[: len(rows)], mode="clip")
         with np.errstate(invalid="ignore", over="ignore"):
             np.subtract(rows, centre, out=part, casting="same_kind")
             if task.powers is not None:
                 part *= task.powers
             along = part @ vectors
             if task.with_moments:
-                _add_moments(sums, part, own)
+                _add_moments(sums, part, classes)
             finite = np.isfinite(along).all() if along.size else np.isfinite(part).all()
         if not finite:
             raise InputError(explain_not_finite(X, np.arange(start, start + len(rows)), work, locate))
@@ -148,7 +148,7 @@ def _add_dense(
         for image, block in zip(partial, task.blocks, strict=True):
             width = image.shape[1]
             with np.errstate(invalid="ignore", over="ignore"):  # refused when the span is done
-                weighted = along[:, column : column + width] * block.weights[own, None].astype(work)
+                weighted = along[:, column : column + width] * block.weights[classes, None].astype(work)
                 image += np.matmul(part.T, weighted, out=product[:, :width] if width == product.shape[1] else None)
             column += width
     for total, image in zip(sums.images, partial, strict=True):
@@ -216,15 +216,15 @@ def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
     rows = max(1, LIMITS.unit_bytes * dataset.n_rows // max(dataset.n_bytes, 1))
     count = int(np.clip(dataset.n_bytes // LIMITS.sparse_task_bytes, 2, SPARSE_TASKS))
     ends = np.unique(np.searchsorted(edges, np.linspace(edges[0], edges[-1], count + 1)))
-    found: list[Span] = []
+    joined: list[Span] = []
     for first, last in itertools.pairwise(ends.tolist()):
         own = edges[first : last + 1]
         kept = [int(own[0])]
         for edge, following in itertools.pairwise([*own[1:].tolist(), None]):
             if following is None or following - kept[-1] > rows:
                 kept.append(edge)
-        found.append(Span(len(found), tuple(kept)))
-    return found
+        joined.append(Span(len(joined), tuple(kept)))
+    return joined
 
 
 @dataclass
@@ -286,9 +286,9 @@ class ScatterOperator:
         powers = 1.0 if self.powers is None else self.powers.astype(np.float64)
         plain = self.powers is None and self.scale is None
         units = np.reshape(powers if self.scale is None else powers * self.scale, (-1, 1))
-        given = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
+        scaled = tuple(blocks if plain else (Block(block.weights, block.vectors / units) for block in blocks))
         task = _ApplySpan(
-            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, given, first
+            dataset, self.rows.census.classes, self.centres, self.work, self.sums, self.powers, scaled, first
         )
         spans = sparse_spans(dataset, self.rows.spans) if dataset.sparse else self.rows.spans
         sums = self.rows.run(task, spans, operator.add, "apply")
@@ -298,8 +298,8 @@ class ScatterOperator:
             offsets = sums.totals / np.maximum(counts, 1)[:, None]
             self.squares = np.maximum(sums.squares - counts[:, None] * offsets**2, 0) / powers**2
             self.offsets = offsets / powers
-        offsets, found = self.offsets * powers, []
-        for image, block in zip(sums.images, given, strict=True):
+        offsets, images = self.offsets * powers, []
+        for image, block in zip(sums.images, scaled, strict=True):
             shares = (block.weights * counts)[:, None] * products(offsets.T, block.vectors)
 
             def correct(rows: slice, image: NDArray = image, shares: NDArray = shares) -> None:
@@ -309,8 +309,8 @@ class ScatterOperator:
 
             for _ in over_panels(len(image), correct):  # in place: images are as long as the vectors
                 pass
-            found.append(image)
-        return found
+            images.append(image)
+        return images
 
     def trace(self, weights: NDArray[np.float64]) -> float:
         """Return the trace of ``sum_c w_c G_c``."""

@@ -72,16 +72,16 @@ def read_sparse_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, Any]]
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     """Read a unit once more, chunk by chunk, to name the one that fails."""
-    row, found = start, error
+    row, cause = start, error
     while row < stop:
         _, first, last = dataset.chunk_of(row)
         try:
             dataset.read_rows(max(first, start), min(last, stop))
         except Exception as chunk_error:  # the same as before, for one chunk
-            found = chunk_error
+            cause = chunk_error
             break
         row = last
-    reason = str(found).rstrip(".") or type(found).__name__
+    reason = str(cause).rstrip(".") or type(cause).__name__
     return (
         f"Cannot read {dataset.describe_chunk(min(row, stop - 1))}: {reason}. "
         "It is damaged or out of reach: restore it from its source."

@@ -28,11 +28,11 @@ def nystroem(
         kept = values > values.max(initial=0.0) * len(values) * epsilon
         root = shifted @ (turn[:, kept] / np.sqrt(values[kept]))
         U, singular, _ = scipy.linalg.svd(root, full_matrices=False, check_finite=False)
-        found = np.maximum(singular**2 - shift, 0)
+        eigenvalues = np.maximum(singular**2 - shift, 0)
         extra = orthonormal(unit_columns(others), U)
         basis = np.concatenate([U, extra], axis=1)
     inside = np.zeros((basis.shape[1],) * 2)
-    inside[np.arange(len(found)), np.arange(len(found))] = found
+    inside[np.arange(len(eigenvalues)), np.arange(len(eigenvalues))] = eigenvalues
     return Projected(basis, inside, None)
 
 
