@@ -298,6 +298,13 @@ def test_class_means_are_said_to_suffice(kind):
     assert not hasattr(SupervisedPCA().fit(X, y), "certificate_")
 
 
+def test_a_later_fit_forgets_the_certificate():
+    X, y = labelled(60, 12, 3, seed=2)
+    reducer = LOL(4, solver="krylov").fit(X, y)
+    assert reducer.certificate_["solver"] == "krylov"
+    assert not hasattr(reducer.set_params(solver="dense").fit(X, y), "certificate_")
+
+
 def test_a_single_pass_of_lol_has_an_error(monkeypatch):
     from_random(monkeypatch, 3)
     X, y = rows_of(np.random.default_rng(3), 150, 40, 3, 1.5, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -102,27 +102,21 @@ def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
     matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
     units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
     return units.map_blocks(
-        _ProjectUnit(dataset, edges, matrix, mean, dtype),
+        partial(_project_unit, dataset=dataset, edges=edges, matrix=matrix, mean=mean, dtype=dtype),
         dtype=dtype, chunks=(tuple(np.diff(edges).tolist()), (k,)), meta=np.empty((0, k), dtype),
         name=f"transform-{uuid.uuid4().hex}",  # else Dask reads all that the data set holds for a name
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _ProjectUnit:
-    """Reads a unit of a data set, and projects it."""
-
-    dataset: Dataset
-    edges: NDArray[np.int64]
-    matrix: NDArray
-    mean: NDArray | None
-    dtype: np.dtype
-
-    def __call__(self, unit: NDArray[np.int64]) -> NDArray:
-        start, stop = self.edges[unit[0, 0] : unit[0, 0] + 2].tolist()
-        rows = read_unit(self.dataset, start, stop, sparse=self.dataset.sparse)
-        with single_blas_thread():
-            return projected(rows, self.matrix, self.mean, self.dtype)
+def _project_unit(
+    unit: NDArray[np.int64], dataset: Dataset, edges: NDArray[np.int64], matrix: NDArray, mean: NDArray | None,
+    dtype: np.dtype,
+) -> NDArray:  # fmt: skip
+    """Read a unit of a data set, and project it."""
+    start, stop = edges[unit[0, 0] : unit[0, 0] + 2].tolist()
+    rows = read_unit(dataset, start, stop, sparse=dataset.sparse)
+    with single_blas_thread():
+        return projected(rows, matrix, mean, dtype)
 
 
 def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:

@@ -156,15 +156,9 @@ class BlockScheduler:
             first = int(np.searchsorted(self.edges, edges[0], side="right")) - 1
             last = int(np.searchsorted(self.edges, edges[-1]))
             rows = [] if getattr(task, "labels_only", False) else self.row_blocks[first:last]
-            unit = Task(
-                f"{key}-{number}" if len(pieces) > 1 else key,
-                _run_on_blocks,
-                shared,
-                Span(span.index, edges),
-                List(*rows),
-                List(*self.label_blocks[first:last]),
-                self.edges[first : last + 1],
-            )
+            name = f"{key}-{number}" if len(pieces) > 1 else key
+            blocks = List(*rows), List(*self.label_blocks[first:last])
+            unit = Task(name, _run_on_blocks, shared, Span(span.index, edges), *blocks, self.edges[first : last + 1])
             tasks.append(unit)
             if result is not None:
                 merged = key if number == len(pieces) - 1 else f"{key}-to-{number}"
@@ -249,20 +243,18 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
         raise InputError(f"X has type {dataset.dtype}; features must be numbers.")
     filled = np.flatnonzero(X.chunks[0])
     graph = _graph_of(y) if stored is not None else _graph_of(X, y)
-    rows, labels = ([TaskRef(key) for key in _keys(array, filled)] for array in (X, y))
+    rows, labels = _blocks_of(X, filled), _blocks_of(y, filled)
     return dataset, BlockScheduler(graph, rows, labels, _block_edges(X), dataset.sparse, stored)
 
 
 def _graph_of(*arrays: da.Array) -> Graph:
     """Return one graph of all blocks, with what is not needed left out: later passes need not look for it again."""
-    graph: dict[Any, Any] = {}
-    for array in dask.optimize(*arrays):
-        graph.update(array.__dask_graph__())
-    return dict(convert_legacy_graph(graph))
+    graphs = (array.__dask_graph__() for array in dask.optimize(*arrays))
+    return dict(convert_legacy_graph({key: task for graph in graphs for key, task in graph.items()}))
 
 
-def _keys(array: da.Array, blocks: NDArray[np.intp]) -> list[Any]:
-    return [(array.name, block, *(0,) * (array.ndim - 1)) for block in blocks.tolist()]
+def _blocks_of(array: da.Array, numbers: NDArray[np.intp]) -> list[TaskRef]:
+    return [TaskRef((array.name, number, *(0,) * (array.ndim - 1))) for number in numbers.tolist()]
 
 
 def whole_rows(X: da.Array) -> da.Array:
@@ -302,13 +294,12 @@ def _stored_rows(X: da.Array) -> ZarrReader | None:
 
 def _with_known_chunks(X: da.Array, y: da.Array) -> tuple[da.Array, da.Array]:
     """Give arrays that come from data frames their chunk sizes, by computing the labels only."""
-    both_unknown = np.isnan(X.shape[0]) and np.isnan(y.shape[0])
+    same_blocks = np.isnan(y.shape[0]) and X.numblocks[0] == y.numblocks[0]
     if np.isnan(y.shape[0]):
         y = y.compute_chunk_sizes()
-    if np.isnan(X.shape[0]):
-        if not both_unknown or X.numblocks[0] != y.numblocks[0]:
-            X = X.compute_chunk_sizes()
-        else:
-            X = X.copy()
-            X._chunks = (y.chunks[0], X.chunks[1])
+    if np.isnan(X.shape[0]) and same_blocks:
+        X = X.copy()
+        X._chunks = (y.chunks[0], X.chunks[1])
+    elif np.isnan(X.shape[0]):
+        X = X.compute_chunk_sizes()
     return X, y
