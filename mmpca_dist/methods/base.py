@@ -234,7 +234,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self.relative_errors_ = solution.relative_errors
         self.total_ = solution.total
         self.limit_ = solution.limit
-        vars(self).pop("certificate_", None)  # that of an earlier fit
+        self.__dict__.pop("certificate_", None)  # that of an earlier fit
         if solution.certificate is not None:
             self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale

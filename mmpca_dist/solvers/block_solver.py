@@ -31,17 +31,17 @@ class Projected:
 
 
 class Basis(Protocol):
-    """A basis that takes up what a scatter makes of its blocks."""
+    """A basis that grows by the images of its blocks under a scatter."""
 
     @property
     def block(self) -> NDArray:
-        """The vectors that the scatter is to be applied to next, shape (d, b)."""
+        """The vectors to which the scatter is applied next, shape (d, b)."""
 
     def absorb(self, image: NDArray[np.float64]) -> None:
-        """Take up what the scatter makes of ``block``, which may be overwritten."""
+        """Take in the image of ``block``, which may be overwritten."""
 
     def grow(self, others: NDArray[np.float64] | None = None) -> bool:
-        """Choose the next block, with ``others`` (d, m) in it; False where there is none."""
+        """Choose the next block, with ``others`` (d, m) in it; return False if there is none."""
 
     def projected(self) -> Projected:
         """Return the scatter in the basis so far."""
@@ -58,13 +58,13 @@ class BlockSolver:
     description : str
         What it does, in words.
     begin : callable
-        Called with the orthonormal start block (d, b), the image that the scatter makes of it, other columns (d, m)
-        that are to be in the basis, the relative rounding error of the image, and the most passes; returns a `Basis`.
+        Called with the orthonormal start block (d, b), its image, other columns (d, m) for the basis, the relative
+        rounding error of the image, and the limit on passes; returns a `Basis`.
     basis_bytes : callable
-        Called with the most passes, the vectors of a block, and the bytes of a number in products; returns the bytes
-        that the basis takes for each column of the table.
+        Called with the limit on passes, the vectors of a block, and the bytes of a number in products; returns the
+        bytes of the basis for each column of the table.
     one_pass : bool
-        Whether it makes one pass whatever the settings, and knows no residuals.
+        Whether it always makes one pass, and knows no residuals.
     """
 
     name: str
@@ -74,7 +74,7 @@ class BlockSolver:
     one_pass: bool = False
 
     def most_passes(self, passes: int) -> int:
-        """Return how many passes it makes at most, where so many are allowed."""
+        """Return how many passes it makes at most, given the limit."""
         return 1 if self.one_pass else passes
 
 

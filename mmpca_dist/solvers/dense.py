@@ -23,9 +23,9 @@ class Eigenpairs:
     residuals : array of shape (K,)
         ||S v - l v||: each value has an eigenvalue of S within its residual.
     relative_errors : array of shape (K,)
-        Scale of rounding errors over the eigenvalue: eps * trace / l, or more where class means are far from zero (see
-        `Statistics.epsilon`). It is no bound: 26 times as much was seen in single precision. At 1 nothing of a
-        component is known.
+        Scale of rounding errors over the eigenvalue: eps * trace / l, or more if class means are far from zero (see
+        `Statistics.epsilon`). It is no bound: errors 26 times as large were seen in single precision. At 1 a component
+        is pure rounding error.
     total : float
         Sum of all eigenvalues.
     """
@@ -53,11 +53,11 @@ def leading_eigenpairs(
     ----------
     S : array of shape (d, d)
     n_components : int
-        How many are wanted; fewer come back where the others are rounding errors.
+        Number of eigenpairs; fewer are returned if the others are rounding errors.
     epsilon : float
         Relative rounding error of the entries of ``S``.
     total : float, optional
-        Sum of all eigenvalues, where ``S`` is a part of what they are of.
+        Sum of all eigenvalues, if ``S`` is only a part of the matrix.
     """
     d = len(S)
     n_components = min(n_components, d)

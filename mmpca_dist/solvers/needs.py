@@ -11,7 +11,7 @@ from mmpca_dist.statistics.scatters import ClassWeighting
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method, or several together, need of the rows beside the counts and means of the classes.
+    """What methods need to know of the rows beside the counts and means of the classes.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Needs:
     searches : tuple of PairSearch
         Searches for nearest rows of other classes.
     n_components : int or None
-        The most that any method is to have; None for all there are.
+        The largest number that is asked for; None for all there are.
     """
 
     scatters: frozenset[ClassWeighting] = frozenset({ClassWeighting.EQUAL})
@@ -38,7 +38,7 @@ class Needs:
 
     @classmethod
     def of_all(cls, needs: Iterable[Needs], n_components: int | None = None) -> Needs:
-        """Return what several methods need together, for so many components at most."""
+        """Return the union of the needs of methods, for so many components at most."""
         needs = list(needs)
         return cls(
             frozenset().union(*(each.scatters for each in needs)),
@@ -51,5 +51,5 @@ class Needs:
 
     @property
     def only_numbers(self) -> bool:
-        """Whether means and variances of classes suffice: no scatter, and no differences of rows."""
+        """Whether means and variances of the classes suffice, without a scatter or differences of rows."""
         return not (self.scatters or self.full_scatter or self.searches)

@@ -10,15 +10,15 @@ from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.solvers.needs import Needs
 
 FROM_SCATTERS = ("auto", "dense", "dual")
-"""Those that are none of `BLOCK_SOLVERS`: a choice by the shape, and solvers that form scatters."""
+"""Solvers that form scatters, and ``auto``, which chooses by the shape; all others are `BLOCK_SOLVERS`."""
 
 LARGEST_DUAL = 1 << 30
-"""Bytes of the rows, as doubles, up to which ``auto`` keeps fewer rows than columns in memory and solves in their
+"""Bytes, as doubles, up to which ``auto`` keeps rows in memory that are fewer than their columns: it solves in their
 span."""
 
 
 def solver_names() -> tuple[str, ...]:
-    """Return the names of all solvers, those that installed packages add among them."""
+    """Return the names of all solvers, including those of installed packages."""
     return (*FROM_SCATTERS, *BLOCK_SOLVERS)
 
 
@@ -69,7 +69,7 @@ class SolverOptions:
 
 @dataclass(frozen=True)
 class Choice:
-    """A solver, and in words why it was taken."""
+    """A solver, and the reason in words."""
 
     kind: str
     reason: str
@@ -82,17 +82,12 @@ class Choice:
 
 
 def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: Needs) -> Choice:
-    """Choose how eigenvectors are found, from the shape of the rows alone: results must not depend on memory limits.
-
-    Parameters
-    ----------
-    needs : Needs
-        What the methods need to know of the rows.
+    """Choose a solver by the shape of the rows and the needs of methods alone: results must not depend on memory.
 
     Raises
     ------
     InputError
-        Where the solver asked for cannot serve.
+        If the solver asked for does not fit them.
     """
     wide = n_rows < n_features
     size = f"{n_rows:,} rows of {n_features:,} features"
@@ -107,7 +102,7 @@ def choose_solver(options: SolverOptions, n_rows: int, n_features: int, needs: N
         if n_components is None and not needs.only_numbers:
             raise InputError(f"solver={options.kind!r} needs n_components: it finds so many components, not all.")
         return Choice(options.kind, "asked for")
-    if options.kind == "dual" or options.kind == "dense":
+    if options.kind in ("dual", "dense"):
         if wide != (options.kind == "dual"):
             other, order = ("dual", "fewer") if wide else ("dense", "no fewer")
             raise InputError(

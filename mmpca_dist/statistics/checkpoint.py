@@ -1,6 +1,6 @@
-"""What groups of spans leave, kept for a later attempt: a killed run repeats no more than the groups in flight.
+"""Checkpoints keep the results of groups of spans, so that a killed run repeats no more than the groups in flight.
 
-A group is a node of the merge tree, which depends on the spans alone: with some of its nodes read back a pass gives
+A group is a node of the merge tree. The tree depends on the spans alone, so a pass that reads some nodes back gives
 the same bits.
 """
 
@@ -17,18 +17,18 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import decode, encode, is_contiguous, size_of
 
 GROUPS = 64
-"""Most groups that a pass keeps, larger ones made of these aside."""
+"""A pass keeps at most so many groups of the smallest size."""
 LEVELS = 2
-"""What is kept of a pass lies so many levels of its tree apart."""
+"""Kept groups lie so many levels of the tree apart."""
 SHARE = 16
-"""A group is kept where its result is no more than this part of the bytes it came from."""
+"""A result is kept if it is at most this fraction (1/16) of the bytes that were read for it."""
 SMALL = 64 << 10
-"""Results of so many bytes are kept whatever they came from."""
+"""Results of up to so many bytes are always kept."""
 
 
 @dataclass
 class Checkpoint:
-    """The folder of a stage, for one pass after the other: they come in the same order in every attempt.
+    """The folder of a stage, for its passes one after the other; their order is the same in every attempt.
 
     Attributes
     ----------
@@ -48,11 +48,11 @@ class Checkpoint:
         return [path for path, *_ in storage.list_objects(self.uri)]
 
     def within(self, name: str) -> Checkpoint:
-        """Return the folder of a part of the stage that may be done, or not, when another attempt begins."""
+        """Return the folder of a part of the stage, which another attempt may find done and skip."""
         return Checkpoint(storage.join(self.uri, name), self.n_bytes)
 
     def next_pass(self, name: str, n_spans: int) -> PassCheckpoint:
-        """Return what there is, and where to keep more, of the pass that comes next."""
+        """Return the checkpoint of the next pass."""
         self._passes += 1
         folder = f"{self._passes:03d}-{name}"
         names = frozenset(path.removeprefix(f"{folder}/") for path in self.paths if path.startswith(f"{folder}/"))
@@ -61,7 +61,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class PassCheckpoint:
-    """What is kept of one pass; nodes of its tree are known by their depth, from the spans up, and number."""
+    """The checkpoint of one pass. A node of its tree has a depth, counted from the spans up, and a number."""
 
     uri: str
     n_spans: int
@@ -79,7 +79,7 @@ class PassCheckpoint:
         return depth == self.top or (depth >= lowest and (depth - lowest) % LEVELS == 0)
 
     def has(self, depth: int, number: int) -> bool:
-        """Tell whether an earlier attempt has left this node."""
+        """Tell whether an earlier attempt has kept this node."""
         return _name(depth, number) in self.names
 
     def uri_of(self, depth: int, number: int) -> str:
@@ -87,13 +87,13 @@ class PassCheckpoint:
         return storage.join(self.uri, _name(depth, number))
 
     def largest(self, depth: int) -> int:
-        """Return how many bytes the result of a node may have to be kept."""
+        """Return the largest size of a result that is kept, in bytes."""
         share = min(2**depth / self.n_spans, 1.0)
         return max(int(self.n_bytes * share) // SHARE, SMALL)
 
 
 def most_kept(n_bytes: int, n_spans: int, node: int) -> int:
-    """Return how many bytes a pass over ``n_bytes`` keeps at most, of nodes whose results take up to ``node`` bytes."""
+    """Return how many bytes a pass over ``n_bytes`` keeps at most, if results take up to ``node`` bytes."""
     if n_bytes < LIMITS.resumable_bytes:
         return 0
     kept = PassCheckpoint("", n_spans, n_bytes, frozenset())

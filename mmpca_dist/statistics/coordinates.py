@@ -1,8 +1,8 @@
-"""The statistics every method is solved from, in coordinates small enough to solve in.
+"""The statistics from which every method is solved, in coordinates of few dimensions.
 
-Tall data keeps its own columns. Where there are fewer rows than columns, rows (and the medians, which lie outside
-their span) are turned into an orthonormal basis of what they span: every scatter maps that space into itself, so the
-problem shrinks from d x d to at most (n + C) x (n + C) and no d x d matrix is ever made.
+The coordinates of tall data are the columns. Rows that are fewer than their columns are expressed in an orthonormal
+basis of their span, and of the medians, which lie outside it. Every scatter maps that space into itself, so the problem
+shrinks from d x d to at most (n + C) x (n + C), and no d x d matrix is ever made.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class _WorkingStatistics(ABC):
 
     @abstractmethod
     def loadings(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring vectors in working coordinates, shape (r, K), back to the columns: shape (K, d)."""
+        """Return vectors in working coordinates, shape (r, K), in the columns, shape (K, d)."""
 
     @abstractmethod
     def coordinates(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the working coordinates of vectors in the columns, shape (d, K): shape (r, K)."""
+        """Return vectors in the columns, shape (d, K), in working coordinates, shape (r, K)."""
 
     @abstractmethod
     def _column_means(self) -> NDArray[np.float64]:
         """Return the class means by column in their own units, shape (C, d)."""
 
     def _within_trace(self) -> float:
-        """Return the trace of the scatter within the classes."""
+        """Return the trace of the scatter within classes."""
         return self.moments.trace(np.ones(len(self.moments.counts)))
 
     @property
@@ -91,16 +91,15 @@ class _WorkingStatistics(ABC):
     def means_error(self) -> float:
         """Scale of the rounding error of class means, a length in working units; zero for rows less their mean.
 
-        A mean is kept as a double: it is known to eps |mean|, however little the rows vary.
+        A mean is stored as a double, with an error of eps |mean| however little the rows vary.
         """
         return EPS * float(np.linalg.norm(self.mean if self.scale is None else self.mean / self.scale))
 
     @functools.cached_property
     def epsilon(self) -> float:
-        """Scale of rounding errors of scatters, relative to their trace.
+        """Scale of the rounding errors of scatters, of products or of differences of means, relative to their trace.
 
-        That of the products; or of the differences of means, which are off by eps |mean| sqrt(trace), where the mean
-        is farther from zero. It is a scale, no bound: errors of several times as much are common.
+        The latter are off by eps |mean| sqrt(trace). It is no bound: errors several times as large are common.
         """
         counts, deviations = self.moments.counts, self.moments.deviations
         between = float(counts @ np.sum(deviations**2, axis=1))
@@ -108,7 +107,7 @@ class _WorkingStatistics(ABC):
         return max(self.unit, self.means_error / np.sqrt(variance)) if variance > 0 else self.unit
 
     def column_deviations(self) -> NDArray[np.float64]:
-        """Return class means less the mean of all rows by column, in their own units; zero up to rounding is zero."""
+        """Return class means less the mean of all rows, (C, d), in the columns' units; rounding errors are set to 0."""
         means, counts = self._column_means(), self.moments.counts
         mean = counts @ means / counts.sum()
         deviations = np.where((counts > 0)[:, None], means - mean, 0.0)
@@ -132,7 +131,7 @@ class ColumnStatistics(_WorkingStatistics):
 
     @property
     def fixed(self) -> str | None:
-        """Why no more rows can be merged in, in words; None where they can."""
+        """The reason why no more rows can be merged in; None if they can."""
         pooled = "the scatters of many classes were pooled for the class counts of just these rows"
         return pooled if self.raw.pooled else None
 
@@ -206,7 +205,7 @@ class _BasisStatistics(_WorkingStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanStatistics(_BasisStatistics):
-    """Statistics of fewer rows than columns, whose basis spans all rows and medians: nothing is lost."""
+    """Statistics of rows fewer than their columns. The basis spans all rows and medians, so nothing is lost."""
 
     approximation: ClassVar[None] = None
     fixed: ClassVar[str] = "there were fewer rows than columns, and what is kept of them lives in the space they span"
@@ -219,14 +218,14 @@ class SpanStatistics(_BasisStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class SubspaceStatistics(_BasisStatistics):
-    """Statistics from passes that apply scatters to vectors: the basis holds the leading part of a scatter only.
+    """Statistics from passes that apply scatters to vectors. The basis holds only the leading part of a scatter.
 
     Attributes
     ----------
     approximation : Approximation
         What is known of the scatter beyond the basis.
     weighted : SubspaceStatistics or None
-        The same in a basis for M-PCA0, whose class weights differ from those of the other methods.
+        The statistics for M-PCA0, whose class weights, and so its basis, differ from those of other methods.
     """
 
     approximation: Approximation
@@ -261,10 +260,7 @@ def column_units(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def in_units(X: Any, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> Any:
-    """Return rows (n, d), dense or CSR, less the mean and divided by the scale, as methods standardise them.
-
-    CSR rows are only divided: less the mean they would be dense.
-    """
+    """Standardise rows (n, d). CSR rows are only divided by the scale: less the mean they would be dense."""
     if issparse(X):
         return csr_array(X.multiply(1 / scale))
     rows = X - mean

@@ -1,9 +1,9 @@
 """Exact coordinate-wise medians of sets of classes, out of core.
 
-A sample brackets every median. A pass (the moments pass itself) counts what lies below a bracket and on its
-ends, and keeps what lies strictly inside. Within a fixed budget of bytes what was kept holds the median itself;
-beyond it what was kept has been thinned, is a sample of the bracket, and gives a far narrower one for another pass.
-A bracket that missed is replaced by the side it missed on. Every round narrows, so the last is exact.
+A sample brackets every median. A pass (the moments pass itself) counts the values below a bracket and on its ends, and
+keeps those strictly inside. If they fit a fixed budget of bytes, they contain the median. Otherwise they are thinned to
+a sample of the bracket, which gives a far narrower bracket for another pass. A bracket that missed is replaced by the
+side on which it missed. Every round narrows the brackets, so the last one is exact.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Brackets:
     Attributes
     ----------
     members : bool array of shape (T, C)
-        Which classes each set holds.
+        The classes of each set.
     low, high : arrays of shape (T, d), of the type of the rows
-        The median is looked for from ``low`` to ``high``, both included.
+        The ends of the bracket, which belong to it.
     """
 
     members: NDArray[np.bool_]
@@ -70,10 +70,10 @@ class Brackets:
 @storable
 @dataclass
 class MedianCounts:
-    """What one pass found of every bracket; merged by ``merge``.
+    """Counts of one pass for every bracket.
 
     ``below``, ``at_low``, ``inside``, ``at_high`` have shape (T, d). ``values`` with ``keys`` (set times d plus
-    column) are what lies inside: all of it, or every 2^thinned-th.
+    column) are the values inside: all of them, or every 2^thinned-th.
     """
 
     below: NDArray[np.int64]
@@ -102,7 +102,7 @@ class MedianCounts:
         return merged.within_budget()
 
     def within_budget(self) -> MedianCounts:
-        """Thin what is kept until it fits."""
+        """Thin the values until they fit the budget."""
         counts = self
         while counts.keys.nbytes + counts.values.nbytes > self.budget + LIMITS.kept_floor:
             thinner = counts._thin_to(counts.thinned + 1)
@@ -124,7 +124,7 @@ class MedianCounts:
 
 @dataclass
 class MedianCounter:
-    """Counts blocks of rows against brackets, for one span."""
+    """Counts rows of one span against brackets."""
 
     brackets: Brackets
     budget: int
@@ -197,7 +197,7 @@ def _count(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def settle(
     brackets: Brackets, counts: MedianCounts, totals: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], Brackets | None]:
-    """Return the medians that a pass has settled, and brackets for the others.
+    """Return the medians that a pass has determined, and brackets for the others.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def settle(
     medians : float64 array of shape (T, d)
         NaN where another pass is needed. The median of an even number is the mean of the middle two.
     brackets : Brackets or None
-        For the next pass; None where all is settled. Brackets of settled medians keep nothing.
+        For the next pass; None if all are determined. Brackets of determined medians are empty.
     """
     n_sets, d = brackets.low.shape
     medians = np.full((n_sets, d), np.nan)
@@ -240,7 +240,7 @@ def settle(
 
 @dataclass(frozen=True)
 class _Cell:
-    """One median: the counts of its bracket, its ends, and what was kept of its inside."""
+    """One median: the counts and the ends of its bracket, and the values kept of its inside."""
 
     below: int
     at_low: int
@@ -251,7 +251,7 @@ class _Cell:
     kept: NDArray
 
     def value_at(self, rank: int) -> np.generic | None:
-        """Return the value of this rank (from 0) in the set, or None where the pass does not tell."""
+        """Return the value of this rank (from 0) in the set, or None if the pass does not determine it."""
         inner = rank - self.below - self.at_low
         if rank < self.below:
             return None
@@ -262,7 +262,7 @@ class _Cell:
         return self.high if inner < self.inside + self.at_high else None
 
     def narrowed(self, ranks: tuple[int, int], brackets: Brackets) -> tuple[np.generic, np.generic]:
-        """Return a bracket for the next pass: the side that was missed, or one around the ranks in the sample."""
+        """Return a bracket for the next pass: the side on which it missed, or one around the ranks in the sample."""
         under_high = self.below + self.at_low + self.inside
         beyond = under_high + self.at_high
         if ranks[0] < self.below or ranks[1] >= beyond:
@@ -297,9 +297,9 @@ def brackets_from_sample(
     codes : int array of shape (s,)
         Position of each row's class.
     counts : int array of shape (C,)
-        Rows of each class in the whole data; where the sample holds other shares, brackets are that much wider.
+        Rows of each class in all data; brackets are wider by the difference between its shares and the sample's.
     members : bool array of shape (T, C)
-        The sets of classes whose medians are wanted.
+        The sets of classes.
     """
     brackets = Brackets.unbounded(members, rows.shape[1], rows.dtype)
     sampled = np.bincount(codes, minlength=len(counts))
@@ -324,7 +324,7 @@ def brackets_from_sample(
 
 
 def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows: int) -> int:
-    """Return in how many passes medians will settle, on rows in random order and if no bracket misses.
+    """Predict the number of passes for medians, on rows in random order and if no bracket misses.
 
     Parameters
     ----------

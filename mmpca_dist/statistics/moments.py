@@ -33,7 +33,7 @@ Visit = Callable[[int, NDArray], None]
 @storable
 @dataclass(frozen=True)
 class ClassMoments:
-    """What a pass leaves of C classes of rows in d columns.
+    """Count, mean and centred scatter of C classes of rows in d columns.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ClassMoments:
 
     @property
     def pooled(self) -> bool:
-        """Whether weighted sums of the class scatters are kept in place of every one."""
+        """Whether weighted sums of class scatters are kept, rather than every scatter."""
         return not np.array_equal(self.weights, np.eye(len(self.counts)))
 
     @property
@@ -95,7 +95,7 @@ class ClassMoments:
         Raises
         ------
         InputError
-            Where the pooled scatters kept do not determine it.
+            If the pooled scatters do not determine it.
         """
         return np.tensordot(self._mix(class_weights), self.scatters, axes=1)
 
@@ -104,7 +104,7 @@ class ClassMoments:
         return float(self._mix(class_weights) @ np.einsum("kii->k", self.scatters))
 
     def _mix(self, class_weights: NDArray) -> NDArray[np.float64]:
-        """Return by what the scatters kept are multiplied to make a weighted sum of those of the classes."""
+        """Return the coefficients of the stored scatters in a weighted sum of the class scatters."""
         target = np.asarray(class_weights, dtype=np.float64)
         mix, *_ = np.linalg.lstsq(self.weights.T, target, rcond=None)
         if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=0):
@@ -120,7 +120,7 @@ class ClassMoments:
         Raises
         ------
         InputError
-            Where the classes, columns or pooling differ.
+            If classes, columns or pooling differ.
         """
         if (
             not np.array_equal(self.classes, other.classes)
@@ -181,12 +181,12 @@ class ClassMoments:
 def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both; exact.
 
-    Where the stored scatters are pooled, their sum over all classes is what is kept.
+    If the stored scatters are pooled, the result has only their sum over all classes.
 
     Raises
     ------
     InputError
-        Where the columns differ, or labels are text here and numbers there.
+        If the columns differ, or one set of labels is text and the other is numbers.
     """
     classes = unite(stored.classes, arrived.classes, where)
     if stored.pooled:
@@ -195,12 +195,12 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
 
 
 def pooled_weights(counts: NDArray) -> NDArray[np.float64]:
-    """Return the class weights (1 and n_c) from whose two scatters every method follows."""
+    """Return class weights (1 and n_c) whose two scatters suffice for every method."""
     return np.vstack([np.ones(len(counts)), counts]).astype(np.float64)
 
 
 class ChunkAdder:
-    """Adds chunks of rows to moments in place, through buffers it owns.
+    """Adds chunks of rows to moments, in place, with buffers of its own.
 
     Parameters
     ----------
@@ -238,9 +238,9 @@ class ChunkAdder:
         codes : int array of shape (n,)
             Position of each row's class.
         locate : callable
-            Makes the message for a value that is not finite, from its row in the chunk, column and value.
+            Returns the message for a value that is not finite: called with its row in the chunk, column and value.
         visit : callable, optional
-            Sees every block of rows.
+            Called with every block of rows.
         """
         if X.dtype == bool:
             X = X.view(np.uint8)
@@ -329,7 +329,7 @@ def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:
 
 
 def provisional_centre(X: NDArray, rows: NDArray | None = None) -> NDArray[np.float64]:
-    """Return column means of a few rows; of a constant column its value, to the bit, so that its scatter is zero."""
+    """Return column means of a few rows; for a constant column exactly its value, so that its scatter is zero."""
     sample = X[_few(np.arange(len(X)) if rows is None else rows)]
     with np.errstate(invalid="ignore"):
         mean = sample.mean(axis=0, dtype=np.float64)
@@ -341,7 +341,7 @@ def _few(rows: NDArray) -> NDArray:
 
 
 def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
-    """Return a power of two a column that brings it into the range of single-precision squares, or None."""
+    """Return powers of two, by column, that bring squares into the range of single precision; None if not needed."""
     if work != np.float32 or X.dtype.itemsize < 4 or not len(X):
         return None
     sample = X[_few(np.arange(len(X)))].astype(np.float64)
@@ -354,7 +354,7 @@ def safe_scale(X: NDArray, work: np.dtype) -> NDArray | None:
 
 
 def explain_not_finite(X: NDArray, rows: NDArray, work: np.dtype, locate: Callable[[int, int, float], str]) -> str:
-    """Name the first value that is not finite, or say that the products overflowed."""
+    """Return a message that names the first value that is not finite, or says that products overflowed."""
     for start in range(0, len(rows), BLOCK_ROWS):
         some = np.sort(rows)[start : start + BLOCK_ROWS]
         bad = ~np.isfinite(X[some])

@@ -48,7 +48,7 @@ class Rows(Tasks):
 
     @classmethod
     def of(cls, dataset: Dataset, scheduler: Scheduler, spans: list[Span] | None = None, **others: Any) -> Rows:
-        """Return the rows of a data set, whose labels are counted in a pass; in spans by its chunks, or those given.
+        """Return the rows of a data set, after a pass that counts its labels; ``spans`` are by default its chunks'.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Rows(Tasks):
         return self.run(task, self.spans, merge, name, kept)
 
     def pass_over(self, task: Callable[[Span], T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
-        """Tell of a pass over all rows, and make it."""
+        """Report a pass over all rows, and make it."""
         self.begins(name, self.dataset.n_bytes)
         return self.reduce(task, merge, name, kept)
 

@@ -1,10 +1,10 @@
 """Class scatters as operators: one pass over the rows applies weighted sums of them to blocks of vectors.
 
 ``sum_c w_c G_c V = sum_c w_c [X_c^T (X_c V) - n_c d_c (d_c^T V)]`` with rows X_c less a provisional centre of their
-class, and d_c the mean of what is left: it is small, so nothing cancels however far the mean lies from zero. Sparse
-rows stay sparse: a column that all rows of a class store is centred in place, and of the others the centre is taken
-from the products, in double precision. A column that one of n rows does not store has a spread of its mean over
-sqrt(n) at least, so that no more than sqrt(n) roundings are lost.
+class, and d_c the mean of the remainder: it is small, so nothing cancels however far the mean lies from zero. Sparse
+rows stay sparse. A column that all rows of a class store is centred in place; for the others the centre is subtracted
+from the products, in double precision. If one of n rows does not store a column, its spread is at least its mean over
+sqrt(n), so that no more than sqrt(n) roundings are lost.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def panel_rows(n_features: int, work: np.dtype, centres: np.dtype) -> int:
 
 
 SPARSE_COLUMNS = 32
-"""Vectors that sparse rows are multiplied with at once: what comes of it is as long as they are, and not sparse."""
+"""Vectors that sparse rows are multiplied by at once: the products are dense and as long as the vectors."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class _ApplySpan:
-    """The task: apply scatters to blocks over the rows of a span, and sum rows and squares where asked for."""
+    """The task: apply scatters to blocks over the rows of a span, and sum rows and squares if asked for."""
 
     dataset: Dataset
     classes: NDArray
@@ -163,7 +163,7 @@ def _add_moments(sums: Sums, part: NDArray, codes: NDArray) -> None:
 
 
 def _members(codes: NDArray, n_classes: int, dtype: np.dtype) -> Any:
-    """Return which rows are of which class, shape (C, n): its product with rows sums them by class, in their order."""
+    """Return the membership of rows in classes, shape (C, n): its product with rows sums them by class, in order."""
     ones = (np.ones(len(codes), dtype), codes, np.arange(len(codes) + 1))
     return scipy.sparse.csc_array(ones, shape=(n_classes, len(codes)))
 
@@ -188,7 +188,7 @@ def _add_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray, _: Callabl
 def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tuple[Any, Any]:
     """Return CSR rows, centred in the columns that all rows of their class store, and the centres of the others.
 
-    Sums of the rows less their centres, and of squares, are taken where they are asked for.
+    Adds up the rows less their centres, and squares, if asked for.
     """
     shape = task.centres.shape
     n_cells = shape[0] * shape[1]
@@ -211,7 +211,7 @@ def _centre_sparse(task: _ApplySpan, sums: Sums, X: Any, codes: NDArray) -> tupl
 
 
 def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
-    """Join the spans of sparse rows, whose units are small lest they be large as dense ones, to few of long units."""
+    """Join spans of sparse rows to a few with long units; their units are as small as those of dense rows."""
     edges = np.asarray([*(start for span in spans for start, _ in span.units), spans[-1].stop])
     rows = max(1, LIMITS.unit_bytes * dataset.n_rows // max(dataset.n_bytes, 1))
     count = int(np.clip(dataset.n_bytes // LIMITS.sparse_task_bytes, 2, SPARSE_TASKS))

@@ -26,7 +26,7 @@ Graph = dict[Any, GraphNode]
 
 @dataclass(frozen=True)
 class SpanDone:
-    """What a finished span tells the driver: whether the data was good, and the memory of its process."""
+    """The report of a finished span: a fault of the data, if any, and the memory of its process."""
 
     finding: Finding | None
     memory: int
@@ -144,7 +144,7 @@ class Cluster(_ReadingScheduler):
 
 @contextmanager
 def telling_of_lost_connections() -> Iterator[None]:
-    """Turn what Dask raises where its scheduler has gone into one sentence.
+    """Turn the exceptions of a lost Dask scheduler into one sentence.
 
     Raises
     ------

@@ -34,7 +34,6 @@ class PeakMemory:
     largest: int = 0
 
     def tell(self, n_bytes: int) -> None:
-        """Take in the memory of a process."""
         self.largest = max(self.largest, n_bytes)
 
 
@@ -104,16 +103,16 @@ class Tasks:
         return result
 
     def keeping_apart(self, part: str) -> Self:
-        """Return the context of a part of the stage that another attempt may find done, or not."""
+        """Return the context of a part of the stage, which another attempt may find done and skip."""
         return replace(self, checkpoint=self.checkpoint and self.checkpoint.within(part))
 
     def begins(self, name: str, n_bytes: int = 0) -> None:
-        """Tell of a pass as it begins, and how many bytes of rows it reads."""
+        """Report that a pass begins, and how many bytes of rows it reads."""
         if self.on_pass is not None:
             self.on_pass(name, n_bytes)
 
     def tell_work(self, name: str, done: int, total: int) -> None:
-        """Tell how far work is that reads no rows."""
+        """Report the progress of work that reads no rows."""
         if done == 1:
             self.begins(name)
         if self.progress is not None:
@@ -129,7 +128,7 @@ def _raise_if_finding(result: Any) -> None:
 class _Tree(Generic[T]):
     """The graph of a pass: node ``number`` of a depth merges nodes 2 number and 2 number + 1 of the depth below.
 
-    What an earlier attempt has kept is read in place of being computed.
+    Nodes that an earlier attempt has kept are read, not computed.
     """
 
     task: Callable[[Span], T]
@@ -149,7 +148,7 @@ class _Tree(Generic[T]):
         """The report of every span that is computed."""
 
     def node(self, depth: int, number: int) -> str:
-        """Add what a stretch of spans takes to the graph, and return the key of its result."""
+        """Add the tasks of a stretch of spans to the graph, and return the key of its result."""
         checkpoint = self.checkpoint
         if checkpoint is None or not checkpoint.keeps(depth):
             return self._computed(depth, number)

@@ -1,4 +1,7 @@
-"""Read the units of a data set, in buffers that tasks reuse; say which row or chunk is bad."""
+"""Read the units of a data set into buffers that tasks reuse, and name the row or chunk that is bad.
+
+Page faults of new memory cost more than reading into it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def release() -> None:
 
 
 def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, sparse: bool = False) -> Any:
-    """Read rows, dense or in CSR form; a chunk that cannot be read becomes an ``InputError`` that says which."""
+    """Read rows, dense or in CSR form. An unreadable chunk is named by an ``AccessError``."""
     try:
         return dataset.read_sparse(start, stop) if sparse else dataset.read_rows(start, stop, out)
     except InputError:
