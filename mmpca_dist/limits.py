@@ -25,8 +25,6 @@ class Limits:
     """What a span may keep for medians, however small its share of the rows is."""
     sample_rows: int = 65_536
     """Medians are bracketed from up to this many rows (of at most 64 MiB): brackets then hold 2 to 3% of the values."""
-    max_classes: int = 100_000
-    """More distinct labels than this are measurements, not classes."""
     dense_columns: int = 3072
     """Columns up to which the solver ``auto`` forms the scatter: LAPACK then takes seconds."""
     target_scatter_bytes: int = 1 << 30
