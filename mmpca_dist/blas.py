@@ -28,8 +28,7 @@ def _controller() -> ThreadpoolController:
 def single_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread while any thread of this process is inside.
 
-    The limit is the process's, not the thread's: whoever leaves first must not lift it for the others. It holds also
-    where the caller set another one, and is taken back whichever thread leaves last.
+    The limit is the process's, not the thread's: the last thread that leaves lifts it. It replaces any other limit.
     """
     global _holders, _limiter
     with _lock:
@@ -63,7 +62,7 @@ T = TypeVar("T")
 
 
 def over_panels(n_rows: int, task: Callable[[slice], T]) -> Iterator[T]:
-    """Yield what ``task`` makes of each panel of rows, in order."""
+    """Yield the result of ``task`` for each panel of rows, in order."""
     panels = [slice(start, start + PANEL_ROWS) for start in range(0, n_rows, PANEL_ROWS)]
     with single_blas_thread():
         if len(panels) < 2:
@@ -82,22 +81,23 @@ def products(left: NDArray, right: NDArray, dtype: DTypeLike | None = None) -> N
 
     if dtype is None:
         dtype = np.result_type(left, right)
-    found = np.zeros((left.shape[1], right.shape[1]))
-    for part in over_panels(len(left), multiply):
-        found += part
-    return found
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for product in over_panels(len(left), multiply):
+        total += product
+    return total
 
 
 def combinations(tall: NDArray, weights: NDArray, out: NDArray | None = None) -> NDArray:
     """Return tall weights, shape (d, b), of (d, a) and (a, b), in their common type."""
-    found = np.empty((len(tall), weights.shape[1]), np.result_type(tall, weights)) if out is None else out
+    if out is None:
+        out = np.empty((len(tall), weights.shape[1]), np.result_type(tall, weights))
 
     def multiply(rows: slice) -> None:
-        found[rows] = tall[rows] @ weights
+        out[rows] = tall[rows] @ weights
 
     for _ in over_panels(len(tall), multiply):
         pass
-    return found
+    return out
 
 
 def take_out(columns: NDArray, basis: NDArray) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -15,21 +15,21 @@ logger = logging.getLogger(__name__)
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A mapping from names to things of one kind.
+    """A mapping from names to objects of one kind, which have a ``name``.
 
     Modules of ``package`` define the built-in ones, alone or in tuples. Installed packages add theirs by entry points
-    of the group, whose objects are such things too. Names in a configuration never import anything.
+    of the group, whose objects are of the same kind. Names in a configuration never import anything.
 
     Parameters
     ----------
     kind : type
-        Of the things, which have a ``name``.
+        Of the objects.
     package : str or None
-        Where the built-in ones are; None where all come by entry points.
+        Package of the built-in ones; None where all come by entry points.
     group : str, optional
         Of entry points; by default the name of the package.
     order : callable, optional
-        What they are sorted by; by default the order of modules.
+        Key to sort them by; by default the order of modules.
     """
 
     def __init__(
@@ -38,43 +38,39 @@ class Registry(Mapping[str, T], Generic[T]):
         self._kind, self._package, self._group, self._order = kind, package, group or package or "", order
 
     def __getitem__(self, name: str) -> T:
-        return self._things[name]
+        return self._objects[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._things)
+        return iter(self._objects)
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._objects)
 
     @cached_property
-    def _things(self) -> dict[str, T]:
-        found = {thing.name: thing for thing in self._built_in()}  # type: ignore[attr-defined]
+    def _objects(self) -> dict[str, T]:
+        objects = {item.name: item for item in self._built_in()}  # type: ignore[attr-defined]
         for point in entry_points(group=self._group):
-            for thing in self._installed(point):
-                name = thing.name  # type: ignore[attr-defined]
-                if name in found:
+            for item in self._installed(point):
+                name = item.name  # type: ignore[attr-defined]
+                if objects.setdefault(name, item) is not item:
                     logger.warning("%s of %s is ignored: there is another %s.", name, point.value, name)
-                found.setdefault(name, thing)
-        things = found.values() if self._order is None else sorted(found.values(), key=self._order)
-        return {thing.name: thing for thing in things}  # type: ignore[attr-defined]
+        if self._order is None:
+            return objects
+        return dict(sorted(objects.items(), key=lambda named: self._order(named[1])))  # type: ignore[misc]
 
     def _built_in(self) -> Iterator[T]:
-        if self._package is None:
-            return
-        package = import_module(self._package)
-        for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
+        package = import_module(self._package) if self._package else None
+        for module in pkgutil.iter_modules(package.__path__, f"{self._package}.") if package else ():
             for value in vars(import_module(module.name)).values():
                 yield from self._of_kind(value)
 
-    def _installed(self, point: EntryPoint) -> Iterator[T]:
+    def _installed(self, point: EntryPoint) -> list[T]:
         try:
-            yield from self._of_kind(point.load())
+            return self._of_kind(point.load())
         except Exception:
             logger.warning("The entry point %s of %s does not load.", point.name, self._group, exc_info=True)
+            return []
 
-    def _of_kind(self, value: Any) -> Iterable[T]:
-        if isinstance(value, self._kind):
-            return [value]
-        if isinstance(value, tuple):
-            return [one for one in value if isinstance(one, self._kind)]
-        return []
+    def _of_kind(self, value: Any) -> list[T]:
+        values = value if isinstance(value, tuple) else [value]
+        return [item for item in values if isinstance(item, self._kind)]

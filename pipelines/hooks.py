@@ -1,10 +1,9 @@
 """Clean up after cancelled and crashed flow runs.
 
-A worker runs these hooks once the process of the flow is gone. A cancelled fit or evaluation gives back its scratch,
-which may be as large as the data. One that crashed keeps everything: finished stages, and the scratch of a search, are
-what the next run with the same parameters goes on from. Half an ingested or projected table is of no use in either
-case. Others may work at the same place by now, from elsewhere: a hook removes what it holds the lease of. Dask frees
-the work of a client that has gone by itself.
+A worker runs these hooks once the process of the flow is gone. They remove the scratch of a cancelled fit or
+evaluation, which may be as large as the data. They keep everything of a crashed one: the next run with the same
+parameters goes on from it. They remove half an ingested or projected table in either case. Others may work in the same
+folder by now, so a hook removes only what it holds the lease of.
 """
 
 from __future__ import annotations
@@ -22,13 +21,9 @@ from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
 from mmpca_dist.runs.listing import Cleaned, clear_idle
 from mmpca_dist.runs.transform_rows import discard_unfinished
 
-WRITTEN = {
-    "fit": "output",
-    "refresh": "output",
-    "evaluate": "output",
-    "ingest": "destination",
-    "transform": "destination",
-}
+WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
+    ("ingest", "transform"), "destination"
+)
 """The parameter of each flow that says where it writes; an evaluation writes to a folder below it."""
 
 
@@ -43,35 +38,27 @@ def on_crashed(flow: Any, flow_run: Any, state: Any) -> None:
 
 
 def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
-    logger, place = flow_run_logger(flow_run, flow), _place(flow.name, flow_run)
-    if place is None:
+    logger, uri = flow_run_logger(flow_run, flow), _uri(flow.name, flow_run)
+    if uri is None:
         return
     if flow.name == "ingest":
-        if tidy_ingest(place):
-            logger.info("Removed what was half-written for %s; what was there before is there.", place)
-    elif _is_used(flow.name, place, flow_run):
-        logger.info("Another run writes to %s; everything stays.", place)
+        if tidy_ingest(uri):
+            logger.info("Removed what was half-written for %s; what was there before is there.", uri)
+    elif _is_used(flow.name, uri, flow_run):
+        logger.info("Another run writes to %s; everything stays.", uri)
     elif flow.name == "transform":
-        names = discard_unfinished(place)
-        if names:
-            logger.info("Removed %s from %s, half-written; the same parameters begin anew.", ", ".join(names), place)
+        if names := discard_unfinished(uri):
+            logger.info("Removed %s from %s, half-written; the same parameters begin anew.", ", ".join(names), uri)
     elif crashed:
-        logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", place)
+        logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
     else:
-        cleaned = release(place)
-        if cleaned is not None:
+        if cleaned := release(uri):
             logger.info("The run was cancelled. %s", cleaned)
-        logger.info("Finished stages in %s are kept; the same parameters go on from there.", place)
+        logger.info("Finished stages in %s are kept; the same parameters go on from there.", uri)
 
 
 def release(output: str) -> Cleaned | None:
-    """Remove the scratch of a run, unless somebody works on it; None where there is no run. Safe to repeat.
-
-    Parameters
-    ----------
-    output : str
-        Folder of the run, which keeps its records, model and report.
-    """
+    """Remove the scratch of the run in a folder, unless it is in use; return None where there is no run."""
     run = RunDirectory(storage.normalize(output))
     return clear_idle(run.uri) if run.exists else None
 
@@ -84,22 +71,21 @@ def tidy_ingest(destination: str) -> bool:
         return False
 
 
-def _place(flow: str, flow_run: Any) -> str | None:
-    """Return where a flow run wrote, as far as its parameters say."""
+def _uri(flow: str, flow_run: Any) -> str | None:
+    """Return the folder that a flow run wrote to, if its parameters name one."""
     config = (flow_run.parameters or {}).get("config")
-    found = config.get(WRITTEN[flow]) if isinstance(config, dict) and flow in WRITTEN else None
-    if not isinstance(found, str) or not found:
+    value = config.get(WRITTEN[flow]) if isinstance(config, dict) and flow in WRITTEN else None
+    if not isinstance(value, str) or not value:
         return None
-    place = storage.normalize(found)
-    return evaluation_of(place).uri if flow == "evaluate" else place
+    uri = storage.normalize(value)
+    return evaluation_of(uri).uri if flow == "evaluate" else uri
 
 
-def _is_used(flow: str, place: str, flow_run: Any) -> bool:
-    """Tell whether another flow run that is running writes to the same place."""
+def _is_used(flow: str, uri: str, flow_run: Any) -> bool:
+    """Tell whether another running flow run writes to the same folder."""
     running = FlowRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
     names = ["fit", "refresh"] if flow in ("fit", "refresh") else [flow]
+    flows = FlowFilter.model_validate({"name": {"any_": names}})
     with get_client(sync_client=True) as client:
-        others = client.read_flow_runs(
-            flow_filter=FlowFilter.model_validate({"name": {"any_": names}}), flow_run_filter=running, limit=200
-        )
-    return any(other.id != flow_run.id and _place(flow, other) == place for other in others)
+        others = client.read_flow_runs(flow_filter=flows, flow_run_filter=running, limit=200)
+    return any(other.id != flow_run.id and _uri(flow, other) == uri for other in others)

@@ -18,17 +18,13 @@ SIDE = re.compile("[0-9]{1,9}")
 
 def config_options(command: Callable) -> Callable:
     """Give a command the argument and the options of all that take a configuration."""
-    command = click.option(
-        "--output", metavar="DIR", help="Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
-    )(command)
-    command = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. "
-        "For all of them: mmpca config.",
-    )(command)
+    output = "Replace the folder of the run: a path or fsspec URL, such as s3://bucket/run."
+    settings = (
+        "Replace a setting, such as compute.workers=4, 'n_components=[4,8]' or dataset.drop=id; may be repeated. For "
+        "all of them: mmpca config."
+    )
+    command = click.option("--output", metavar="DIR", help=output)(command)
+    command = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=settings)(command)
     return click.argument("config")(command)
 
 

@@ -1,8 +1,7 @@
 """A temporary Prefect server for one command.
 
-Prefect starts one by itself, but in the terminal's process group: Ctrl-C ends it before the flow, whose last
-requests are then repeated for minutes. This one hears no Ctrl-C, ends with its parent however that ends, and is
-watched.
+Prefect starts one by itself, but in the terminal's process group: Ctrl-C ends it before the flow, which then repeats
+its last requests for minutes. This server receives no Ctrl-C, ends with its parent however that ends, and is watched.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from mmpca_dist.errors import InputError
 
@@ -25,26 +24,16 @@ class ServerError(RuntimeError):
     """The Prefect server does not answer, or does not start."""
 
 
-@contextmanager
-def prefect_server(announce: Callable[[str], None], on_death: Callable[[str], None]) -> Iterator[PrefectServer]:
-    """Start a Prefect server in the background, unless the user has one; it ends with the context.
+class PrefectServer:
+    """The user's Prefect server, or else a temporary one, which starts in the background and ends with the context.
 
     Parameters
     ----------
     announce : callable
-        Told that a temporary server is waited for, which takes seconds.
+        Called when a temporary server is waited for, which takes seconds.
     on_death : callable
         Called from another thread where the temporary server ends before the context does.
     """
-    server = PrefectServer(announce, on_death)
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-class PrefectServer:
-    """The user's Prefect server, or else a temporary one, which starts while other work is done."""
 
     def __init__(self, announce: Callable[[str], None], on_death: Callable[[str], None]) -> None:
         self._announce, self._on_death = announce, on_death
@@ -61,11 +50,14 @@ class PrefectServer:
             env={**os.environ, "PREFECT_UI_ENABLED": "0"},
         )
 
-    def check(self) -> None:
-        """Refuse a server of the user's that does not answer.
+    def __enter__(self) -> PrefectServer:
+        return self
 
-        Raises InputError where ``PREFECT_API_URL`` is set and nobody answers there.
-        """
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def check(self) -> None:
+        """Raise InputError where ``PREFECT_API_URL`` is set and no server answers there."""
         from prefect.client.orchestration import get_client
         from prefect.settings import PREFECT_API_URL
 
@@ -107,26 +99,22 @@ class PrefectServer:
             self._on_death("The temporary Prefect server has ended.")
 
     def stop(self) -> None:
-        """End the temporary server once it has heard all events; one that nothing has used at once."""
+        """End the temporary server, once it has received all events if it was used."""
         self._settings.close()
         self._stopping.set()
         if not self._answers:
             self._process.kill()
             self._process.wait()
             return
-        _deliver_events()
+        from prefect.events.worker import EventsWorker
+
+        # Send what Prefect still has to tell: once the server has gone it would try for a minute at the end.
+        EventsWorker.drain_all(timeout=STOP_SECONDS)
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-
-
-def _deliver_events() -> None:
-    """Send what Prefect still has to tell: once the server has gone it would try for a minute at the end."""
-    from prefect.events.worker import EventsWorker
-
-    EventsWorker.drain_all(timeout=STOP_SECONDS)
 
 
 def serve() -> None:

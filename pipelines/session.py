@@ -150,10 +150,10 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 def _server(console: Console, leave: Callable[[str, int], NoReturn]) -> Iterator[PrefectServer]:
     import httpx
 
-    from .server import ServerError, prefect_server
+    from .server import PrefectServer, ServerError
 
     try:
-        with prefect_server(lambda line: print_text(console, line), lambda reason: leave(reason, FAILED)) as server:
+        with PrefectServer(lambda line: print_text(console, line), lambda reason: leave(reason, FAILED)) as server:
             yield server
     except httpx.TransportError as error:
         leave(f"the Prefect server does not answer any more ({str(error).rstrip('.')}).", FAILED)

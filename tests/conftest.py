@@ -120,7 +120,7 @@ def mmpca(monkeypatch, capsys):
 def no_server(monkeypatch):
     """Start no Prefect server, and fail where one is waited for."""
     server = SimpleNamespace(check=lambda: None, connect=lambda: pytest.fail("a Prefect server is waited for"))
-    monkeypatch.setattr("mmpca_pipelines.server.prefect_server", lambda *_: nullcontext(server))
+    monkeypatch.setattr("mmpca_pipelines.server.PrefectServer", lambda *_: nullcontext(server))
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def connected(monkeypatch, prefect_server):
     """Count how often a command waits for the server of the tests."""
     waited = []
     server = SimpleNamespace(check=lambda: None, connect=lambda: waited.append(1))
-    monkeypatch.setattr("mmpca_pipelines.server.prefect_server", lambda *_: nullcontext(server))
+    monkeypatch.setattr("mmpca_pipelines.server.PrefectServer", lambda *_: nullcontext(server))
     return waited
 
 

@@ -10,24 +10,14 @@ Objects = Mapping[str, Any]
 
 
 class StageRecord(TypedDict, total=False):
-    """What all stages leave.
-
-    Attributes
-    ----------
-    key : str
-        Of the run.
-    seconds : float
-        That the stage took.
-    outputs : list of str
-        Its files, Zarr groups (by their ``zarr.json``) and folders, below the folder of the run.
-    objects : dict
-        Size and checksum of each object of the outputs; records of early versions have none.
-    """
+    """What all stages leave: the run's key, the time that the stage took, and its outputs."""
 
     key: str
     seconds: float
     outputs: list[str]
+    """Files, Zarr groups (by their ``zarr.json``) and folders, below the folder of the run."""
     objects: Objects
+    """Size and checksum of each object of the outputs; records of early versions have none."""
 
 
 class CountRecord(StageRecord):

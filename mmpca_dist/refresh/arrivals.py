@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ from mmpca_dist.jobs.records import ReduceRecord
 
 GROUP_FILES = ("zarr.json", ".zgroup")
 """A folder with one of these is a Zarr group, whatever its name."""
+
+
+OPENED = {"uri", "features", "label", "drop", "missing_chunks"}
+"""Settings of a data set that ``open_dataset`` takes."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +73,13 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     if reduce.get("taken"):
         return list(reduce["taken"])
     section = run.config.dataset
-    entry: dict[str, Any] = {
-        "name": section.uri.rsplit("/", 1)[-1], "uri": section.uri, "fingerprint": None, "rows": rows
-    }  # fmt: skip
-    try:
-        dataset = open_dataset(
-            section.uri,
-            features=section.features,
-            label=section.label,
-            drop=section.drop,
-            missing_chunks=section.missing_chunks,
-        )
+    uri = section.uri
+    entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
+    with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
+        dataset = open_dataset(**section.model_dump(include=OPENED))
         if run.header()["fingerprint"] in identities(dataset):
-            (arrival,) = arrivals(section.uri)
+            (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
-    except (MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
-        pass
     return [entry]
 
 
