@@ -1,8 +1,8 @@
 from .configuration.schema import RunConfig as RunConfig
 from .configuration.schema import load_config as load_config
 from .datasets.readers.formats import open_dataset as open_dataset
-from .jobs.models import load_model as load_model
-from .jobs.models import load_moments as load_moments
+from .jobs.finished_runs import load_model as load_model
+from .jobs.finished_runs import load_moments as load_moments
 from .methods.fisher_discriminant import FisherDiscriminant as FisherDiscriminant
 from .methods.fisher_score import FisherScore as FisherScore
 from .methods.lasso import LassoSelection as LassoSelection

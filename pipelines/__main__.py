@@ -59,7 +59,7 @@ def _run() -> None:
 
 def _end_unforeseen(error: Exception) -> NoReturn:
     """Show the last line of an exception, and keep the traceback in a file."""
-    from mmpca_dist.jobs.tracebacks import UnforeseenError, traceback_kept
+    from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
 
     try:
         with traceback_kept():

@@ -6,8 +6,8 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation_runs.score_stage import forgetting
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
 from mmpca_dist.jobs.directory import folder_of
+from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import COMPARE
-from mmpca_dist.jobs.tracebacks import traceback_kept
 
 from .artifacts import listeners, publish_evaluation
 from .fit import execute

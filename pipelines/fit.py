@@ -10,10 +10,10 @@ from prefect.states import Completed
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.errors import MmpcaError
 from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import REPORT
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.jobs.searches import search_rows
-from mmpca_dist.jobs.tracebacks import traceback_kept
 from mmpca_dist.report.run_page import plan_and_measured
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.summary import components, legend

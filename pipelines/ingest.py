@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect.artifacts import create_table_artifact
 
 from mmpca_dist.jobs.events import Callbacks
-from mmpca_dist.jobs.tracebacks import traceback_kept
+from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback
 from .flows import flow_of

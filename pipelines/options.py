@@ -53,8 +53,8 @@ def load(
     config: str, settings: tuple[str, ...], output: str | None, defaults: dict[str, Any] | None = None
 ) -> RunConfig:
     """Read a configuration with the options of the command line; values are YAML."""
+    from mmpca_dist.configuration.parsing import read_yaml
     from mmpca_dist.configuration.schema import load_config
-    from mmpca_dist.configuration.yaml_limits import read_yaml
 
     changes: dict[str, Any] = {}
     places: dict[str, str] = {}

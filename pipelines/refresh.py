@@ -5,8 +5,8 @@ from __future__ import annotations
 from prefect.artifacts import create_table_artifact
 
 from mmpca_dist.jobs.finished_runs import finished, open_run
+from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import REPORT
-from mmpca_dist.jobs.tracebacks import traceback_kept
 from mmpca_dist.refresh.refresh import RefreshConfig, in_words, refresh
 from mmpca_dist.runs.summary import components, legend
 

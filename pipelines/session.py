@@ -101,7 +101,7 @@ class Session:
             flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
             self.server.connect()
             return message_of(flow(config, return_state=True))
-        from mmpca_dist.jobs.tracebacks import traceback_kept
+        from mmpca_dist.jobs.journal import traceback_kept
 
         with traceback_kept(output):
             return work()
@@ -165,7 +165,7 @@ def message_of(state: Any) -> str:
     """Return the message of a flow that has ended well; raise InputError where it was refused."""
     import click
 
-    from mmpca_dist.jobs.tracebacks import UnforeseenError
+    from mmpca_dist.jobs.journal import UnforeseenError
 
     from .flows import REFUSED
 

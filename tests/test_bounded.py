@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmpca_dist import errors
-from mmpca_dist.configuration import yaml_limits
+from mmpca_dist.configuration import parsing
 from mmpca_dist.configuration.schema import RunConfig, load_config, parse_config
 from mmpca_dist.errors import ConfigError, MmpcaError
 
@@ -147,4 +147,4 @@ def test_what_yaml_writes_is_read_as_it_is(tree):
         expected = yaml.safe_load(text)
     except Exception:
         return
-    assert repr(yaml_limits.read_yaml(text)) == repr(expected)
+    assert repr(parsing.read_yaml(text)) == repr(expected)

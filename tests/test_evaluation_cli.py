@@ -18,7 +18,7 @@ from mmpca_dist.configuration.schema import load_config, parse_config
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
-from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_pipelines import cli
 

@@ -18,7 +18,7 @@ from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.evaluation_runs.results import headline_of
 from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.jobs.directory import RunDirectory, folder_of
-from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.runs.listing import clean, find_runs
 from mmpca_pipelines.cli import cli

@@ -151,7 +151,7 @@ def test_only_flows_that_write_to_the_same_folder_keep_each_other_from_it(monkey
 
     def used_by(flow):
         mine = running[flow]
-        return hooks._is_used(flow, hooks._place(flow, mine), mine)
+        return hooks._is_used(flow, hooks._uri(flow, mine), mine)
 
     assert {flow: used_by(flow) for flow in ("fit", "refresh", "evaluate")} == {
         "fit": True, "refresh": True, "evaluate": False

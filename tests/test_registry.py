@@ -16,7 +16,7 @@ from mmpca_dist.datasets.readers.formats import FORMATS
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.evaluation_runs.results import error_rows
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.registry import Registry
@@ -64,7 +64,7 @@ def installed(tmp_path, monkeypatch):
 
     def forget():
         for one in (METHODS, BLOCK_SOLVERS, CLASSIFIERS, FORMATS):
-            one.__dict__.pop("_things", None)
+            one.__dict__.pop("_objects", None)
 
     def install(**groups):
         found = [

@@ -20,9 +20,9 @@ from helpers.serving import section, serving
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
 from mmpca_dist.configuration.data_location import located
+from mmpca_dist.configuration.parsing import read_yaml
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.configuration.sections import ComputeConfig
-from mmpca_dist.configuration.yaml_limits import read_yaml
 from mmpca_dist.datasets import labels, memory_limits
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers import parquet_pages

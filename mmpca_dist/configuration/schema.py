@@ -21,7 +21,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 from mmpca_dist.configuration import bundled
 from mmpca_dist.configuration.former_keys import former_settings, notes_on, with_options
 from mmpca_dist.configuration.method_section import MethodSection, MethodSetting
-from mmpca_dist.configuration.parsing import parse_model, sections_of, source_of
+from mmpca_dist.configuration.parsing import parse_model, read_yaml, sections_of, source_of
 from mmpca_dist.configuration.sections import (
     SPLITS_OF,
     ComputeConfig,
@@ -30,7 +30,6 @@ from mmpca_dist.configuration.sections import (
     ProjectConfig,
     SolverConfig,
 )
-from mmpca_dist.configuration.yaml_limits import read_yaml
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
 from mmpca_dist.evaluation.component_rule import CANDIDATES, candidates, fewest_training

@@ -12,7 +12,7 @@ from dask.utils import format_bytes
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.models import LEADING
+from mmpca_dist.jobs.finished_runs import LEADING
 from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
 from mmpca_dist.jobs.stored_arrays import load_pairs

@@ -21,7 +21,7 @@ from mmpca_dist.datasets.stores.overlaps import canonical, refuse_inside
 from mmpca_dist.errors import AccessError, MmpcaError, OutputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
-from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.directory import Generations, RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import (
     classes_of,
@@ -32,7 +32,6 @@ from mmpca_dist.jobs.finished_runs import (
     open_run,
 )
 from mmpca_dist.jobs.first_stages import resources_of
-from mmpca_dist.jobs.generations import Generations
 from mmpca_dist.jobs.job import Job, Stage, sizes_of
 from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage

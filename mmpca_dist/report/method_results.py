@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mmpca_dist.configuration.method_section import MethodSection
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.job import sizes_of
-from mmpca_dist.jobs.models import load_model
 from mmpca_dist.jobs.notes import certificates_of
 from mmpca_dist.jobs.records import SOLVE, Results
 from mmpca_dist.methods.solution import IMPRECISE

@@ -13,9 +13,8 @@ from dask.utils import format_bytes, format_time
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Table
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.finished_runs import classes_of
+from mmpca_dist.jobs.finished_runs import classes_of, load_model
 from mmpca_dist.jobs.job import asked, sizes_of
-from mmpca_dist.jobs.models import load_model
 from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,

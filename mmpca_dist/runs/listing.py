@@ -13,8 +13,7 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
 from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
-from mmpca_dist.jobs.directory import EVALUATION, RunDirectory
-from mmpca_dist.jobs.generations import Generations
+from mmpca_dist.jobs.directory import EVALUATION, Generations, RunDirectory
 from mmpca_dist.jobs.records import PUBLISH, TAKE
 from mmpca_dist.runs.stages import stages_of
 

@@ -21,7 +21,7 @@ from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.serialization import storable

@@ -12,10 +12,9 @@ from mmpca_dist.evaluation_runs.choice_stage import CHOOSE, choice_request
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback, Callbacks
-from mmpca_dist.jobs.finished_runs import STATISTICS, statistics_of
+from mmpca_dist.jobs.finished_runs import STATISTICS, save_model, statistics_of
 from mmpca_dist.jobs.first_stages import COUNT, planned, request_of, resources_of
 from mmpca_dist.jobs.job import Job, Stage
-from mmpca_dist.jobs.models import save_model
 from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_notes
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import (

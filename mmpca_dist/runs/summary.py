@@ -8,8 +8,7 @@ import numpy as np
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.finished_runs import open_run
-from mmpca_dist.jobs.models import load_model
+from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import Results, StageName
 from mmpca_dist.jobs.searches import search_lines, searches_of
 
