@@ -57,6 +57,11 @@ class Limits:
     """Rows of up to this size are taken into memory, where any method and classifier can be evaluated."""
     gathered_bytes: int = 1 << 30
     """Reduced rows that are held at once for classifiers that are fitted to rows."""
+    split_count_bytes: int = 8 << 20
+    """Of the counts that a span leaves while splits are drawn: for 50 splits of two classes 2^13 bins each, hence two
+    passes over the labels of a million rows and three over those of a billion. Merging holds a few such arrays."""
+    hashed_rows: int = 1 << 17
+    """Rows hashed at once while splits are drawn: some megabytes of temporary arrays."""
     margin_rows: int = 4096
     """Rows of each held-out part that margins are measured on, about."""
     margin_sample_bytes: int = 64 << 20

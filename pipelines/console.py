@@ -231,11 +231,12 @@ def print_summary(console: Console, output: str, printed: Collection[str] = ()) 
 
 def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of an evaluation, with the notes that were not printed while it ran."""
-    from mmpca_dist.evaluation_runs.results import error_rows, headline_of, notes_of, report_of
+    from mmpca_dist.evaluation_runs.summary import comparison, error_rows
 
-    print_text(console, headline_of(output))
+    record = comparison(output)
+    print_text(console, record["verdict"])
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _print_end(console, notes_of(output), printed, report_of(output))
+    _print_end(console, record.get("notes", []), printed, record["html"])
 
 
 def _print_end(console: Console, notes: list[str], printed: Collection[str], report: str | None) -> None:

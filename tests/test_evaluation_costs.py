@@ -14,8 +14,7 @@ from mmpca_dist.evaluation import cost_meter as metering
 from mmpca_dist.evaluation import merged_folds, scores
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MEDIANS, MOMENTS, Meter
 from mmpca_dist.evaluation_runs import score_stage, stages
-from mmpca_dist.evaluation_runs.results import evaluation_of
-from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.evaluation_runs.stages import evaluate, evaluation_of
 
 FOLDS = {"splits": "folds", "folds": 3, "count": 2}
 

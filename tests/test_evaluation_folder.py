@@ -15,8 +15,8 @@ import mmpca_dist
 from mmpca_dist import run
 from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.errors import InputError, OutputError
-from mmpca_dist.evaluation_runs.results import headline_of
 from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.evaluation_runs.summary import comparison
 from mmpca_dist.jobs.directory import RunDirectory, folder_of
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.jobs.open_job import open_job
@@ -53,7 +53,7 @@ def test_both_stand_side_by_side_and_are_listed_shown_and_cleaned(order, config)
     states = [(state.uri, state.state) for state in find_runs(config.output)]
     assert states == [(config.output, "finished"), (below, "finished")]
     assert load_model(config.output, "pca").components_.shape == (2, 4)
-    assert headline_of(below) in shown("show", below).replace("\n", "")
+    assert comparison(below)["verdict"] in shown("show", below).replace("\n", "")
     assert f"Evaluation: mmpca show {below}" in shown("show", config.output)
     assert [cleaned.uri for cleaned in clean(config.output)] == [config.output, below]
     assert contents(config.output) == after
@@ -61,7 +61,7 @@ def test_both_stand_side_by_side_and_are_listed_shown_and_cleaned(order, config)
 
 def test_an_evaluation_alone_is_shown_by_the_output_of_its_configuration(config):
     evaluate(config)
-    assert headline_of(f"{config.output}/evaluation")[:60] in shown("show", config.output)
+    assert comparison(f"{config.output}/evaluation")["verdict"][:60] in shown("show", config.output)
     with pytest.raises(InputError, match="There is no run in"):
         load_model(config.output, "pca")
 

@@ -19,8 +19,8 @@ from helpers.reports import NASTY, check_page, check_picture
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import ErrorTable
-from mmpca_dist.evaluation_runs.results import error_rows
 from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.report.error_tables import error_grids, standing_rows
 from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections, write_evaluation_report
 from mmpca_dist.report.evaluation_words import PLUS_MINUS, drawn_sizes, probability, words

@@ -53,15 +53,15 @@ def test_the_choice_is_that_of_the_rows_that_train():
 
 
 def test_titles_say_that_it_is_nested(tmp_path, monkeypatch):
-    from mmpca_dist.evaluation_runs import results
+    from mmpca_dist.evaluation_runs import stages
 
-    found, build = [], results.evaluation_of
+    found, build = [], stages.evaluation_of
 
     def keep(job, records):
         found.append(build(job, records))
         return found[-1]
 
-    monkeypatch.setattr(results, "evaluation_of", keep)
+    monkeypatch.setattr(stages, "evaluation_of", keep)
     from mmpca_dist.evaluation_runs.stages import evaluate
 
     evaluate(config_of(tmp_path / "out", "bundled:iris", evaluation={"classifiers": NESTED[:1], "margins": False}))

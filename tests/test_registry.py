@@ -14,8 +14,8 @@ from mmpca_dist import registry, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.readers.formats import FORMATS
 from mmpca_dist.errors import ConfigError
-from mmpca_dist.evaluation_runs.results import error_rows
 from mmpca_dist.evaluation_runs.stages import evaluate
+from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.jobs.finished_runs import load_model
 from mmpca_dist.methods.registry import METHODS, Method
 from mmpca_dist.predictors.specification import CLASSIFIERS

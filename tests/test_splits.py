@@ -19,6 +19,7 @@ from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
 from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.rows import Rows
@@ -104,11 +105,10 @@ def test_folds_are_the_twins(n, n_classes, seed, k):
 
 
 @pytest.mark.parametrize("memory", [1 << 8, 1 << 12, 8 << 20])
-def test_exact_whatever_the_memory(memory, monkeypatch):
+def test_exact_whatever_the_memory(memory, limits):
     """Few bits a pass, hence many passes, find the same rows; 20,000 of them, in pieces."""
     y = labels(20_000, 4)
-    monkeypatch.setattr(thresholds, "COUNT_BYTES", memory)
-    monkeypatch.setattr(thresholds, "PIECE_ROWS", 1000)
+    limits.split_count_bytes, limits.hashed_rows = memory, 1000
     found = split(fold_splits, y, 5, n_splits=3, seed=7, edges=even_edges(20_000, 3_333))
     codes = found.codes(0, 20_000, y)
     for s in range(3):
@@ -128,7 +128,7 @@ def test_passes_and_memory_are_few(monkeypatch):
     monkeypatch.setattr(Tasks, "run", counted)
     found = split(share_splits, y, n_splits=50)
     assert len(passes) <= 3
-    assert max(passes) <= thresholds.COUNT_BYTES
+    assert max(passes) <= LIMITS.split_count_bytes
     expected = (np.bincount(y) * 8 + 5) // 10
     codes = found.codes(0, len(y), y)
     for c in range(2):

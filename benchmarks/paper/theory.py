@@ -33,6 +33,8 @@ def axis_eigenvalues(
 ) -> tuple[float, float]:
     """Return the variance of a method's difference rows along the axis of the means, and the largest elsewhere.
 
+    Raises InputError for a method without a formula, and a share that is none.
+
     Parameters
     ----------
     method : {"pca", "m-pca0", "m-pca1a", "m-pca1b"}
@@ -48,11 +50,6 @@ def axis_eigenvalues(
     (float, float)
         The first component of many rows is the axis where the first is larger, and perpendicular to it where the
         second is.
-
-    Raises
-    ------
-    InputError
-        For a method without a formula, and a share that is none.
 
     References
     ----------

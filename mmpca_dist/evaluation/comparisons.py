@@ -23,33 +23,22 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation of errors over splits.
-
-    Attributes
-    ----------
-    mean : float
-    deviation : float
-        With ``ddof=1``; NaN for a single split.
-    count : int
-        Splits.
-    overlap : float
-        Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
-        independent of one another.
-    """
+    """Mean and standard deviation of errors over splits."""
 
     mean: float
     deviation: float
+    """With ``ddof=1``; NaN for a single split."""
     count: int
+    """Number of splits."""
     overlap: float = 0.0
+    """Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
+    independent of one another."""
 
     @classmethod
     def of(cls, errors: ArrayLike, overlap: float = 0.0) -> Summary:
         """Summarise one error for each split, shape (m,).
 
-        Raises
-        ------
-        InputError
-            For no errors, or some that are not finite.
+        Raises InputError for no errors, or some that are not finite.
         """
         values = _errors(errors)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
@@ -94,34 +83,25 @@ class SignTest:
 
     Overlapping splits are no such coins: of two equal methods, many more than one in twenty differ at the 5% level.
     The test describes these splits; `corrected_t_test` is about new rows.
-
-    Attributes
-    ----------
-    wins : int
-        Splits in which it errs less.
-    untied : int
-        Splits in which the errors differ.
-    p_value : float
-        P(Bin(untied, 1/2) >= wins); 1 where all are tied.
     """
 
     wins: int
+    """Splits in which it errs less."""
     untied: int
+    """Splits in which the errors differ."""
     p_value: float
+    """P(Bin(untied, 1/2) >= wins); 1 where all are tied."""
 
 
 def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
     """Test whether a method errs less than a reference on the same splits, by the signs of the differences.
 
+    Raises InputError where the splits are not as many, or an error is not finite.
+
     Parameters
     ----------
     errors, reference : array-like of shape (m,)
         Errors of both in every split, in the same order.
-
-    Raises
-    ------
-    InputError
-        Where the splits are not as many, or an error is not finite.
 
     Notes
     -----
@@ -144,28 +124,19 @@ def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
 
 @dataclass(frozen=True)
 class CorrectedTest:
-    """Whether two methods differ, from their differences on the same splits.
-
-    Attributes
-    ----------
-    difference : float
-        Mean over the splits, in percent of the rows held out: the first method's errors less the second's.
-    standard_error : float
-        Of the difference, paired and corrected for the overlap of the splits; NaN of a single split.
-    p_value : float or None
-        Two-sided. 1 where all splits are tied; None of a single split, and where the methods differ by the same number
-        of rows in every split: neither tells how much the difference would vary.
-    adjusted : float or None
-        The p-value after Holm's correction for all tests that were made beside this one.
-    tests : int
-        How many these are, this one included.
-    """
+    """Whether two methods differ, from their differences on the same splits."""
 
     difference: float
+    """Mean over the splits, in percent of the rows held out: the first method's errors less the second's."""
     standard_error: float
+    """Of the difference, paired and corrected for the overlap of the splits; NaN of a single split."""
     p_value: float | None
+    """Two-sided. 1 where all splits are tied; None of a single split, and where the methods differ by the same number
+    of rows in every split: neither tells how much the difference would vary."""
     adjusted: float | None = None
+    """The p-value after Holm's correction for all tests that were made beside this one."""
     tests: int = 1
+    """How many these are, this one included."""
 
     @property
     def is_significant(self) -> bool:
@@ -182,17 +153,14 @@ def corrected_t_test(
     mean(d) / sqrt((1 / J + n_test / n_train) s^2), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is
     the mean over the splits. Repeated folds are as many splits as there are folds in all.
 
+    Raises InputError where the splits are not as many, or a number is not finite.
+
     Parameters
     ----------
     errors, reference : array-like of shape (J,)
         Rows that each method gets wrong in every split, in the same order.
     held_out, training : array-like of shape (J,)
         Rows held out and rows that train in every split.
-
-    Raises
-    ------
-    InputError
-        Where the splits are not as many, or a number is not finite.
 
     Notes
     -----

@@ -47,12 +47,14 @@ def moments_by_fold(
 ) -> tuple[list[ClassMoments], NDArray[np.float64] | None]:
     """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
 
+    Raises InputError for rows that are not finite, several splits, or Dask arrays.
+
     Parameters
     ----------
     splits : Splits
         One split of P parts.
     medians_of : bool array of shape (T, C), optional
-        Sets of classes whose coordinate-wise medians are wanted, of the rows that train.
+        Sets of classes whose coordinate-wise medians to compute, of the rows that train.
 
     Returns
     -------
@@ -60,11 +62,6 @@ def moments_by_fold(
         P of them; give them to `fold_moments`. Together C P d^2 doubles, as is what a task leaves.
     array of shape (H, T, d) or None
         Medians while each of the H parts in ``splits.held_out`` is held out.
-
-    Raises
-    ------
-    InputError
-        For rows that are not finite, several splits, or Dask arrays.
 
     Notes
     -----
@@ -81,10 +78,10 @@ def moments_by_fold(
         trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
         sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
     cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)
-    found, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
+    merged, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
     parts = [
         ClassMoments(
-            splits.classes, found.counts[f::n_parts], found.means[f::n_parts], found.scatters[f::n_parts],
+            splits.classes, merged.counts[f::n_parts], merged.means[f::n_parts], merged.scatters[f::n_parts],
             np.eye(n_classes),
         )
         for f in range(n_parts)
@@ -99,10 +96,7 @@ def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
     whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
     at once.
 
-    Raises
-    ------
-    InputError
-        For fewer than two parts, or parts that differ in classes or columns.
+    Raises InputError for fewer than two parts, or parts that differ in classes or columns.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
-from mmpca_dist.evaluation.scores import Classifiers, Part, naming, score
+from mmpca_dist.evaluation.scores import Classifiers, Part, score
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
 from mmpca_dist.methods.transform import projected
@@ -42,10 +42,7 @@ class LabelledRows:
 def read_all(dataset: Dataset, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory.
 
-    Raises
-    ------
-    InputError
-        For rows that are not finite.
+    Raises InputError for rows that are not finite.
     """
     task = _Collect(dataset)
     X, y = tasks.run(task, make_spans(dataset), _join, "rows")
@@ -78,25 +75,10 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
-    Parameters
-    ----------
-    number : int
-        Splits and the parts held out in them are counted together: part h of ``held_out`` in split s is s H + h.
-    settings : RunConfig
-        Methods, numbers of components, and what the methods take from it.
+    Raises InputError for rows that a method or a classifier cannot use.
 
-    Raises
-    ------
-    InputError
-        For rows that a method or a classifier cannot use; the message names the split.
+    Splits and the parts held out in them are counted together: part h of ``held_out`` in split s is ``number`` s H + h.
     """
-    with naming(number):
-        return _evaluate(rows, splits, number, settings, classifiers)
-
-
-def _evaluate(
-    rows: LabelledRows, splits: Splits, number: int, settings: Any, classifiers: Classifiers
-) -> dict[str, Any]:
     meter = Meter(owners=owners_of(settings.methods))
     split, index = divmod(number, len(splits.held_out))
     held_out = splits.held_out[index]

@@ -40,6 +40,9 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     Of two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; of more, the smallest over
     the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
 
+    Raises InputError for a classifier that is not linear or has no hyperplane, as its coefficients are the same for all
+    classes, and for labels that it does not know.
+
     Parameters
     ----------
     fitted : Rule, FittedRows or fitted scikit-learn estimator
@@ -54,12 +57,6 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
         within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are kept on average;
         ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction have that of
         standardised columns, in which distances before it are then measured too.
-
-    Raises
-    ------
-    InputError
-        For a classifier that is not linear or has no hyperplane, as its coefficients are the same for all classes, and
-        for labels that it does not know.
 
     Notes
     -----
@@ -122,25 +119,13 @@ def margin_record(
 ) -> dict[str, Any]:
     """Return a summary of signed distances as plain values.
 
-    Parameters
-    ----------
-    distances, before : arrays of shape (n,)
-        Of the same rows, in the reduced and in the original columns.
-    method : str
-        "" for the original columns.
+    Raises InputError where there are no rows, or distances are not finite.
 
-    Returns
-    -------
-    dict
-        ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%),
-        ``histogram`` (counts of bars of equal width; the first and the last one count what is beyond), ``edges`` of the
-        first and last bar, and ``wasserstein``: the Wasserstein-1 distance from ``before``, in the unit of the
-        distances.
-
-    Raises
-    ------
-    InputError
-        Where there are no rows, or distances are not finite.
+    ``distances`` and ``before``, of shape (n,), are of the same rows in the reduced and in the original columns, whose
+    ``method`` is "". The record has ``method``, ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25,
+    50, 75, 95 and 99%), ``histogram`` (counts of bars of equal width; the first and the last one count what is beyond),
+    ``edges`` of the first and last bar, and ``wasserstein``: the Wasserstein-1 distance from ``before``, in the unit of
+    the distances.
     """
     if not len(distances) or not len(before):
         raise InputError("There are no rows whose distances could be summarised.")
@@ -180,29 +165,14 @@ def margin_records(
     Where reductions are of standardised columns, so is "before": less the means and divided by the deviations of the
     rows that train; CSR rows are only divided.
 
-    Parameters
-    ----------
-    X : array or CSR matrix of shape (n, d)
-        Rows in the original columns.
-    part : Part
-        The same rows, reduced.
-    reductions : Reductions
-    classifiers : Classifiers
-    fitted : mapping
-        The classifiers by position of the method and size, and label, as of ``score``.
-    statistics : Statistics, optional
-        Of the rows that train; where they hold no scatter in double precision, one is formed from the rows.
+    Raises InputError for rows that a classifier cannot use.
 
-    Returns
-    -------
-    list of dict
-        As of ``margin_record``; for each of ``margin_classifiers`` a record with method "" and d components, and one
-        for each method and size. A method whose classifier finds no hyperplane has none.
+    ``X``, of shape (n, d), dense or CSR, has the rows in the original columns, ``part`` the same rows, reduced.
+    ``fitted`` are the classifiers of reduced rows, as of `score`. Where ``statistics`` of the rows that train hold no
+    scatter in double precision, one is formed from the rows.
 
-    Raises
-    ------
-    InputError
-        For rows that a classifier cannot use.
+    Records are those of `margin_record`: for each of `margin_classifiers` one with method "" and d components, and one
+    for each method and size. A method whose classifier finds no hyperplane has none.
     """
     held_out = ~part.train
     specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
@@ -224,13 +194,8 @@ def records_of_rows(
 ) -> list[dict[str, Any]]:
     """Return the margins of rows held out under some classifiers.
 
-    Parameters
-    ----------
-    before, after : mappings
-        The classifiers fitted in the original columns, by label, and to each of ``items``, by position and label.
-    X, Z : array or CSR matrix of shape (m, d), array of shape (m, M)
-        The rows, in the (standardised) original columns and reduced; items name columns of ``Z``.
-    y : array of shape (m,)
+    ``before`` are the classifiers in the original columns, by label, ``after`` those of each of ``items``, by position
+    and label. The rows are ``X`` (m, d) in the (standardised) original columns, and ``Z`` (m, M) reduced.
     """
     records = []
     for label in (spec.label for spec in specs):
@@ -253,12 +218,8 @@ def margin_classifiers(
 ) -> Sequence[ClassifierSection]:
     """Return those that margins are told by: all that are fitted to rows and linear, else ``linear_rules``.
 
-    Parameters
-    ----------
-    fitted : mapping
-        The classifiers of ``n_items`` methods and sizes, by position and label.
-    sparse : bool
-        The scatter of sparse columns is not formed, so that there are no rules.
+    ``fitted`` are the classifiers of ``n_items`` methods and sizes. The scatter of sparse columns is not formed, so
+    that there are no rules.
     """
     linear = [
         spec
@@ -325,10 +286,7 @@ def _columns_of(X: NDArray, y: NDArray) -> Statistics:
 def rules_of_columns(statistics: Statistics, specs: Sequence[ClassifierSection]) -> dict[str, LinearRule]:
     """Return linear classifiers from moments in the (standardised) original columns, by label; one scatter serves all.
 
-    Raises
-    ------
-    InputError
-        For rows of each class that are all equal.
+    Raises InputError for rows of each class that are all equal.
     """
     mean = statistics.mean if statistics.scale is None else np.zeros(statistics.n_features)
     subtracted = None if statistics.scale is None else statistics.mean / statistics.scale

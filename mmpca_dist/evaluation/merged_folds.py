@@ -49,19 +49,10 @@ def evaluate_parts(
     reduced rows for those that are fitted to rows, or more where memory permits few. Margins are measured on samples of
     the second pass.
 
-    Parameters
-    ----------
-    splits : Splits
-        One split.
-    first : int
-        Number of its first part among those of all splits.
-    settings : RunConfig
-        Methods, numbers of components, and what the methods take from it.
+    Raises InputError for rows that a method or a classifier cannot use; the message names the split.
 
-    Raises
-    ------
-    InputError
-        For rows that a method or a classifier cannot use; the message names the split.
+    ``splits`` is one split, ``first`` the number of its first part among those of all splits, and ``settings`` a
+    RunConfig.
     """
     meter = Meter(rows.on_pass, owners_of(settings.methods))
     rows = replace(rows, on_pass=meter.on_pass)
@@ -143,28 +134,19 @@ class _Curved:
 
 @dataclass(frozen=True)
 class Head:
-    """Classifiers from moments that are scored on the rows of a part held out.
-
-    Attributes
-    ----------
-    part : int
-    scored : list of (Reduction, ClassifierSection)
-        R of them.
-    linear : list of int
-        Numbers of those that are linear, L of them.
-    weights : array of shape (d, L u)
-        Linear decisions are ``(x - centre) @ weights + offsets``: u = 1 for two classes, else one a class.
-    curved : list
-        The others, for reduced rows ``projected(x, matrix, mean)``.
-    """
+    """Classifiers from moments that are scored on the rows of a part held out."""
 
     part: int
     scored: Sequence[tuple[Reduction, ClassifierSection]]
+    """R of them."""
     linear: list[int]
+    """Numbers of those that are linear, L of them."""
     centre: NDArray[np.float64]
     weights: NDArray
+    """Shape (d, L u); linear decisions are ``(x - centre) @ weights + offsets``, u = 1 for two classes, else C."""
     offsets: NDArray[np.float64]
     curved: list[_Curved]
+    """The others, for reduced rows ``projected(x, matrix, mean)``."""
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
     n_classes: int

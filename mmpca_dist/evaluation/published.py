@@ -170,10 +170,7 @@ def published_datasets() -> list[str]:
 def published_cells(dataset: str) -> list[PublishedCell]:
     """Return the published cells of a data set, in the order of the paper.
 
-    Raises
-    ------
-    InputError
-        For a data set without published figures.
+    Raises InputError for a data set without published figures.
 
     Examples
     --------
@@ -201,12 +198,7 @@ def side_by_side(
 ) -> list[Compared]:
     """Return own and published cells of the same method, number of components and classifier, in published order.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    published : sequence of PublishedCell
-    reasons : sequence of Reason, optional
-        Those of the publications unless given; several that apply are shown one after the other.
+    ``reasons`` are those of the publications by default; several that apply are shown one after the other.
     """
     if reasons is None:
         reasons = [reason for figures in FIGURES.values() for reason in figures.reasons()]
@@ -218,11 +210,7 @@ def side_by_side(
 def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
     """Return how many of the PCA and M-PCA cells are within two combined standard errors.
 
-    Parameters
-    ----------
-    rows : iterable of Compared
-    certain_only : bool
-        Whether to leave out cells whose column in the paper is not certain.
+    With ``certain_only``, cells whose column in the paper is not certain do not count.
     """
     counted = [
         row

@@ -37,13 +37,7 @@ DOUBLE = np.dtype(np.float64)
 
 
 def check_rows(items: Sequence[Reduction], n_rows: int, classifiers: Classifiers) -> None:
-    """Refuse more reduced rows than a classifier may be fitted to.
-
-    Raises
-    ------
-    InputError
-        With how many there are.
-    """
+    """Refuse more reduced rows than a classifier may be fitted to, with an InputError."""
     refusing = [spec.label for spec in classifiers.from_rows if not spec.classifier.out_of_core]
     large = next((item for item in items if _is_large(item, n_rows)), None)
     if refusing and large is not None:
@@ -65,24 +59,11 @@ def score_rows(
 ) -> list[Scores]:
     """Score the classifiers that are fitted to rows on every part held out.
 
-    Parameters
-    ----------
-    first : int
-        Number of the first part held out among those of all splits.
-    reductions : sequence of Reductions
-        What was fitted while each part was held out.
-    meter : Meter
-        Charges each method with its classifiers, and the passes of those that learn block by block.
+    Raises InputError for rows that a classifier cannot use, or too many of them; the message names the split.
 
-    Returns
-    -------
-    list of Scores
-        ``fitted`` has the linear classifiers alone, which take no memory to speak of.
-
-    Raises
-    ------
-    InputError
-        For rows that a classifier cannot use, or too many of them; the message names the split.
+    ``first`` is the number of the first part held out among those of all splits. Each method is charged with its
+    classifiers, and the passes of those that learn block by block. ``fitted`` of the scores has the linear classifiers
+    alone, which take no memory to speak of.
     """
     scores, n_rows = [Scores() for _ in reductions], rows.dataset.n_rows
     if not classifiers.from_rows:

@@ -19,23 +19,15 @@ from mmpca_dist.statistics.coordinates import Statistics, in_units
 
 @dataclass(frozen=True)
 class Reduction:
-    """A method at a size.
-
-    Attributes
-    ----------
-    method : str
-    n_components : int
-        Asked for.
-    columns : int array of shape (K,)
-        Where its components are in the matrix of all; fewer than asked for where the method has no more.
-    moments : callable or None
-        Returns the moments of the rows that train, reduced by it; None where only the rows tell them.
-    """
+    """A method at a size."""
 
     method: str
     n_components: int
+    """Asked for."""
     columns: NDArray[np.intp]
+    """Shape (K,): where its components are in the matrix of all; fewer than asked for where the method has no more."""
     moments: Callable[[], ReducedMoments] | None
+    """Returns the moments of the rows that train, reduced by it; None where only the rows tell them."""
 
     @property
     def used(self) -> int:
@@ -45,22 +37,16 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Reductions:
-    """All methods at all sizes: rows x become A^T x, or A^T (x - mean).
-
-    Attributes
-    ----------
-    matrix : array of shape (d, M)
-        A; what methods and sizes share is in it once.
-    mean : array of shape (d,) or None
-    items : list of Reduction
-    scale : array of shape (d,) or None
-        Standard deviations of the rows that train, where reductions are of standardised columns; A is divided by them.
-    """
+    """All methods at all sizes: rows x become A^T x, or A^T (x - mean)."""
 
     matrix: NDArray[np.float64]
+    """A, of shape (d, M); what methods and sizes share is in it once."""
     mean: NDArray[np.float64] | None
+    """Shape (d,)."""
     items: list[Reduction]
     scale: NDArray[np.float64] | None = None
+    """Shape (d,): standard deviations of the rows that train, where reductions are of standardised columns; A is
+    divided by them."""
 
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
@@ -93,19 +79,9 @@ class _Stack:
 def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reductions:
     """Fit all methods of a configuration at all its sizes.
 
-    Parameters
-    ----------
-    statistics : Statistics
-        Of the rows that train.
-    settings : RunConfig
-        Methods, numbers of components, and what the methods take from it.
-    meter : Meter
-        Charges each method with its solution.
+    Raises InputError for a method that finds no component at all.
 
-    Raises
-    ------
-    InputError
-        For a method that finds no component at all.
+    ``statistics`` are of the rows that train. Each method is charged with its solution.
     """
     stack, mean, items = _Stack(), None, []
     known = statistics.approximation is None and not statistics.moments.pooled

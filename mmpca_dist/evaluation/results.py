@@ -14,64 +14,42 @@ from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation: what was compared, on which rows, and the errors.
-
-    Attributes
-    ----------
-    dataset : dict
-        ``uri``, ``n_rows``, ``n_features``, ``classes`` (names) and ``counts`` (rows per class).
-    splits : str
-        In words: ``"50 stratified splits, four fifths of the rows train"``.
-    methods : list of str
-    n_components : list of int
-        As asked for.
-    classifiers : dict of str to str
-        For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``.
-    reference : str
-        The method that the others are tested against.
-    table : ErrorTable
-    margins : list of dict
-        For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
-        columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%),
-        ``histogram`` (counts), ``edges`` (``[low, high]``) and ``wasserstein``.
-    seconds : dict of str to float
-        For each method, in all splits together; what serves several methods may stand under a name of its own.
-    bytes_read : dict of str to int
-        Likewise.
-    published : str or None
-        Data set whose published figures stand beside the own ones.
-    notes : list of str
-        Warnings, shown at the top.
-    baselines : list of float
-        For each split, percent of errors of always naming the largest class of the training rows.
-    margin_rows : str
-        Which rows margins are measured on, in words.
-    standardized : bool
-        Whether reductions, and margins before them, are of standardised columns.
-    own_units : set of str
-        Methods whose components are not orthonormal: distances after them do not compare with those before.
-    stages : list of (stage, seconds, note)
-    config_yaml : str
-    versions : dict of str to str
-    """
+    """An evaluation: what was compared, on which rows, and the errors."""
 
     dataset: dict[str, Any]
+    """``uri``, ``n_rows``, ``n_features``, ``classes`` (names) and ``counts`` (rows per class)."""
     splits: str
+    """In words: ``"50 stratified splits, four fifths of the rows train"``."""
     methods: list[str]
     n_components: list[int]
+    """As asked for."""
     classifiers: dict[str, str]
+    """For each name in the table, what to call it in words, with its constant: ``"linear SVM, C = 0.1"``."""
     reference: str
+    """The method that the others are tested against."""
     table: ErrorTable
     margins: list[dict[str, Any]] = field(default_factory=list)
+    """For each split, method, number of components and classifier ``split``, ``method`` (``""`` for the original
+    columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%), ``histogram``
+    (counts), ``edges`` (``[low, high]``) and ``wasserstein``."""
     seconds: dict[str, float] = field(default_factory=dict)
+    """For each method, in all splits together; what serves several methods may stand under a name of its own."""
     bytes_read: dict[str, int] = field(default_factory=dict)
+    """Likewise."""
     published: str | None = None
+    """Data set whose published figures stand beside the own ones."""
     baselines: list[float] = field(default_factory=list)
+    """For each split, percent of errors of always naming the largest class of the training rows."""
     notes: list[str] = field(default_factory=list)
+    """Warnings, shown at the top."""
     margin_rows: str = "the rows held out"
+    """Which rows margins are measured on, in words."""
     standardized: bool = False
+    """Whether reductions, and margins before them, are of standardised columns."""
     own_units: frozenset[str] = frozenset()
+    """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: list[tuple[str, float, str]] = field(default_factory=list)
+    """Stage, seconds, note."""
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -119,32 +97,22 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which cell has the lowest mean error, and how it compares.
-
-    Attributes
-    ----------
-    best : Cell
-        Of equal means the one with the fewest components, then the first.
-    tied : list of Cell
-        The others with the same mean.
-    smallest : Cell
-        The fewest components whose mean is at most one corrected standard error of the best above it, the lowest mean
-        of those: the one-standard-error rule. The best itself where no deviation is known.
-    rival : Cell or None
-        The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'.
-    test : SignTest or None
-        Whether the best errs less than the rival, on the splits that both have.
-    t_test : CorrectedTest or None
-        Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
-        the reference and for this one.
-    """
+    """Which cell has the lowest mean error, and how it compares."""
 
     best: Cell
+    """Of equal means the one with the fewest components, then the first."""
     tied: list[Cell]
+    """The others with the same mean."""
     smallest: Cell
+    """By the one-standard-error rule: the fewest components whose mean is at most one corrected standard error above
+    that of the best, and the lowest mean of those. The best itself where no deviation is known."""
     rival: Cell | None
+    """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
+    """Whether the best errs less than the rival, on the splits that both have."""
     t_test: CorrectedTest | None
+    """Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
+    the reference and for this one."""
 
 
 def verdict(evaluation: Evaluation) -> Verdict | None:
@@ -183,21 +151,14 @@ def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTes
 class Standing:
     """How a method compares with the reference, over numbers of components and classifiers.
 
-    Attributes
-    ----------
-    method : str
-    best : Cell or None
-        Its lowest mean.
-    lower, higher : int
-        Cells with a lower and a higher mean than the reference's with as many components under the same classifier.
-        Cells that repeat others, where both gave fewer components than were asked for, count once.
-    lower_significant, higher_significant : int
-        How many of these differ significantly, by the corrected t-test after Holm's correction.
-    compared : int
+    ``lower`` and ``higher`` count cells with a lower and a higher mean than the reference's with as many components
+    under the same classifier; cells that repeat others, where both gave fewer components than were asked for, count
+    once. The significant ones differ by the corrected t-test after Holm's correction.
     """
 
     method: str
     best: Cell | None
+    """Its lowest mean."""
     lower: int
     higher: int
     lower_significant: int

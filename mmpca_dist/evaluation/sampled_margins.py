@@ -48,19 +48,13 @@ def sampled_rows(n_rows: int, n_features: int, n_parts: int, n_classes: int, *, 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which rows are sampled, by the largest hash that is.
-
-    Attributes
-    ----------
-    measured : uint64 array of shape (P,)
-        Of the rows of each part whose distances are measured while it is held out; zero of other parts.
-    fitted : uint64 array of shape (C,)
-        Of the rows of each class that classifiers in the original columns are fitted to while they train; zero where
-        moments do.
-    """
+    """Which rows are sampled, by the largest hash that is."""
 
     measured: NDArray[np.uint64]
+    """Shape (P,): of the rows of each part whose distances are measured while it is held out; zero of other parts."""
     fitted: NDArray[np.uint64]
+    """Shape (C,): of the rows of each class that classifiers in the original columns are fitted to while they train;
+    zero where moments do."""
 
     @classmethod
     def of(cls, splits: Splits, n_features: int, classifiers: Classifiers) -> Sampling:
@@ -134,10 +128,7 @@ def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, 
 
     They are those that moments determine; there are none where others are linear whatever the rows.
 
-    Raises
-    ------
-    InputError
-        For rows of each class that are all equal.
+    Raises InputError for rows of each class that are all equal.
     """
     specs = linear_rules(classifiers)
     if not specs or any(spec.classifier.linear for spec in classifiers.from_rows):
@@ -157,13 +148,8 @@ def sampled_margins(
 ) -> dict[str, Any]:
     """Return ``margins`` of a part held out, as of ``margin_records``, and ``margin_rows``, on how many rows they are.
 
-    Parameters
-    ----------
-    before : mapping
-        Classifiers in the (standardised) original columns by label, as of ``rules_before``; others are fitted to the
-        sample.
-    fitted : mapping
-        Classifiers of reduced rows by position of the method and size, and label.
+    ``before`` are classifiers in the (standardised) original columns by label, as of `rules_before`; others are fitted
+    to the sample. ``fitted`` are those of reduced rows.
     """
     measured, labels = sampling.is_measured(sample, part), classes[sample.codes]
     X, y = sample.X[measured], labels[measured]

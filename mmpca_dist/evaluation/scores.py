@@ -22,20 +22,13 @@ from mmpca_dist.statistics.gather import class_moments
 
 @dataclass(frozen=True)
 class Classifiers:
-    """The classifiers of an evaluation.
-
-    Attributes
-    ----------
-    specs : list of ClassifierSection
-    penalties : dict
-        C by the classifier's label, where one was chosen for all splits.
-    seed : int
-        Of the folds by which C is chosen within the rows that train.
-    """
+    """The classifiers of an evaluation."""
 
     specs: Sequence[ClassifierSection]
     penalties: dict[str, float] = field(default_factory=dict)
+    """C by the classifier's label, where one was chosen for all splits."""
     seed: int = 0
+    """Of the folds by which C is chosen within the rows that train."""
 
     @property
     def from_moments(self) -> list[ClassifierSection]:
@@ -80,19 +73,12 @@ Fitted = dict[tuple[int, str], Any]
 
 @dataclass
 class Scores:
-    """Errors of classifiers on a split.
-
-    Attributes
-    ----------
-    lines : list of dict
-        A line of the record for each method, size and classifier.
-    fitted : dict
-        The classifiers.
-    notes : list of str
-    """
+    """Errors of classifiers on a split."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
+    """A line of the record for each method, size and classifier."""
     fitted: Fitted = field(default_factory=dict)
+    """The classifiers."""
     notes: list[str] = field(default_factory=list)
 
 

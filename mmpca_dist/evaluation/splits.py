@@ -28,22 +28,15 @@ PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
 
 @dataclass(frozen=True)
 class Splits(ABC):
-    """S splits of the rows, each into P parts.
-
-    Attributes
-    ----------
-    classes : array of shape (C,)
-        Sorted labels.
-    counts : int64 array of shape (C, P)
-        Rows of every class in every part; the same in every split.
-    held_out : tuple of int
-        The parts that are held out, one after the other, while the others train: every part of folds, the second one
-        of a share.
-    """
+    """S splits of the rows, each into P parts."""
 
     classes: NDArray
+    """Shape (C,): sorted labels."""
     counts: NDArray[np.int64]
+    """Shape (C, P): rows of every class in every part; the same in every split."""
     held_out: tuple[int, ...]
+    """The parts that are held out, one after the other, while the others train: every part of folds, the second one of
+    a share."""
 
     @property
     @abstractmethod
@@ -64,15 +57,12 @@ class Splits(ABC):
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
 
+        Raises InputError for a label that is none of the classes.
+
         Parameters
         ----------
         labels : array of shape (stop - start,)
             Of these rows.
-
-        Raises
-        ------
-        InputError
-            For a label that is none of the classes.
         """
 
     @abstractmethod
@@ -91,17 +81,12 @@ class Splits(ABC):
 
 @dataclass(frozen=True)
 class HashedSplits(Splits):
-    """Splits by hashes of row numbers.
-
-    Attributes
-    ----------
-    keys : uint64 array of shape (S,)
-    thresholds : uint64 array of shape (S, C, P - 1)
-        A row is in the part whose number is how many thresholds of its class are below its hash.
-    """
+    """Splits by hashes of row numbers."""
 
     keys: NDArray[np.uint64]
+    """Shape (S,)."""
     thresholds: NDArray[np.uint64]
+    """Shape (S, C, P - 1): a row is in the part whose number is how many thresholds of its class are below its hash."""
 
     @property
     def n_splits(self) -> int:
@@ -109,12 +94,12 @@ class HashedSplits(Splits):
 
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         classes = encode(labels, self.classes, f"rows {start} to {stop - 1}")
-        mixes, found = row_mixes(start, stop), np.zeros((self.n_splits, stop - start), np.int32)
-        for codes, key, thresholds in zip(found, self.keys, self.thresholds, strict=True):
+        mixes, codes = row_mixes(start, stop), np.zeros((self.n_splits, stop - start), np.int32)
+        for split, key, thresholds in zip(codes, self.keys, self.thresholds, strict=True):
             hashes = row_hashes(mixes, key)
             for threshold in thresholds.T:
-                codes += hashes > threshold[classes]
-        return found
+                split += hashes > threshold[classes]
+        return codes
 
     def only(self, split: int) -> HashedSplits:
         at = slice(split, split + 1)
@@ -123,23 +108,16 @@ class HashedSplits(Splits):
 
 @dataclass(frozen=True)
 class GivenSplits(Splits):
-    """One split by a column of names.
-
-    Attributes
-    ----------
-    names : array of shape (P,)
-        Sorted names of the parts.
-    column : Dataset
-        Whose labels are the names, row by row.
-    """
+    """One split by a column of names."""
 
     names: NDArray
+    """Shape (P,): sorted names of the parts."""
     column: Dataset
+    """Whose labels are the names, row by row."""
     n_splits = 1
 
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
-        found = encode(self.column.read_labels(start, stop), self.names, self.column.uri)
-        return found.astype(np.int32)[None]
+        return encode(self.column.read_labels(start, stop), self.names, self.column.uri).astype(np.int32)[None]
 
     def only(self, split: int) -> GivenSplits:
         return self
@@ -149,6 +127,8 @@ def share_splits(
     rows: Rows, share: float | str | Fraction = "4/5", *, n_splits: int = 50, seed: int = 0
 ) -> HashedSplits:
     """Return stratified splits into a training part (0) and a part held out (1), from passes over the labels alone.
+
+    Raises InputError where a class has no row to train on, or nothing is held out.
 
     Parameters
     ----------
@@ -163,11 +143,6 @@ def share_splits(
     -------
     HashedSplits
         The same for any chunks, spans and workers.
-
-    Raises
-    ------
-    InputError
-        Where a class has no row to train on, or nothing is held out.
 
     Notes
     -----
@@ -193,6 +168,8 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
 
     The sizes of the folds differ by at most one row in each class, and by at most one row in all.
 
+    Raises InputError for a class with one row, or fewer rows than folds.
+
     Parameters
     ----------
     n_folds : int
@@ -204,11 +181,6 @@ def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 
     -------
     HashedSplits
         The same for any chunks, spans and workers.
-
-    Raises
-    ------
-    InputError
-        For a class with one row, or fewer rows than folds.
     """
     census = rows.census
     if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
@@ -235,17 +207,14 @@ def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
 def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | None = None) -> GivenSplits:
     """Return the split that a column names, from a pass over it and the labels.
 
+    Raises InputError where there are fewer than two parts, or a class has no row left to train on.
+
     Parameters
     ----------
     names : array-like of shape (n,), or Dataset
         The part of each row. A data set has them for labels: it is read where they are needed, an array is sent along.
     held_out : str, int or bool, optional
         Name, as it is printed, of the part that is held out while all others train; otherwise each is in turn.
-
-    Raises
-    ------
-    InputError
-        Where there are fewer than two parts, or a class has no row left to train on.
     """
     dataset, census = rows.dataset, rows.census
     column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))
@@ -258,14 +227,15 @@ def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | N
         raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")
     chosen = tuple(range(len(parts)))
     if held_out is not None:
-        known = [str(part) for part in parts]
-        found = [name for name in known if name in _printed(held_out)]
-        if not found:
+        # YAML and others write true for True.
+        printed = (str(held_out), str(held_out).lower()) if isinstance(held_out, bool) else (str(held_out),)
+        names_of_parts = [str(part) for part in parts]
+        chosen = tuple(i for i, name in enumerate(names_of_parts) if name in printed)[:1]
+        if not chosen:
             raise InputError(
-                f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(known)}."
-                f"{did_you_mean(str(held_out), known)}"
+                f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(names_of_parts)}."
+                f"{did_you_mean(str(held_out), names_of_parts)}"
             )
-        chosen = (known.index(found[0]),)
     task = _CountParts(dataset, column, census.classes, parts)
     counts = rows.reduce(task, np.add, "parts")
     for part in chosen:
@@ -281,10 +251,7 @@ def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | N
 def as_fraction(share: float | str | Fraction) -> Fraction:
     """Return a share as the fraction that it is written as.
 
-    Raises
-    ------
-    InputError
-        For one that is not between 0 and 1.
+    Raises InputError for one that is not between 0 and 1.
     """
     written = str(share).strip()
     try:
@@ -299,27 +266,18 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
 def _hashed(rows: Rows, sizes: NDArray[np.int64], held_out: tuple[int, ...], n_splits: int, seed: int) -> HashedSplits:
     """Return splits into parts of these sizes, shape (C, P)."""
     keys = split_keys(seed, n_splits)
-    wanted = np.cumsum(sizes[:, :-1], axis=1)
-    thresholds = find_thresholds(rows, keys, wanted)
+    thresholds = find_thresholds(rows, keys, np.cumsum(sizes[:, :-1], axis=1))
     return HashedSplits(rows.census.classes, sizes, held_out, keys, thresholds)
 
 
 def as_column(names: NDArray, uri: str = "the given splits") -> ArrayDataset:
     """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
 
-    Raises
-    ------
-    InputError
-        For an array of another shape, or of what cannot be names.
+    Raises InputError for an array of another shape, or of what cannot be names.
     """
     if names.ndim != 1 and names.shape[1:] != (1,):
         raise InputError(f"The parts in {uri} have shape {names.shape}; there must be one name or number a row.")
     return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(names), 1)), names, uri)
-
-
-def _printed(part: str | int) -> tuple[str, ...]:
-    """Return how a part may be printed: YAML and others write true for True."""
-    return (str(part), str(part).lower()) if isinstance(part, bool) else (str(part),)
 
 
 @dataclass(frozen=True)

@@ -50,35 +50,24 @@ CELL_FIELDS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A method's errors with so many components under one classifier, over the splits.
-
-    Attributes
-    ----------
-    method : str
-    n_components : int
-        As asked for.
-    classifier : str
-    summary : Summary
-        Of the errors in percent of the rows held out.
-    test : SignTest or None
-        Whether the method errs less than the reference with as many components under the same classifier, on counts
-        of errors in the splits that both have; None of the reference itself, and where it has no such split.
-    t_test : CorrectedTest or None
-        Whether the method and the reference differ, beyond these splits; None where ``test`` is.
-    used : int
-        The fewest components that the method gave in any split.
-    used_by_split : tuple of int
-        As many as it gave in each split: cells that agree in them, in method and in classifier are of the same models.
-    """
+    """A method's errors with so many components under one classifier, over the splits."""
 
     method: str
     n_components: int
+    """As asked for."""
     classifier: str
     summary: Summary
+    """Of the errors in percent of the rows held out."""
     test: SignTest | None = None
+    """Whether the method errs less than the reference with as many components under the same classifier, on counts of
+    errors in the splits that both have; None of the reference itself, and where it has no such split."""
     t_test: CorrectedTest | None = None
+    """Whether the method and the reference differ, beyond these splits; None where ``test`` is."""
     used: int = 0
+    """The fewest components that the method gave in any split."""
     used_by_split: tuple[int, ...] = ()
+    """As many as it gave in each split: cells that agree in them, in method and in classifier are of the same
+    models."""
 
     @property
     def key(self) -> Key:
@@ -93,45 +82,32 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class ErrorTable:
-    """Errors on the rows held out, one row for each split, method, number of components and classifier.
-
-    Attributes
-    ----------
-    split : int array of shape (m,)
-    method : str array of shape (m,)
-    n_components, used : int arrays of shape (m,)
-        Components as asked for, and as many as the method gave.
-    classifier : str array of shape (m,)
-    errors, rows, training : int arrays of shape (m,)
-        Rows misclassified, rows held out, and rows that train.
-    """
+    """Errors on the rows held out, one row for each split, method, number of components and classifier: columns."""
 
     split: NDArray[np.int64]
     method: NDArray[np.str_]
     n_components: NDArray[np.int64]
+    """As asked for."""
     used: NDArray[np.int64]
+    """Components that the method gave."""
     classifier: NDArray[np.str_]
     errors: NDArray[np.int64]
+    """Rows held out that are misclassified."""
     rows: NDArray[np.int64]
+    """Rows held out."""
     training: NDArray[np.int64]
+    """Rows that train."""
 
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], n_rows: int) -> ErrorTable:
         """Return the table of the records of splits.
 
-        Parameters
-        ----------
-        records : iterable of dict
-            For each split ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
-            ``n_components``, ``used``, ``classifier`` and ``errors``.
-        n_rows : int
-            Of the data set: all that are not held out train.
+        Raises InputError where a split holds out no rows or all of them, or has two counts of errors for one method,
+        number and classifier.
 
-        Raises
-        ------
-        InputError
-            Where a split holds out no rows or all of them, or has two counts of errors for one method, number and
-            classifier.
+        A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
+        ``n_components``, ``used``, ``classifier`` and ``errors``. Of the ``n_rows`` of the data set, all that are not
+        held out train.
 
         Examples
         --------
@@ -187,10 +163,7 @@ class ErrorTable:
     def positions(self) -> dict[Key, dict[int, int]]:
         """The row of the table for each key and split.
 
-        Raises
-        ------
-        InputError
-            Where there are two.
+        Raises InputError where there are two.
         """
         positions: dict[Key, dict[int, int]] = {}
         keys = zip(self.method.tolist(), self.n_components.tolist(), self.classifier.tolist(), strict=True)
@@ -208,12 +181,7 @@ class ErrorTable:
         """Return means, deviations and tests over splits, by method, number of components and classifier.
 
         Holm's correction is for all tests of the table; one that repeats another, as both methods gave the same numbers
-        of components, counts once.
-
-        Parameters
-        ----------
-        reference : str
-            The method that the others are tested against; with none of that name there are no tests.
+        of components, counts once. With no method of the name ``reference`` there are no tests.
         """
         keys = [(m, size, c) for m in self.methods for size in self.sizes for c in self.classifiers]
         cells = [self._cell(key, reference) for key in keys if key in self.positions]

@@ -14,17 +14,11 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.rows import Rows
-
-COUNT_BYTES = 8 << 20
-"""Of the counts that a span leaves: for 50 splits of two classes 2^13 bins each, hence two passes over the labels of a
-million rows and three over those of a billion. Merging holds a few such arrays at once."""
 
 LEAST_STEP = 4
 """Bits that a pass finds at least, whatever the counts take: with 100,000 classes and 50 splits, 640 MB."""
-
-PIECE_ROWS = 1 << 17
-"""Rows hashed at once: some megabytes of temporary arrays."""
 
 MAX_SEED, MAX_SPLITS = 1 << 32, 1 << 31
 
@@ -45,10 +39,7 @@ def split_keys(seed: int, n_splits: int) -> NDArray[np.uint64]:
 
     They are no ``mix(row + 1)``, for these are of smaller numbers.
 
-    Raises
-    ------
-    InputError
-        For a seed or a number of splits out of range.
+    Raises InputError for a seed or a number of splits out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < MAX_SEED:
         raise InputError(f"seed={seed!r} must be a whole number from 0 to {MAX_SEED - 1}.")
@@ -68,28 +59,28 @@ def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
     return mix(mixes ^ key)
 
 
-def find_thresholds(rows: Rows, keys: NDArray[np.uint64], wanted: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return thresholds that exactly the wanted numbers of rows of each class have no larger a hash than.
+def find_thresholds(rows: Rows, keys: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the thresholds that the hashes of exactly so many rows of each class do not exceed.
 
     Parameters
     ----------
     keys : array of shape (S,)
         Of the splits.
-    wanted : array of shape (C, m)
+    sizes : array of shape (C, m)
         Between 0 and the count of the class.
 
     Returns
     -------
     array of shape (S, C, m)
     """
-    census, shape = rows.census, (len(keys), *wanted.shape)
-    rank = np.broadcast_to(wanted, shape).copy()
+    census, shape = rows.census, (len(keys), *sizes.shape)
+    rank = np.broadcast_to(sizes, shape).copy()
     settled = (rank == 0) | (rank == census.counts[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
     low, bits = np.zeros(shape, np.uint64), 64
-    most = _step(int(np.prod(shape)), census.n_rows)
+    largest_step = _step(int(np.prod(shape)), census.n_rows)
     while not settled.all():
-        step = min(most, bits)
+        step = min(largest_step, bits)
         task = _CountHashes(rows.dataset, census.classes, keys, low, bits, step)
         counts = rows.reduce(task, np.add, "splits")
         up_to = np.cumsum(counts, axis=-1)
@@ -98,8 +89,8 @@ def find_thresholds(rows: Rows, keys: NDArray[np.uint64], wanted: NDArray[np.int
         rank -= np.take_along_axis(up_to, at, -1)[..., 0] - inside
         bits -= step
         low += at[..., 0].astype(np.uint64) << np.uint64(bits)
-        # Between the last row that is wanted and the next one, any number will do; single rows are in bins of their own
-        # when there are no more bits.
+        # Between the last row below the threshold and the next one, any number will do; single rows are in bins of
+        # their own when there are no more bits.
         now = ~settled & (rank == inside)
         last[now] = low[now] + np.uint64((1 << bits) - 1)
         settled |= now
@@ -108,7 +99,7 @@ def find_thresholds(rows: Rows, keys: NDArray[np.uint64], wanted: NDArray[np.int
 
 def _step(n_thresholds: int, n_rows: int) -> int:
     """Return how many bits a pass is to find: as many as memory permits, no more than there is use for."""
-    affordable = int(np.log2(max(COUNT_BYTES / (8 * n_thresholds), 1)))
+    affordable = int(np.log2(max(LIMITS.split_count_bytes / (8 * n_thresholds), 1)))
     return max(min(affordable, n_rows.bit_length() + 2), LEAST_STEP)
 
 
@@ -127,8 +118,8 @@ class _CountHashes:
     def __call__(self, span: Span) -> NDArray[np.int64]:
         counts = np.zeros((*self.low.shape, 1 << self.step), np.int64)
         labels = self.dataset.read_labels(span.start, span.stop)
-        for start in range(span.start, span.stop, PIECE_ROWS):
-            stop = min(start + PIECE_ROWS, span.stop)
+        for start in range(span.start, span.stop, LIMITS.hashed_rows):
+            stop = min(start + LIMITS.hashed_rows, span.stop)
             piece = labels[start - span.start : stop - span.start]
             self._add(counts, encode(piece, self.classes, self.dataset.uri), row_mixes(start, stop))
         if self.bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first

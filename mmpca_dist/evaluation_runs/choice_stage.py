@@ -71,10 +71,7 @@ def _choice(cells: list[Cell], how: str) -> MethodChoice:
 def choice_request(job: Job) -> EvaluationRequest | None:
     """Return what the plan must know of the choice; None where numbers of components are given.
 
-    Raises
-    ------
-    InputError
-        Where rows or classes do not permit a choice.
+    Raises InputError where rows or classes do not permit a choice.
     """
     if not job.chooses:
         return None

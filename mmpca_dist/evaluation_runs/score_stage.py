@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from mmpca_dist.errors import DamageError, InputError
 from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
-from mmpca_dist.evaluation.scores import Classifiers
+from mmpca_dist.evaluation.scores import Classifiers, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
@@ -60,10 +61,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     """Tell whether an evaluation goes by merging moments: shares where rows are too many, and folds wherever they can,
     but for few rows of so many classes and columns that the moments of the folds are large.
 
-    Raises
-    ------
-    InputError
-        Where rows are too many and moments do not suffice.
+    Raises InputError where rows are too many and moments do not suffice.
     """
     possible, small = can_merge(dataset, splits, config), dataset.n_bytes <= LIMITS.direct_bytes
     if not possible and not small:
@@ -81,10 +79,7 @@ def evaluation_request(
 ) -> EvaluationRequest:
     """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
 
-    Raises
-    ------
-    InputError
-        For classifiers that are not for so many classes.
+    Raises InputError for classifiers that are not for so many classes.
     """
     check_classes(config.evaluation.classifiers, len(counts))
     return EvaluationRequest(
@@ -99,59 +94,46 @@ def evaluation_request(
     )
 
 
-def small_rows(job: Job, who: str) -> LabelledRows:
-    if job.dataset.n_bytes > LIMITS.direct_bytes:
-        raise InputError(
-            f"{who} all rows in memory, and {job.dataset.uri} is larger than {LIMITS.direct_bytes >> 20} MiB. Give C "
-            "as a number."
-        )
-    return read_all(job.dataset, job.tasks())
-
-
 def score_splits(job: Job, stage: str, penalties: dict[str, float] | None = None) -> ScoreRecord:
-    """Fit and judge on every split that is not done yet.
+    """Fit and score on every split that is not done yet.
 
-    Returns
-    -------
-    dict
-        Where the records are, and the passes and bytes that they took together, in this session and in earlier ones.
+    The record has the passes and bytes of all splits, those of earlier sessions included.
     """
     splits = splits_of(job)
     classifiers = Classifiers(job.config.evaluation.classifiers, penalties or {}, job.config.evaluation.seed)
     passes = PassCounter(job, stage)
     records = SplitRecords(job.run.path("splits"), job.key)
-    done = records.numbers()
     total = splits.n_splits * len(splits.held_out)
-    missing = [number for number in range(total) if number not in done]
+    missing = sorted(set(range(total)) - records.numbers())
     if merges(job.dataset, splits, job.config):
         _score_merged(job, splits, classifiers, records, missing, passes)
     elif missing:
         job.callback.on_pass(stage, ROWS)
         _score_direct(job, splits, classifiers, records, missing, stage)
-    made = records.read(total)
+    done = records.read(total)
     return {
         "n_splits": total,
-        "passes": [name for record in made for name in record.get("passes", [])],
-        "bytes": sum(record.get("bytes", 0) for record in made),
+        "passes": [name for record in done for name in record.get("passes", [])],
+        "bytes": sum(record.get("bytes", 0) for record in done),
         "outputs": [f"splits/{number:05d}.json" for number in range(total)],
     }
 
 
 @dataclass(frozen=True)
 class SplitRecords:
-    """What is found in each split, an object each, so that an evaluation goes on from those that are done."""
+    """The record of each split, an object each below ``url``, so that an evaluation resumes after those that exist."""
 
-    place: str
+    url: str
     key: str
 
     def path(self, number: int) -> str:
-        return storage.join(self.place, f"{number:05d}.json")
+        return storage.join(self.url, f"{number:05d}.json")
 
     def numbers(self) -> set[int]:
         """Return the splits that are done."""
-        names = [name for name in storage.names_in(self.place) if name.endswith(".json")]
-        found = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
-        return {number for number in found if self._is_done(number)}
+        names = [name for name in storage.names_in(self.url) if name.endswith(".json")]
+        numbers = {int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdigit()}
+        return {number for number in numbers if self._is_done(number)}
 
     def _is_done(self, number: int) -> bool:
         try:
@@ -165,12 +147,7 @@ class SplitRecords:
         storage.write_json(self.path(record["split"]), {"key": self.key, **record})
 
     def read(self, total: int) -> list[dict[str, Any]]:
-        """Return the records of all splits, in order.
-
-        Raises
-        ------
-        DamageError
-        """
+        """Return the records of all splits, in order; a damaged one raises DamageError."""
         return [self._read(number, AGAIN) for number in range(total)]
 
     def _read(self, number: int, remedy: str) -> dict[str, Any]:
@@ -186,12 +163,12 @@ class _Forecast:
 
     def __init__(self, job: Job, stage: str, total: int, at_once: int) -> None:
         self._job, self._stage, self._total, self._least = job, stage, total, at_once
-        self._begin, self._told = time.perf_counter(), False
+        self._begin, self._is_told = time.perf_counter(), False
 
     def tell(self, done: int) -> None:
-        if self._told or not self._least <= done < self._total:
+        if self._is_told or not self._least <= done < self._total:
             return
-        self._told = True
+        self._is_told = True
         seconds = (time.perf_counter() - self._begin) * (self._total - done) / done
         self._job.callback.on_expected(self._stage, seconds)
 
@@ -202,11 +179,11 @@ def _score_merged(
     """Evaluate one split after the other, whose parts share passes over the rows."""
     rows = job.rows(passes.stage, passes)
     parts = len(splits.held_out)
-    wanted = sorted({number // parts for number in missing})
-    forecast = _Forecast(job, passes.stage, len(wanted), 1)
-    for done, split in enumerate(wanted, 1):
-        own = rows.keeping_apart(f"{split:05d}")
-        for record in evaluate_parts(own, splits.only(split), split * parts, job.config, classifiers):
+    to_score = sorted({number // parts for number in missing})
+    forecast = _Forecast(job, passes.stage, len(to_score), 1)
+    for done, split in enumerate(to_score, 1):
+        own_checkpoints = rows.keeping_apart(f"{split:05d}")
+        for record in evaluate_parts(own_checkpoints, splits.only(split), split * parts, job.config, classifiers):
             records.write({**record, **passes.take()})
         forecast.tell(done)
 
@@ -224,11 +201,7 @@ def _score_direct(
         progress(done, total)
         forecast.tell(done)
 
-    replace(job.tasks(stage), progress=tell).run(task, spans, _count, "split", kept=False)
-
-
-def _count(left: int, right: int) -> int:
-    return left + right
+    replace(job.tasks(stage), progress=tell).run(task, spans, operator.add, "split", kept=False)
 
 
 @dataclass(frozen=True)
@@ -265,7 +238,8 @@ class _EvaluateSplit:
 
     def __call__(self, span: Span) -> int:
         rows, read = self.rows.get()
-        record = evaluate_split(rows, self.splits, span.start, self.config, self.classifiers)
+        with naming(span.start):
+            record = evaluate_split(rows, self.splits, span.start, self.config, self.classifiers)
         self.records.write({**record, **read})
         return 1
 

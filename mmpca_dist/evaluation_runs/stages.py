@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import yaml
+
 from mmpca_dist.configuration.schema import RunConfig, as_config
+from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.in_memory import read_all
+from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.configured_splits import splits_of
-from mmpca_dist.jobs.directory import folder_of
+from mmpca_dist.jobs.configured_splits import describe, notes_on, splits_of
+from mmpca_dist.jobs.directory import folder_of, versions
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
-from mmpca_dist.jobs.job import Job, Stage
+from mmpca_dist.jobs.job import Job, Stage, asked
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
 from mmpca_dist.jobs.run_stage import run_stage
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.predictors.penalties import choose_C
@@ -28,10 +37,7 @@ from mmpca_dist.statistics.schedulers import Threads
 def plan_of_evaluation(job: Job) -> Plan:
     """Return the plan of an evaluation, from metadata and labels.
 
-    Raises
-    ------
-    InputError
-        For splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
+    Raises InputError for splits and classifiers that the labels do not permit, and rows that cannot be evaluated.
     """
     config, splits = job.config, splits_of(job)
     merged = score_stage.merges(job.dataset, splits, config)
@@ -61,8 +67,13 @@ def _tune(job: Job) -> TuneRecord:
     specs = [spec for spec in config.evaluation.classifiers if spec.C == "auto"]
     if not specs:
         return {"penalties": {}}
-    rows = score_stage.small_rows(job, "C: auto tries penalties on")
-    chosen = choose_C(
+    if job.dataset.n_bytes > LIMITS.direct_bytes:
+        raise InputError(
+            f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
+            f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
+        )
+    rows = read_all(job.dataset, job.tasks())
+    penalties = choose_C(
         specs,
         rows.X,
         rows.y,
@@ -70,7 +81,7 @@ def _tune(job: Job) -> TuneRecord:
         standardize=config.standardize,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),
     )
-    return {"penalties": chosen}
+    return {"penalties": penalties}
 
 
 def _score(job: Job) -> ScoreRecord:
@@ -78,14 +89,66 @@ def _score(job: Job) -> ScoreRecord:
 
 
 def _report(job: Job) -> CompareRecord:
-    from mmpca_dist.evaluation_runs import results
     from mmpca_dist.report.evaluation_page import write_evaluation_report
 
     splits = SplitRecords(job.run.path("splits"), job.key).read(job.results.of(records.SCORE)["n_splits"])
-    record = write_evaluation_report(job.run.uri, results.evaluation_of(job, splits))
+    record = write_evaluation_report(job.run.uri, evaluation_of(job, splits))
     for note in record["notes"]:
         job.callback.on_note(note)
     return record
+
+
+def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
+    """Return the results of an evaluation, from the records of its splits."""
+    config, count, results = job.config, job.results.of(records.COUNT), job.results
+    classes = [str(label) for label in count["classes"]]
+    notes = [note for record in splits for note in record.get("notes", [])]
+    sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
+    return Evaluation(
+        dataset={
+            "uri": config.dataset.uri,
+            "n_rows": count["n_rows"],
+            "n_features": count["n_features"],
+            "classes": classes,
+            "counts": count["counts"],
+        },
+        splits=describe(config, len(splits)),
+        methods=config.labels,
+        own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
+        n_components=config.sizes,
+        classifiers=_titles(config, results.of(records.TUNE)["penalties"]),
+        reference=config.reference,
+        table=ErrorTable.of(splits, count["n_rows"]),
+        margin_rows="a sample of the rows held out" if sampled else "the rows held out",
+        standardized=config.standardize,
+        margins=[{**line, "split": record["split"]} for record in splits for line in record["margins"]],
+        seconds=_summed(record["seconds"] for record in splits),
+        bytes_read=_summed(record.get("read", {}) for record in splits),
+        published=config.evaluation.published,
+        baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
+        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *notes])),
+        stages=[(name, results[name]["seconds"], "") for name in results],
+        config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
+        versions=versions(),
+    )
+
+
+def _summed(costs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the costs of all splits together, by method, or by what serves all methods."""
+    total: Counter[str] = Counter()
+    for cost in costs:
+        total.update(cost)
+    return dict(total)
+
+
+def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
+    """Return what classifiers are called in words, with their constants."""
+    titles = {}
+    for spec in config.evaluation.classifiers:
+        penalty = penalties.get(spec.label, spec.C)
+        constant = f", C = {penalty:g}" if isinstance(penalty, float) else ", C nested" if penalty == "nested" else ""
+        titles[spec.label] = spec.label + constant
+    return titles
 
 
 PLAN = Stage(records.PLAN, "Plan", _plan)
@@ -101,6 +164,8 @@ def evaluate(
 ) -> Results:
     """Evaluate methods without Prefect: every stage in turn, in this process or on the cluster it names.
 
+    Raises MmpcaError for anything the user can mend; the message says what, where and how.
+
     Parameters
     ----------
     config : RunConfig, dict of the same keys, or path of a YAML file
@@ -111,11 +176,6 @@ def evaluate(
     -------
     dict
         What each stage left, by name; ``compare`` names the tables and the report.
-
-    Raises
-    ------
-    MmpcaError
-        For anything the user can mend; the message says what, where and how.
     """
     settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):

@@ -58,22 +58,15 @@ _drawing = threading.Lock()  # Agg draws figures independently, but matplotlib's
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, ready to be shown anywhere.
-
-    Attributes
-    ----------
-    name : str
-        Lower case with dashes, unique in a report.
-    title, caption : str
-        The caption tells a newcomer how to read the picture.
-    png : bytes
-        At twice the size it is shown at.
-    """
+    """A picture, ready to be shown anywhere."""
 
     name: str
+    """Lower case with dashes, unique in a report."""
     title: str
     caption: str
+    """The caption tells a newcomer how to read the picture."""
     png: bytes
+    """At twice the size it is shown at."""
 
     @property
     def data_uri(self) -> str:

@@ -42,18 +42,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table with a row for each method.
-
-    Attributes
-    ----------
-    title : str
-    columns : list of (heading, what stands small below)
-    rows : list of (title, what stands small below, list of Entry)
-    """
+    """A table with a row for each method."""
 
     title: str
     columns: list[tuple[str, str]]
+    """Heading, and what stands small below it."""
     rows: list[tuple[str, str, list[Entry]]] = field(default_factory=list)
+    """Title, what stands small below it, and the cells."""
 
     def records(self) -> list[dict[str, str]]:
         """Return a dict for each row, as table artifacts take it."""

@@ -25,47 +25,33 @@ TABLE_ROWS = 10
 
 @dataclass(frozen=True)
 class MethodResult:
-    """Components of one method, as a report shows them.
-
-    Attributes
-    ----------
-    name, title : str
-        ``"m-pca0"`` and ``"M-PCA0"``.
-    components : array of shape (K, d)
-    eigenvalues, residuals, relative_errors : arrays of shape (K,)
-        As in ``mmpca_dist.methods.solution.Solution``; what is not finite is shown as a dash.
-    total : float
-        Sum of all eigenvalues of the method's scatter, also of those that were not computed.
-    limit : str
-        What bounds the number of components, in words.
-    sizes, requested : list of int
-        The numbers of components: cut to what there is, and as requested.
-    orthonormal : bool
-        Whether components have length one and are perpendicular.
-    ordered : bool
-        Whether components are eigenvectors by decreasing eigenvalue (not so for LOL).
-    history : list of dict
-        ``values`` and ``residuals`` after passes from ``first_pass`` on, where a solver in passes was used.
-    first_pass : int
-    values : str
-        What the values are where they are no eigenvalues, in words.
-    """
+    """Components of one method, as a report shows them."""
 
     name: str
     title: str
+    """``"m-pca0"`` and ``"M-PCA0"``."""
     components: NDArray
+    """Shape (K, d)."""
     eigenvalues: NDArray
     residuals: NDArray
     relative_errors: NDArray
+    """All three (K,), as in ``mmpca_dist.methods.solution.Solution``; what is not finite is shown as a dash."""
     total: float
+    """Sum of all eigenvalues of the method's scatter, also of those that were not computed."""
     limit: str
+    """What bounds the number of components, in words."""
     sizes: list[int]
+    """The requested numbers of components, cut to what there is."""
     requested: list[int]
     orthonormal: bool
+    """Whether components have length one and are perpendicular."""
     ordered: bool
+    """Whether components are eigenvectors by decreasing eigenvalue (not so for LOL)."""
     history: Sequence[dict[str, Any]] = field(default_factory=list)
+    """``values`` and ``residuals`` after passes from ``first_pass`` on, where a solver in passes was used."""
     first_pass: int = 2
     values: str = ""
+    """What the values are where they are no eigenvalues, in words."""
 
     @classmethod
     def of(cls, run: RunDirectory, config: RunConfig, section: MethodSection, results: Results) -> MethodResult:

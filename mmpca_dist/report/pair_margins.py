@@ -25,26 +25,18 @@ TAIL, STRETCH = 99.5, 1.25
 
 @dataclass(frozen=True)
 class PairMargins:
-    """Distances between rows and their nearest rows of other classes, before and after projection.
-
-    Attributes
-    ----------
-    edges, counts : arrays of shape (b + 1,) and (b,)
-        Histogram of all distances before projection.
-    before : array of shape (s,)
-        Distances of pairs spread evenly over all.
-    after : dict of str to array of shape (s,)
-        For each method's name, the lengths of what its components see of these pairs' differences: of their
-        orthogonal projections onto the space that the components span.
-    standardized : bool
-        Whether columns were divided by their standard deviations.
-    """
+    """Distances between rows and their nearest rows of other classes, before and after projection."""
 
     edges: NDArray[np.float64]
     counts: NDArray[np.int64]
+    """With ``edges``, of shape (b + 1,), the histogram of all distances before projection, shape (b,)."""
     before: NDArray[np.float64]
+    """Shape (s,): distances of pairs spread evenly over all."""
     after: dict[str, NDArray[np.float64]]
+    """By name of the method, of shape (s,): the lengths of what its components see of these pairs' differences, that is
+    of their orthogonal projections onto the space that the components span."""
     standardized: bool = False
+    """Whether columns were divided by their standard deviations."""
 
     @classmethod
     def of(cls, pairs: PairScatter, methods: Sequence[MethodResult], standardized: bool) -> PairMargins:

@@ -36,21 +36,14 @@ NAME_WIDTH, NAME_HEIGHT = 0.06, 0.08
 
 @dataclass(frozen=True)
 class ProjectedSample:
-    """Some rows, projected.
-
-    Attributes
-    ----------
-    rows : dict of str to array of shape (m, at most K)
-        By name of the method; a method may be missing.
-    codes : int array of shape (m,)
-        Position of the class of each row.
-    note : str
-        Which rows these are: ``"all 1797 rows"``.
-    """
+    """Some rows, projected."""
 
     rows: dict[str, NDArray]
+    """By name of the method, of shape (m, at most K); a method may be missing."""
     codes: NDArray
+    """Shape (m,): position of the class of each row."""
     note: str
+    """Which rows these are: ``"all 1797 rows"``."""
 
     @classmethod
     def of(cls, run: RunDirectory, config: RunConfig, classes: NDArray, n_rows: int) -> ProjectedSample:

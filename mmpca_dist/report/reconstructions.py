@@ -29,27 +29,18 @@ LETTERS = 12
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """A few rows, and what the first components of the methods rebuild of them.
-
-    Attributes
-    ----------
-    rows : array of shape (m, d)
-        As they were read.
-    before_noise : array of shape (m, d), or None
-        The same rows before noise was added, if the data set has them.
-    labels : list of m str
-    sizes : list of int
-        Numbers of components, as asked for, increasing.
-    rebuilt : dict of str to dict of int to array of shape (m, d)
-        For each method's name and number of components, ``inverse_transform(transform(rows))``; a method that has
-        fewer components than asked for has an entry under the number it has.
-    """
+    """A few rows, and what the first components of the methods rebuild of them."""
 
     rows: NDArray[np.float64]
+    """Shape (m, d): as they were read."""
     before_noise: NDArray[np.float64] | None
+    """Shape (m, d): the same rows before noise was added, if the data set has them."""
     labels: list[str]
     sizes: list[int]
+    """Numbers of components, as asked for, increasing."""
     rebuilt: dict[str, dict[int, NDArray[np.float64]]]
+    """For each method's name and number of components, ``inverse_transform(transform(rows))``, shape (m, d). A method
+    with fewer components than asked for has an entry under the number it has."""
 
     @classmethod
     def of(

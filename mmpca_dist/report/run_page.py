@@ -42,47 +42,33 @@ from mmpca_dist.report.spectra import convergence, spectra
 
 @dataclass(frozen=True)
 class ReportContents:
-    """Everything a report of a run shows.
-
-    Attributes
-    ----------
-    dataset : dict
-        ``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
-        ``feature_names`` (or None) and ``image_shape`` (``[height, width]`` of a row in C order, or None).
-    methods : list of MethodResult
-    sample : ProjectedSample
-    plan : list of (what, planned, measured)
-    stages : list of (stage, seconds, note)
-    config_yaml : str
-    versions : dict of str to str
-    notes : list of str
-        Warnings, shown at the top.
-    margins : PairMargins or None
-        None without a search for nearest rows of other classes.
-    search, solving : list of (what, value, meaning)
-        The certificates of that search, and of a solver in passes.
-    tolerance : float
-        Of that solver.
-    reconstructions : Reconstructions or None
-        Where rows are images.
-    choices : ComponentChoices or None
-        None where the configuration gives numbers of components.
-    """
+    """Everything a report of a run shows."""
 
     dataset: dict[str, Any]
+    """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
+    ``feature_names`` (or None) and ``image_shape`` (``[height, width]`` of a row in C order, or None)."""
     methods: list[MethodResult]
     sample: ProjectedSample
     plan: list[tuple[str, str, str]]
+    """What, planned, measured."""
     stages: list[tuple[str, float, str]]
+    """Stage, seconds, note."""
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
+    """Warnings, shown at the top."""
     margins: PairMargins | None = None
+    """None without a search for nearest rows of other classes."""
     search: list[tuple[str, str, str]] = field(default_factory=list)
+    """The certificate of that search: what, value, meaning."""
     solving: list[tuple[str, str, str]] = field(default_factory=list)
+    """The certificate of a solver in passes."""
     tolerance: float = 0.0
+    """Of that solver."""
     reconstructions: Reconstructions | None = None
+    """Where rows are images."""
     choices: ComponentChoices | None = None
+    """None where the configuration gives numbers of components."""
 
     @property
     def solved(self) -> list[MethodResult]:

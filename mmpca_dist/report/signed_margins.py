@@ -28,26 +28,17 @@ TALLEST = 2.2
 
 @dataclass(frozen=True)
 class SignedMargins:
-    """Margins of one method, number of components and classifier, over the splits.
-
-    Attributes
-    ----------
-    n_components : int
-    minimum : float
-        Mean over the splits of the smallest distance.
-    median : float
-        Mean over the splits of the median distance.
-    wasserstein : float
-        Mean over the splits of the Wasserstein-1 distance from the distances in the original columns.
-    records : list of dict
-        One for each split.
-    """
+    """Margins of one method, number of components and classifier, over the splits."""
 
     n_components: int
     minimum: float
+    """Mean over the splits of the smallest distance."""
     median: float
+    """Mean over the splits of the median distance."""
     wasserstein: float
+    """Mean over the splits of the Wasserstein-1 distance from the distances in the original columns."""
     records: list[dict[str, Any]]
+    """One for each split."""
 
     @classmethod
     def of(cls, records: list[dict[str, Any]]) -> SignedMargins:
