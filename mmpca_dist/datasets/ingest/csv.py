@@ -121,26 +121,9 @@ class _Names:
 class CsvRows(Text):
     """Comma-separated values (or semicolons, or tabs), with or without a line of names.
 
-    Parameters
-    ----------
-    uri : str
-        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
-    label : str, optional
-        Name or number of the label column (negative numbers count from the end); default ``label``, ``y`` or the
-        last column.
-    dtype : float32 or float64
-        What the other columns become.
-    drop : sequence of str
-        Names or numbers of columns to leave out.
-    keep : sequence of str
-        Names or numbers of columns that are no features, and are read as the labels are.
-    labelled : bool
-        Whether a column is the label; otherwise all columns are features that are neither left out nor kept.
-
-    Raises
-    ------
-    InputError
-        When there are fewer than two columns, or not this label, or not those to leave out or to keep.
+    ``label``, ``drop`` and ``keep`` are names or numbers of columns; negative numbers count from the end. Unless
+    ``labelled`` is false, the label is by default ``label``, ``y`` or the last column. Columns to keep are read as
+    labels are, all others become features of type ``dtype``.
     """
 
     notes: list[str]
@@ -339,15 +322,15 @@ class CsvRows(Text):
             message = "it is parsed at the second attempt"
         except pa.ArrowInvalid as error:
             message = str(error)
-        fault = ARROW_FAULT.search(message)
-        if fault is None:
+        match = ARROW_FAULT.search(message)
+        if match is None:
             raise InputError(f"{self.uri} is not readable as CSV from row {first_row} on: {message.rstrip('.')}.")
-        where, what = self.where(first_row + int(fault["row"]) - 1), fault["what"]
-        if fault["column"] is None:
+        where, what = self.where(first_row + int(match["row"]) - 1), match["what"]
+        if match["column"] is None:
             ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
-            found = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
-            raise InputError(f"{upper(where)} of {self.uri} {found}. Every line needs the same columns.")
-        column = int(fault["column"])
+            fault = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
+            raise InputError(f"{upper(where)} of {self.uri} {fault}. Every line needs the same columns.")
+        column = int(match["column"])
         name = f"{column} ({self._names[column]!r})" if self._names else str(column)
         if "invalid UTF8" in what:
             raise InputError(
@@ -356,14 +339,14 @@ class CsvRows(Text):
             )
         option = f"--drop {shlex.quote(self.name_of(column))}"
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
-        found = f"{value[1]!r} where a number belongs" if value else what
+        fault = f"{value[1]!r} where a number belongs" if value else what
         advice = "encode the column, or"
         if value and DECIMAL_COMMA.fullmatch(value[1].strip()):
             advice = "write decimals with a point, or"
         raise ColumnError(
-            f"Column {name} of {self.uri} has {found}, in {where}. Features must be numbers: {advice} leave it out "
+            f"Column {name} of {self.uri} has {fault}, in {where}. Features must be numbers: {advice} leave it out "
             f"with {option}.",
-            [ColumnFault(self.name_of(column), f"{found}, in {where}")],
+            [ColumnFault(self.name_of(column), f"{fault}, in {where}")],
         )
 
 

@@ -146,10 +146,10 @@ def _closed_at_a_glance(data: bytes, delimiter: str) -> bool:
         return True
     characters = np.frombuffer(data, np.uint8)
     quotes_and_line_ends = np.flatnonzero((characters == ord('"')) | (characters == ord("\n")))
-    (which,) = np.nonzero(characters[quotes_and_line_ends] == ord('"'))
-    if len(which) % 2 or np.any(which[1::2] - which[::2] != 1):
+    (positions,) = np.nonzero(characters[quotes_and_line_ends] == ord('"'))
+    if len(positions) % 2 or np.any(positions[1::2] - positions[::2] != 1):
         return False  # a line ends between two of a pair
-    quotes = quotes_and_line_ends[which]
+    quotes = quotes_and_line_ends[positions]
     before, after = quotes[::2] - 1, quotes[1::2] + 1
     cell_ends = np.zeros(256, bool)
     cell_ends[[ord(delimiter), ord("\r"), ord("\n")]] = True

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -39,18 +38,8 @@ class ZarrWriter:
     Whole shards are written, one after the other, and the metadata of the group comes last: until then there is no
     new group at the address, see ``destination``. Leaving the ``with`` block before ``finish`` removes what was begun.
 
-    Parameters
-    ----------
-    destination : str
-        Path or fsspec URL of the group.
-    overwrite : bool or "any"
-        Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
-    chunk_bytes : int
-        Size of a chunk of dense rows; eight make a shard. Data that fits one shard becomes one chunk.
-    note : callable, optional
-        Called with a sentence where a killed ingest has left something.
-    columns : sequence of str
-        The columns of names that will come, each of which becomes an array.
+    ``overwrite`` and ``chunk_bytes`` are as for ``ingest``. ``note`` is called with a sentence where a killed ingest
+    has left something. ``columns`` are the columns of names that will come, each of which becomes an array.
 
     Raises
     ------
@@ -73,20 +62,18 @@ class ZarrWriter:
         if self._target.recover(note) and note is not None:
             note(f"What a killed ingest had left beside {self._target.uri} has been put right.")
         self._target.refuse_what_is_there(overwrite)
-        self._stack = ExitStack()
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
+        self._stack = ExitStack()
+        for column in self._columns.values():
+            self._stack.callback(column.close)
         self._writing: Writing | None = None
-        self._body: DenseBody | CsrBody | None = None
+        self._body: _Shards | _CsrShards | None = None
 
     def __enter__(self) -> ZarrWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for column in self._columns.values():
-            column.close()
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *details: Any) -> None:
+        self._stack.__exit__(*details)
 
     def begin(
         self,
@@ -117,8 +104,17 @@ class ZarrWriter:
                 )
         self._writing = self._stack.enter_context(self._target.claimed(list(self._columns), self._overwrite))
         self._n_features, self._dtype = n_features, dtype
-        body = CsrBody if sparse else DenseBody
-        self._body = body(self._writing.uri, self.destination, n_features, dtype, self.chunk_bytes)
+        uri = storage.join(self._writing.uri, "X")
+        if sparse:
+            self._body = _CsrShards(uri, self.destination, n_features, dtype, self.chunk_bytes)
+            self._label_chunk_rows = LABEL_CHUNK_ROWS
+        else:
+            chunk_rows = max(1, self.chunk_bytes // (n_features * dtype.itemsize))
+            shard_rows = chunk_rows * CHUNKS_PER_SHARD
+            fill = np.nan if dtype.kind == "f" else 0
+            shape = (shard_rows, n_features)
+            self._body = _Shards(uri, self.destination, shape, dtype, chunk_rows, fill, one_chunk=True)
+            self._label_chunk_rows = shard_rows * -(-LABEL_CHUNK_ROWS // shard_rows)
 
     def append(self, block: Block) -> None:
         """Take rows, which are converted to the type given to ``begin``, and their names."""
@@ -134,12 +130,8 @@ class ZarrWriter:
     ) -> tuple[dict[Any, int], int]:
         """Write what is left and the columns of names; make the group appear.
 
-        Parameters
-        ----------
-        attributes : dict
-            Attributes of the group; ``complete: true`` is added.
-        label_values : callable
-            Turns the list of a column's distinct values into an array of integers or strings.
+        ``attributes`` are those of the group, to which ``complete: true`` is added. ``label_values`` turns the list of
+        a column's distinct values into an array of integers or strings.
 
         Returns
         -------
@@ -162,19 +154,19 @@ class ZarrWriter:
         self._body.finish()
         values = {name: label_values(column.values) for name, column in self._columns.items()}
         for name, column in self._columns.items():
-            chunk_rows = min(self._body.label_chunk_rows, self.n_rows)
-            self._write_column(storage.join(uri, name), column, values[name], chunk_rows)
+            self._write_column(storage.join(uri, name), column, values[name])
         n_bytes = sum(size for _, size, _ in storage.list_objects(uri))
         rows = [self.n_rows, self._n_features, str(self._dtype)]
         self._writing.complete({**attributes, ARRAYS: ["X", *self._columns], ROWS: rows})
         self._stack.close()
         return self._columns[LABELS].count(values[LABELS]) if LABELS in values else {}, n_bytes
 
-    def _write_column(self, uri: str, column: _Spool, values: NDArray, chunk_rows: int) -> None:
+    def _write_column(self, uri: str, column: _Spool, values: NDArray) -> None:
         # Strings of a fixed width have no agreed form in Zarr v3, those of any width have one. NumPy makes unsigned
         # numbers of Python's that are of another C type than uint64.
         kind = str if values.dtype.kind == "U" else np.dtype(f"{values.dtype.kind}{values.dtype.itemsize}")
-        chunk_rows = min(chunk_rows, max(1, LIMITS.chunk_bytes // values.dtype.itemsize))
+        fitting = max(1, LIMITS.chunk_bytes // values.dtype.itemsize)
+        chunk_rows = min(self._label_chunk_rows, self.n_rows, fitting)
         options = {"shape": (self.n_rows,), "chunks": (chunk_rows,), "dtype": kind}
         array = _create_array(uri, self.destination, **options, fill_value="" if kind is str else 0)
         with storage.explained(self.destination, "write"):
@@ -182,29 +174,11 @@ class ZarrWriter:
                 array[start : start + len(codes)] = values[codes]
 
 
-class DenseBody:
-    """Dense rows in an array ``X`` (n, d): eight chunks a shard, and what fits one shard becomes one chunk."""
+class _CsrShards:
+    """CSR rows in a group as AnnData lays it out: ``data``, ``indices``, ``indptr``, and the attribute shape."""
 
     def __init__(self, uri: str, destination: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
-        chunk_rows = max(1, chunk_bytes // (n_features * dtype.itemsize))
-        shape, fill = (chunk_rows * CHUNKS_PER_SHARD, n_features), np.nan if dtype.kind == "f" else 0
-        self._rows = _Shards(storage.join(uri, "X"), destination, shape, dtype, chunk_rows, fill)
-        self.label_chunk_rows = shape[0] * -(-LABEL_CHUNK_ROWS // shape[0])
-
-    def append(self, rows: NDArray) -> None:
-        self._rows.append(rows)
-
-    def finish(self) -> None:
-        self._rows.finish(one_chunk=True)
-
-
-class CsrBody:
-    """CSR rows in a group ``X`` as AnnData lays it out: ``data``, ``indices``, ``indptr``, and the attribute shape."""
-
-    label_chunk_rows = LABEL_CHUNK_ROWS
-
-    def __init__(self, uri: str, destination: str, n_features: int, dtype: np.dtype, chunk_bytes: int) -> None:
-        self._uri, self._destination, self._n_features = storage.join(uri, "X"), destination, n_features
+        self._uri, self._destination, self._n_features = uri, destination, n_features
         self._n_rows = self._n_stored = 0
 
         def shards(name: str, kind: np.dtype) -> _Shards:
@@ -233,12 +207,23 @@ class CsrBody:
 
 
 class _Shards:
-    """An array that grows along its first axis by one whole shard, of shape ``shape``, at a time."""
+    """An array that grows along its first axis by one whole shard, of shape ``shape``, at a time.
+
+    With ``one_chunk``, data that fit one shard become one chunk, not a shard of several.
+    """
 
     def __init__(
-        self, uri: str, destination: str, shape: tuple[int, ...], dtype: np.dtype, chunk: int, fill: float
+        self,
+        uri: str,
+        destination: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        chunk: int,
+        fill: float,
+        one_chunk: bool = False,
     ) -> None:
         self._uri, self._destination, self._chunk, self._fill = uri, destination, chunk, fill
+        self._one_chunk = one_chunk
         self._buffer = np.empty(shape, dtype)
         self._array: zarr.Array | None = None
         self._n_buffered = self._n_stored = 0
@@ -254,10 +239,10 @@ class _Shards:
             if self._n_buffered == len(self._buffer):
                 self._flush(None)
 
-    def finish(self, one_chunk: bool = False) -> None:
-        """Write what is left; with ``one_chunk``, what fits one shard becomes one chunk, not a shard of several."""
+    def finish(self) -> None:
+        """Write what is left."""
         if self._n_buffered or self._array is None:
-            is_single = one_chunk or self._n_buffered <= self._chunk
+            is_single = self._one_chunk or self._n_buffered <= self._chunk
             self._flush(max(self._n_buffered, 1) if is_single else None)
 
     def _flush(self, single_chunk: int | None) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from mmpca_dist.datasets.column_scatter import ColumnSpread, heavy_columns, heav
 from mmpca_dist.datasets.ingest.destination import Destination, Overwrite
 from mmpca_dist.datasets.ingest.group_writer import ZarrWriter
 from mmpca_dist.datasets.ingest.row_source import LABELS, RowSource
-from mmpca_dist.datasets.ingest.scan import naming_all, table_faults
+from mmpca_dist.datasets.ingest.scan import table_faults
 from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import value_type
@@ -109,9 +108,15 @@ def ingest(
     selection.check()
     columns = [*([] if unlabelled else [LABELS]), *selection.keep]
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
-    with naming_all(origin, partial(table_faults, origin, selection)), writing as writer, ExitStack() as stack:
-        rows = selection.open(origin, sparse, stack)
-        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+    try:
+        with writing as writer, ExitStack() as stack:
+            rows = selection.open(origin, sparse, stack)
+            manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
+    except ColumnError as error:
+        faults = table_faults(origin, selection)  # from a reading of the whole table
+        if len(faults) > 1:
+            raise refusal(origin, faults) from error
+        raise
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
 
 

@@ -28,21 +28,9 @@ MAX_DIGITS = 18
 class LibsvmRows(Text):
     """LIBSVM text, ``label index:value ...`` with indices from 1.
 
-    Opening it reads it once, to find the number of rows, of values, and the largest index.
-
-    Parameters
-    ----------
-    uri : str
-        Path or fsspec URL; ``.gz``, ``.bz2``, ``.xz`` are decompressed.
-    dtype : float32 or float64
-        What the values become.
-    sparse : bool, optional
-        Whether blocks are CSR rows; by default where these take at most a quarter of the bytes of dense ones.
-
-    Raises
-    ------
-    InputError
-        For a line that is not of this form; the message has its number.
+    Opening it reads it once, to find the number of rows, of values, and the largest index. Blocks are CSR rows by
+    default where these take at most a quarter of the bytes of dense ones. An error names the number of a line that is
+    not of this form.
     """
 
     def __init__(self, uri: str, dtype: np.dtype, sparse: bool | None = None) -> None:

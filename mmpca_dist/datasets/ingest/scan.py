@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -140,24 +140,20 @@ class _CsvScan:
 
 
 def first_text(column: pa.ChunkedArray, dtype: np.dtype) -> int | None:
-    """Return the first row of a column of strings whose value is no number."""
+    """Return the first row of a column of strings whose value is no number; None where all are numbers."""
     trimmed = pc.utf8_trim_whitespace(column.combine_chunks())
     kind = pa.from_numpy_dtype(dtype)
 
-    def numbers(start: int, stop: int) -> bool:
+    def have_text(n_rows: int) -> bool:
         try:
-            trimmed.slice(start, stop - start).cast(kind)
+            trimmed.slice(0, n_rows).cast(kind)
         except pa.ArrowInvalid:
-            return False
-        return True
+            return True
+        return False
 
-    start, stop = 0, len(trimmed)
-    if numbers(start, stop):
+    if not have_text(len(trimmed)):
         return None
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        start, stop = (middle, stop) if numbers(start, middle) else (start, middle)
-    return start
+    return bisect.bisect_left(range(len(trimmed)), True, key=lambda row: have_text(row + 1))
 
 
 def _cells(count: int) -> str:
@@ -198,18 +194,6 @@ def table_faults(
         return []
     dtype = None if selection.dtype is None else np.dtype(selection.dtype)
     return scan_columns(partial(selection.dataset, uri), selection.keep, dtype, progress)
-
-
-@contextmanager
-def naming_all(uri: str, scan: Callable[[], list[ColumnFault]]) -> Iterator[None]:
-    """Name all columns that are refused where one is, which takes a reading of the table."""
-    try:
-        yield
-    except ColumnError as error:
-        faults = scan()
-        if len(faults) > 1:
-            raise refusal(uri, faults) from error
-        raise
 
 
 def checked(uri: str, opened: Callable[[Sequence[str]], Dataset], dropped: Sequence[str]) -> Dataset:

@@ -101,24 +101,24 @@ def _seconds(name: str, default: float) -> float:
     return seconds
 
 
-def patiently(what: str, operation: Callable[[], T]) -> T:
+def patiently(action: str, operation: Callable[[], T]) -> T:
     """Return the result of an operation that may be repeated; retry it while it fails for reasons that pass.
 
     Clients retry for a few seconds at most. What fails longer is logged and retried here, with pauses that double.
     """
-    return tenacity.Retrying(**_policy(what))(operation)
+    return tenacity.Retrying(**_policy(action))(operation)
 
 
-async def patiently_async(what: str, operation: Callable[[], Awaitable[T]]) -> T:
+async def patiently_async(action: str, operation: Callable[[], Awaitable[T]]) -> T:
     """Do as ``patiently`` does, in an event loop."""
 
     async def attempt() -> T:  # tenacity does not await what a plain function returns
         return await operation()
 
-    return await tenacity.AsyncRetrying(**_policy(what))(attempt)
+    return await tenacity.AsyncRetrying(**_policy(action))(attempt)
 
 
-def _policy(what: str) -> dict[str, Any]:
+def _policy(action: str) -> dict[str, Any]:
     """Return tenacity's settings for one operation: which failures it retries, after which pauses, and how long."""
     limit = patience()
 
@@ -129,7 +129,7 @@ def _policy(what: str) -> dict[str, Any]:
     def log_failure(state: tenacity.RetryCallState) -> None:
         # The words of a store or its client are not repeated: they may hold a secret.
         name, pause = type(_error(state)).__name__, state.next_action.sleep if state.next_action else 0.0
-        log.warning("%s failed (%s, attempt %d); again in %.1f s", what, name, state.attempt_number, pause)
+        log.warning("%s failed (%s, attempt %d); again in %.1f s", action, name, state.attempt_number, pause)
 
     pauses: wait_base = tenacity.wait_exponential(multiplier=LIMITS.first_pause, max=LONGEST_PAUSE)
     return {
@@ -147,7 +147,7 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
     return (state.outcome.exception() if state.outcome is not None else None) or RuntimeError()
 
 
-def agreed(what: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
+def agreed(action: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
     """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection.
 
     ``is_plain`` tells, after a reading, whether the connection is not encrypted; otherwise one reading is enough.
@@ -157,23 +157,23 @@ def agreed(what: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
     AccessError
         Where readings differ for longer than the patience lasts: another process may be changing what is read.
     """
-    refuse_endless, reading = _disagreement(what), read()
+    refuse_endless, reading = _disagreement(action), read()
     while is_plain() and (again := read()) != reading:
         refuse_endless()
         reading = again
     return reading
 
 
-async def agreed_async(what: str, read: Callable[[], Awaitable[T]], is_plain: Callable[[], bool]) -> T:
+async def agreed_async(action: str, read: Callable[[], Awaitable[T]], is_plain: Callable[[], bool]) -> T:
     """Do as ``agreed`` does, in an event loop."""
-    refuse_endless, reading = _disagreement(what), await read()
+    refuse_endless, reading = _disagreement(action), await read()
     while is_plain() and (again := await read()) != reading:
         refuse_endless()
         reading = again
     return reading
 
 
-def _disagreement(what: str) -> Callable[[], None]:
+def _disagreement(action: str) -> Callable[[], None]:
     """Return a function to call whenever two readings differ, which raises once that has gone on for too long."""
     n_differences, begin = 0, time.monotonic()
 
@@ -183,7 +183,7 @@ def _disagreement(what: str) -> Callable[[], None]:
         seconds = time.monotonic() - begin
         if n_differences >= READINGS and seconds >= patience():
             raise AccessError(
-                f"Cannot {what}: in {seconds:.0f} s no two answers in a row were alike. Something goes on writing "
+                f"Cannot {action}: in {seconds:.0f} s no two answers in a row were alike. Something goes on writing "
                 "there, or the connection, which is not encrypted, damages what it carries. Try again later, or reach "
                 "the store by https."
             )
@@ -191,7 +191,7 @@ def _disagreement(what: str) -> Callable[[], None]:
     return refuse_endless
 
 
-def undamaged(is_remote: bool, what: str, read: Callable[[], T]) -> T:
+def undamaged(is_remote: bool, action: str, read: Callable[[], T]) -> T:
     """Return the result of ``read``, which is called again where data come damaged over a network."""
     for attempt in range(1, READINGS if is_remote else 1):
         try:
@@ -199,7 +199,7 @@ def undamaged(is_remote: bool, what: str, read: Callable[[], T]) -> T:
         except Exception as error:
             if not is_damage(error):
                 raise
-            log.warning("%s came damaged (%s, reading %d); reading it again", what, type(error).__name__, attempt)
+            log.warning("%s came damaged (%s, reading %d); reading it again", action, type(error).__name__, attempt)
     return read()
 
 
@@ -251,23 +251,18 @@ def reason(error: BaseException, path: str | None, writing: bool) -> str | None:
 def _remote_reason(error: BaseException, writing: bool) -> str:
     """Return the reason behind an error of a network package or an object store."""
     code, text = status(error), str(error).lower()
-    if _lacks_credentials(error):
-        return NO_CREDENTIALS
-    if code in (401, 403):
-        return DENIED
-    if code == 404:
-        return NO_BUCKET if writing else ABSENT
-    if code in (301, 307) or "incorrectly configured region" in text:
-        return OTHER_REGION
-    if code is not None:
-        return f"the store answers {code}"
-    if _is_obstore(error, "InvalidPathError"):
-        return UNREADABLE_NAME
-    if isinstance(error, socket.gaierror) or "DNSError" in type(error).__name__ or "dns error" in text:
-        return UNKNOWN_HOST
-    if isinstance(error, TimeoutError) or "timed out" in text:
-        return TIMED_OUT
-    return UNREADABLE_ANSWER if _is_obstore(error) and "http error" not in text else UNREACHABLE
+    reasons = (
+        (_lacks_credentials(error), NO_CREDENTIALS),
+        (code in (401, 403), DENIED),
+        (code == 404, NO_BUCKET if writing else ABSENT),
+        (code in (301, 307) or "incorrectly configured region" in text, OTHER_REGION),
+        (code is not None, f"the store answers {code}"),
+        (_is_obstore(error, "InvalidPathError"), UNREADABLE_NAME),
+        (isinstance(error, socket.gaierror) or "DNSError" in type(error).__name__ or "dns error" in text, UNKNOWN_HOST),
+        (isinstance(error, TimeoutError) or "timed out" in text, TIMED_OUT),
+        (_is_obstore(error) and "http error" not in text, UNREADABLE_ANSWER),
+    )
+    return next((reason for applies, reason in reasons if applies), UNREACHABLE)
 
 
 def status(error: BaseException) -> int | None:

@@ -36,25 +36,18 @@ _ours: set[str] = set()
 
 @dataclass(frozen=True)
 class Owner:
-    """Who holds a lease: a process of a machine, and when it last said that it lives.
-
-    Attributes
-    ----------
-    machine : str
-        Where process numbers mean the same.
-    started : float
-        When the process began, by a clock of its machine that nobody sets: numbers of processes are used again.
-    beat, beats : float, int
-        Time of the last renewal, in seconds since 1970, and their number.
-    """
+    """Who holds a lease: a process of a machine, and when it last said that it lives."""
 
     token: str
     host: str
     machine: str
+    """Where process numbers mean the same."""
     pid: int
     started: float
+    """When the process began, by a clock of its machine that nobody sets: numbers of processes are used again."""
     since: float
     beat: float
+    """Time of the last renewal, in seconds since 1970."""
     beats: int = 0
 
     @classmethod
@@ -104,7 +97,7 @@ def _started(pid: int) -> float:
 
 
 def _clock() -> float:
-    """Return seconds of a clock that nobody sets; where there is such a one, it goes on while the machine sleeps."""
+    """Return seconds of a clock that nobody sets; where the system has one, it goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -138,12 +131,12 @@ class Lease:
             return
         begun = _clock()
         try:
-            newest = _newest(self.uri)
-            if newest is None or newest[1].token != self.owner.token:
-                self._lost = f"{newest[1]} has taken it over" if newest else "its lease has been removed"
+            _, newest = _newest(self.uri)
+            if newest is None or newest.token != self.owner.token:
+                self._lost = f"{newest} has taken it over" if newest else "its lease has been removed"
                 return
             renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
-            _write(self.uri, self.number, renewed)
+            storage.write_json(_uri_of(self.uri, self.number), asdict(renewed))
             self.owner, self._renewed = renewed, begun
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)
@@ -158,7 +151,7 @@ class Lease:
                 log.warning("Cannot renew the lease", exc_info=True)
 
     @contextmanager
-    def renewed(self) -> Iterator[Lease]:
+    def _renewed_meanwhile(self) -> Iterator[Lease]:
         """Renew the lease as long as the context lasts, then give it up."""
         thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
         thread.start()
@@ -175,49 +168,51 @@ class Lease:
 
 @contextmanager
 def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lease]:
-    """Hold the lease of a folder.
-
-    Parameters
-    ----------
-    on_note : callable, optional
-        Called with a sentence where the lease is taken over from a run that has died, or may have.
+    """Hold the lease of a folder; ``on_note`` is told where it is taken over from a run that has died, or may have.
 
     Raises
     ------
     OutputError
         While another process that lives holds it.
     """
-    with _taken(uri, on_note or (lambda message: None)).renewed() as lease:
+    with _claimed(uri, on_note or (lambda message: None))._renewed_meanwhile() as lease:
         yield lease
 
 
 def holder(uri: str) -> Owner | None:
     """Return who holds the lease of a folder and lives, as far as can be told without waiting."""
-    newest = _newest(uri)
-    return newest[1] if newest is not None and _seems_alive(newest[1]) else None
+    _, owner = _newest(uri)
+    return owner if owner is not None and _seems_alive(owner) else None
 
 
-def _taken(uri: str, on_note: Callable[[str], None]) -> Lease:
+def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
     while True:
-        newest = _newest(uri)
-        if newest is not None:
-            _refuse_if_alive(uri, newest[1], on_note)
-        number = 1 if newest is None else newest[0] + 1
-        lease = Lease(uri, number, Owner.here())
+        number, previous = _newest(uri)
+        if previous is not None:
+            _refuse_if_alive(uri, previous, on_note)
+        lease = Lease(uri, number + 1, Owner.here())
         _ours.add(lease.owner.token)
         try:
-            if not _create(uri, number, lease.owner) and not _is_newest(uri, lease.owner):
+            if not _create(lease):
                 _ours.discard(lease.owner.token)
                 continue  # another run was faster: see who
-            if newest is not None:
-                on_note(f"Took {uri} over from {newest[1]}, which has ended.")
+            if previous is not None:
+                on_note(f"Took {uri} over from {previous}, which has ended.")
                 for name in _names(uri):
-                    if _number(name) < number:
+                    if _number(name) < lease.number:
                         storage.remove(storage.join(uri, name))
         except BaseException:
             _ours.discard(lease.owner.token)  # nobody renews it, so this process may take it again
             raise
         return lease
+
+
+def _create(lease: Lease) -> bool:
+    """Create a lease; look for it where the store says no, since another attempt follows a lost answer."""
+    if storage.create_bytes(_uri_of(lease.uri, lease.number), to_json(asdict(lease.owner))):
+        return True
+    _, newest = _newest(lease.uri)
+    return newest is not None and newest.token == lease.owner.token
 
 
 def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> None:
@@ -232,15 +227,9 @@ def _refuse_if_alive(uri: str, owner: Owner, on_note: Callable[[str], None]) -> 
     pause = LIMITS.lease_expiry if owner.is_unreadable else 1.5 * LIMITS.lease_beat
     on_note(f"{uri} was in use by {owner}; waiting {pause:.0f} s to see whether that has ended.")
     time.sleep(pause)
-    newest = _newest(uri)  # clocks may differ, beats tell
-    if newest is not None and (newest[1].token, newest[1].beats) != (owner.token, owner.beats):
-        raise OutputError(f"{uri} is in use by {newest[1]}. Wait for it to end, or choose another output.")
-
-
-def _is_newest(uri: str, owner: Owner) -> bool:
-    """Tell whether a lease was created although the store said no: a lost answer is followed by another attempt."""
-    newest = _newest(uri)
-    return newest is not None and newest[1].token == owner.token
+    _, newest = _newest(uri)  # clocks may differ, beats tell
+    if newest is not None and (newest.token, newest.beats) != (owner.token, owner.beats):
+        raise OutputError(f"{uri} is in use by {newest}. Wait for it to end, or choose another output.")
 
 
 def _seems_alive(owner: Owner) -> bool:
@@ -272,11 +261,11 @@ def _uri_of(uri: str, number: int) -> str:
     return storage.join(uri, f"{PREFIX}{number:06d}.json")
 
 
-def _newest(uri: str) -> tuple[int, Owner] | None:
-    """Return the highest lease and its owner; what vanishes meanwhile was given up."""
+def _newest(uri: str) -> tuple[int, Owner | None]:
+    """Return the highest lease and its owner, 0 and None without any; what vanishes meanwhile was given up."""
     names = _names(uri)
     if not names:
-        return None
+        return 0, None
     number = max(map(_number, names))
     lease_uri = _uri_of(uri, number)
     try:
@@ -287,11 +276,3 @@ def _newest(uri: str) -> tuple[int, Owner] | None:
         if isinstance(error, AccessError) and not isinstance(error.__cause__, ValueError):
             raise  # it is out of reach
         return number, Owner.unreadable(storage.read_bytes(lease_uri))
-
-
-def _create(uri: str, number: int, owner: Owner) -> bool:
-    return storage.create_bytes(_uri_of(uri, number), to_json(asdict(owner)))
-
-
-def _write(uri: str, number: int, owner: Owner) -> None:
-    storage.write_bytes(_uri_of(uri, number), to_json(asdict(owner)))

@@ -157,9 +157,9 @@ class BucketFileSystem:
     def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
         """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
         key = path.partition("/")[2]
-        return failures.patiently(self._what(verb, path), lambda: operation(self.bucket.connect()[0], key))
+        return failures.patiently(self._action(verb, path), lambda: operation(self.bucket.connect()[0], key))
 
-    def _what(self, verb: str, path: str) -> str:
+    def _action(self, verb: str, path: str) -> str:
         return f"{verb} {self.bucket.protocol}://{path}"
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
@@ -186,12 +186,7 @@ class BucketFileSystem:
         return io.BufferedReader(_RangeFile(self, path), READ_AHEAD_BYTES)
 
     def info(self, path: str) -> dict[str, Any]:
-        """Return name, size and type of an object.
-
-        Raises
-        ------
-        FileNotFoundError
-        """
+        """Return name, size and type of an object, or raise a ``FileNotFoundError``."""
         head = self._call("find", path, lambda client, key: client.head(key))
         return {"name": path, "size": head["size"], "type": "file"}
 
@@ -239,7 +234,9 @@ class BucketFileSystem:
         """Return a listing, read until two agree where the connection is plain; None without a bucket."""
         try:
             return failures.agreed(
-                self._what("list", path), lambda: self._call("list", path.rstrip("/"), operation), lambda: self.is_plain
+                self._action("list", path),
+                lambda: self._call("list", path.rstrip("/"), operation),
+                lambda: self.is_plain,
             )
         except Exception as error:
             if failures.status(error) == 404:
@@ -247,14 +244,9 @@ class BucketFileSystem:
             raise
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
-        """Write an object, whole; with ``mode="create"`` only if there is none of this name.
+        """Write an object, whole; with ``mode="create"`` raise a ``FileExistsError`` if there is one of this name.
 
         A first answer may be lost, so that a second attempt finds the object of the first: its metadata tell.
-
-        Raises
-        ------
-        FileExistsError
-            Where ``mode`` is "create" and another call has created the object.
         """
         writer = uuid.uuid4().hex
 
@@ -264,7 +256,11 @@ class BucketFileSystem:
             try:
                 client.put(key, value, mode="create", attributes={WRITER: writer})
             except AlreadyExistsError as error:
-                if _attributes(client, key).get(WRITER) != writer:
+                try:
+                    attributes = client.get(key).attributes
+                except FileNotFoundError as gone:  # deleted while it was created: try again
+                    raise ConnectionAbortedError(f"{key} was deleted while it was created") from gone
+                if attributes.get(WRITER) != writer:
                     raise FileExistsError(path) from error
 
         if mode == "create":
@@ -279,13 +275,6 @@ class BucketFileSystem:
     def rm_file(self, path: str) -> None:
         """Delete an object; Google and Azure raise a ``FileNotFoundError`` where there is none."""
         self._call("remove", path, lambda client, key: client.delete(key))
-
-
-def _attributes(client: Any, key: str) -> dict[str, Any]:
-    try:
-        return client.get(key).attributes
-    except FileNotFoundError as error:
-        raise ConnectionAbortedError(f"{key} was deleted while it was created") from error  # so it is tried again
 
 
 def _head(client: Any, key: str) -> list[dict[str, Any]]:
@@ -348,6 +337,6 @@ class PatientFileSystem:
         return functools.partial(self._patiently, name, attribute) if callable(attribute) else attribute
 
     def _patiently(self, name: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        what = f"{'list' if name in LISTINGS else name} {self._protocol}://{args[0]}" if args else name
-        attempt = functools.partial(failures.patiently, what, functools.partial(method, *args, **options))
-        return failures.agreed(what, attempt, lambda: self.is_plain) if name in LISTINGS else attempt()
+        action = f"{'list' if name in LISTINGS else name} {self._protocol}://{args[0]}" if args else name
+        attempt = functools.partial(failures.patiently, action, functools.partial(method, *args, **options))
+        return failures.agreed(action, attempt, lambda: self.is_plain) if name in LISTINGS else attempt()

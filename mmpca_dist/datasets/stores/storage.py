@@ -21,7 +21,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from mmpca_dist.datasets.stores import failures
-from mmpca_dist.datasets.stores.addresses import (
+from mmpca_dist.datasets.stores.addresses import (  # noqa: F401  (some for those who import storage)
     NAMED,
     absolute_path,
     check_address,
@@ -35,13 +35,6 @@ from mmpca_dist.datasets.stores.addresses import (
 from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.datasets.stores.remote_files import Bucket, BucketFileSystem, PatientFileSystem
 from mmpca_dist.errors import AccessError, DamageError, InputError, MmpcaError
-
-__all__ = [
-    "NAMED", "PARTIAL", "RESTORE", "agreed", "beside", "create_bytes", "digest", "exists", "explained", "filesystem",
-    "is_local", "is_partial", "is_private", "join", "list_objects", "names_in", "normalize", "read_bytes", "read_json",
-    "refuse_pipe", "remove", "remove_children", "remove_partials", "require", "undamaged", "write_bytes", "write_json",
-    "write_pieces",
-]  # fmt: skip
 
 T = TypeVar("T")
 RESTORE = "Restore it from a copy."

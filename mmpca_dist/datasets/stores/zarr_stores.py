@@ -150,15 +150,8 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
     Chunks have checksums, where they are Zarr's own. Metadata and lists have none: over a connection that is not
     encrypted they are read until two readings agree.
 
-    Parameters
-    ----------
-    store : ObjectStore or FsspecStore
-    address : str
-        The URL of the group, for messages.
-    prefix : str
-        What the names of the group's objects begin with in ``store``.
-    is_plain : bool
-        Whether the connection is not encrypted.
+    ``address`` is the URL of the group, for messages; ``prefix`` is what the names of its objects begin with in
+    ``store``; ``is_plain`` says that the connection is not encrypted.
     """
 
     def __init__(self, store: ObjectStore | FsspecStore, address: str, prefix: str, is_plain: bool) -> None:
@@ -174,28 +167,21 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
     __hash__ = None  # type: ignore[assignment]  # as Zarr's stores have it
 
     async def _patiently(self, name: str, key: str, call: Callable[[], Awaitable[Any]], agree: bool = False) -> Any:
-        what = f"{name} {self._address}/{key}".rstrip("/")
-
-        async def read() -> Any:
-            return await failures.patiently_async(what, call)
-
+        action = f"{name} {self._address}/{key}".rstrip("/")
+        read = functools.partial(failures.patiently_async, action, call)
         if agree:  # of readings that are each tried again, so that one fault costs one reading
-            return await failures.agreed_async(what, read, lambda: self._is_plain)
+            return await failures.agreed_async(action, read, lambda: self._is_plain)
         return await read()
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
-        async def read() -> Buffer | None:
-            return await self._store.get(self._prefix + key, prototype, byte_range)
+        is_metadata = key.rpartition("/")[2] in METADATA
 
-        if key.rpartition("/")[2] not in METADATA:
-            return await self._patiently("read", key, read)
+        async def read() -> Buffer | bytes | None:
+            buffer = await self._store.get(self._prefix + key, prototype, byte_range)
+            return buffer.to_bytes() if buffer is not None and is_metadata else buffer
 
-        async def read_bytes() -> bytes | None:
-            buffer = await read()
-            return None if buffer is None else buffer.to_bytes()
-
-        data = await self._patiently("read", key, read_bytes, agree=True)
-        return None if data is None else prototype.buffer.from_bytes(data)
+        data = await self._patiently("read", key, read, agree=is_metadata)
+        return prototype.buffer.from_bytes(data) if data is not None and is_metadata else data
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -245,11 +231,10 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        names = functools.partial(self._store.list_prefix, self._prefix + prefix)
-        return self._listed(prefix, names, len(self._prefix))
+        return self._listed(prefix, lambda: self._store.list_prefix(self._prefix + prefix), len(self._prefix))
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        return self._listed(prefix, functools.partial(self._store.list_dir, (self._prefix + prefix).rstrip("/")), 0)
+        return self._listed(prefix, lambda: self._store.list_dir((self._prefix + prefix).rstrip("/")), 0)
 
     async def _listed(self, prefix: str, names: Callable[[], AsyncIterator[str]], skipped: int) -> AsyncIterator[str]:
         async def read() -> Any:
