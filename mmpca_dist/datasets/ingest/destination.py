@@ -83,8 +83,8 @@ class Destination:
         if not overwrite:
             ways = "--overwrite (in Python overwrite=True)" if is_complete else '--overwrite-any (overwrite="any")'
             way = f", or replace it with {ways}" if is_group else ""
-            what = "a Zarr group" if is_group else "something"
-            raise OutputError(f"There is {what} at {self.uri} already: choose another destination{way}.")
+            kind = "a Zarr group" if is_group else "something"
+            raise OutputError(f"There is {kind} at {self.uri} already: choose another destination{way}.")
 
     def _attributes(self) -> dict[str, Any]:
         """Return the attributes of the group, of version 3 as ingests write them; none where there is no such group."""
@@ -105,10 +105,7 @@ class Destination:
         return others + (Destination(storage.join(self.uri, token))._others() if isinstance(token, str) else [])
 
     def recover(self, note: Callable[[str], None] | None = None) -> bool:
-        """Put right what a dead ingest has left, and tell whether there was anything.
-
-        An ingest that lives is an ``OutputError``.
-        """
+        """Tidy up after a dead ingest, and tell whether there was anything; one that lives is an ``OutputError``."""
         if not is_work(storage.names_in(self.work)):
             return False
         with held(self.work, note):

@@ -8,6 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -157,10 +158,8 @@ class BucketFileSystem:
     def _call(self, verb: str, path: str, operation: Callable[[Any, str], T]) -> T:
         """Return ``operation(client, key)``, repeated while it fails for reasons that pass."""
         key = path.partition("/")[2]
-        return failures.patiently(self._action(verb, path), lambda: operation(self.bucket.connect()[0], key))
-
-    def _action(self, verb: str, path: str) -> str:
-        return f"{verb} {self.bucket.protocol}://{path}"
+        action = f"{verb} {self.bucket.protocol}://{path}"
+        return failures.patiently(action, lambda: operation(self.bucket.connect()[0], key))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """Return the bytes of an object, or of a range of it."""
@@ -217,27 +216,26 @@ class BucketFileSystem:
 
         return sorted(f"{self.bucket.name}/{name}" for name in self._listed(path, names) or ())
 
-    def find(self, path: str, detail: bool = False) -> Any:
-        """Return the names of the object or of all objects below a folder; with ``detail``, sizes and etags by name."""
+    def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
+        """Return sizes and etags of the object, or of all objects below a folder, by name."""
 
         def entries(client: Any, key: str) -> list[dict[str, Any]]:
             below = [entry for batch in client.list(key or None) for entry in batch if entry["path"] != key]
-            return below or _head(client, key)
+            if key and not below:
+                with suppress(FileNotFoundError):
+                    return [client.head(key)]
+            return below
 
-        listed = {
+        return {
             f"{self.bucket.name}/{entry['path']}": {"size": entry["size"], "etag": entry["e_tag"], "type": "file"}
             for entry in self._listed(path, entries) or ()
         }
-        return listed if detail else sorted(listed)
 
     def _listed(self, path: str, operation: Callable[[Any, str], list[Any]]) -> list[Any] | None:
         """Return a listing, read until two agree where the connection is plain; None without a bucket."""
         try:
-            return failures.agreed(
-                self._action("list", path),
-                lambda: self._call("list", path.rstrip("/"), operation),
-                lambda: self.is_plain,
-            )
+            read = functools.partial(self._call, "list", path.rstrip("/"), operation)
+            return failures.agreed(f"list {self.bucket.protocol}://{path}", read, lambda: self.is_plain)
         except Exception as error:
             if failures.status(error) == 404:
                 return None
@@ -277,13 +275,6 @@ class BucketFileSystem:
         self._call("remove", path, lambda client, key: client.delete(key))
 
 
-def _head(client: Any, key: str) -> list[dict[str, Any]]:
-    try:
-        return [client.head(key)] if key else []
-    except FileNotFoundError:
-        return []
-
-
 class _RangeFile(io.RawIOBase):
     """An object as a file, read range by range."""
 
@@ -299,9 +290,6 @@ class _RangeFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
         return self._at
 
     def readinto(self, buffer: Any) -> int:
