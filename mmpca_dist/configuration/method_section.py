@@ -63,6 +63,9 @@ class MethodSection(BaseModel):
             return self.name
         return {"name": self.name, **({} if self.label == self.name else {"label": self.label}), **options}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).model_validate, (self.model_dump(),)  # pickle finds no model of options by its name
+
     @property
     def method(self) -> Method:
         """The specification of the method."""
