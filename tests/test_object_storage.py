@@ -23,9 +23,8 @@ from mmpca_dist import load_model, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.datasets.ingest.job import ingest
 from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.remote_files import Bucket
-from mmpca_dist.datasets.stores.zarr_stores import PatientStore
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
@@ -331,7 +330,17 @@ def test_no_operation_of_zarrs_wrapper_passes_by_the_retries_and_the_prefix():
         if name in vars(WrapperStore) and {"key", "prefix", "requests", "values"} & set(
             inspect.signature(method).parameters
         ):
-            assert name in vars(PatientStore) or name == "set_partial_values", name  # which no store here supports
+            assert name in vars(zarr_stores.PatientStore) or name == "set_partial_values", (
+                name
+            )  # which no store here supports
+
+
+def test_a_part_of_a_shard_is_read_below_the_prefix(bucket):
+    rows = np.arange(24.0).reshape(8, 3)
+    group = zarr_stores.open_group(f"{bucket}/folder/x.zarr", "w")
+    group.create_array("X", data=rows, chunks=(1, 3), shards=(4, 3))
+    array = zarr_stores.open_group(f"{bucket}/folder/x.zarr")["X"]
+    assert np.array_equal(zarr_stores.values_of(array, 1, 3), rows[1:3])
 
 
 @pytest.mark.parametrize("name", ["a//b", "a\nb", "a/../b", "a/./b"])

@@ -191,6 +191,9 @@ class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
     # The wrapper's own pass these on without the prefix and without another attempt.
     _get_many = Store._get_many
     _set_many = Store._set_many
+    get_ranges = getattr(Store, "get_ranges", None)  # of Zarr 3.3 and later, for parts of shards
+    get_sync = set_sync = delete_sync = None  # of Zarr 3.3 and later: these stores are not read without waiting
+    _supports_sync_io = False
 
     async def exists(self, key: str) -> bool:
         return await self._patiently("find", key, lambda: self._store.exists(self._prefix + key))
