@@ -57,13 +57,7 @@ class Watch:
         return cls({uri: state for address in dict.fromkeys(addresses) for uri, state in _states(address)})
 
     def refuse_change(self, addresses: Iterable[str]) -> None:
-        """Refuse objects that have changed.
-
-        Raises
-        ------
-        InputError
-            Names the first object that changed, and how.
-        """
+        """Refuse objects that have changed; an ``InputError`` names the first, and its change."""
         now = Watch.of(addresses).states
         for uri in sorted(self.states.keys() | now.keys()):
             difference = _difference(self.states.get(uri), now.get(uri))

@@ -15,22 +15,15 @@ YAML_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", 
 
 @dataclass(frozen=True)
 class ColumnFault:
-    """Why a column is refused.
-
-    Attributes
-    ----------
-    name : str
-        Its name, or its number where it has none.
-    problem : str
-        What is wrong with it, and where, such as "text, such as 'red' in row 0 (line 2)".
-    kind : {"text", "gap", "names"}
-        Text where numbers belong; missing or infinite values; or a column of names (the label, or one that is kept)
-        with a cell that is no name.
-    """
+    """Why a column is refused."""
 
     name: str
+    """Its name, or its number where it has none."""
     problem: str
+    """What is wrong with it, and where, such as "text, such as 'red' in row 0 (line 2)"."""
     kind: str = "text"
+    """``text`` where numbers belong; ``gap``: missing or infinite values; ``names``: a label or kept column with a cell
+    that is no name."""
 
 
 @dataclass(frozen=True)

@@ -234,17 +234,16 @@ class Relabelled(DatasetProxy):
 
 
 @contextmanager
-def reading_labels(where: str, start: int, stop: int) -> Iterator[None]:
-    """Turn any error of a store or codec into one sentence about damaged labels."""
+def readable(what: str) -> Iterator[None]:
+    """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
     try:
         yield
     except MmpcaError:
         raise
     except Exception as error:
         raise AccessError(
-            f"Cannot read the labels of rows {start} to {stop - 1} of {where}: "
-            f"{str(error).rstrip('.') or type(error).__name__}. They are damaged or out of reach: restore them from "
-            "their source."
+            f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
+            "reach: restore them from their source."
         ) from error
 
 

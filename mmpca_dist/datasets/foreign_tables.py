@@ -22,20 +22,14 @@ ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
 
 @dataclass(frozen=True)
 class ForeignTable:
-    """Rows that scikit-learn cannot check.
-
-    Attributes
-    ----------
-    rows : Dask array, Dataset, or scipy.sparse matrix, of shape (n, d)
-    sample : DataFrame or array of shape (1, d)
-        A row with the type and the column names of the rows, which scikit-learn checks in their place.
-    index : Dask index or None
-        Of the rows of a Dask data frame.
-    """
+    """Rows that scikit-learn cannot check."""
 
     rows: Any
+    """A Dask array, a ``Dataset`` or a scipy.sparse matrix of shape (n, d)."""
     sample: Any
+    """A row, shape (1, d), with the type and the column names of the rows, which scikit-learn checks in their place."""
     index: Any = None
+    """The index of a Dask data frame."""
 
     @property
     def lazy(self) -> bool:

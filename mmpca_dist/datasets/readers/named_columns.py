@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.column_faults import ColumnFault, Gaps
-from mmpca_dist.datasets.dataset import Dataset, reading_labels
+from mmpca_dist.datasets.dataset import Dataset, readable
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.readers.formats import Request, refuse_missing_names
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
@@ -72,7 +72,7 @@ class ColumnRows(Dataset):
     def read_labels(self, start: int, stop: int) -> NDArray:
         assert self.label is not None  # noqa: S101  (has_labels says so)
         parts, where = [], f"column {self.label!r} of {self.uri}"
-        with reading_labels(self.uri, start, stop):
+        with readable(f"the labels of rows {start} to {stop - 1} of {self.uri}"):
             for table, first in self._parts(start, stop, [self.label]):
                 _refuse_nulls(table.column(0), self.label, first, self.uri, "names")
                 parts += [normalize_labels(_values(chunk), where) for chunk in table.column(0).chunks]

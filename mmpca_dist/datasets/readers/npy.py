@@ -16,7 +16,7 @@ import numpy as np
 import tenacity
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, reading_labels
+from mmpca_dist.datasets.dataset import Dataset, check_table, chunk_edges, default_chunk_rows, readable
 from mmpca_dist.datasets.labels import check_label_type, normalize_labels
 from mmpca_dist.datasets.readers.formats import Format, Request
 from mmpca_dist.datasets.stores import storage
@@ -119,7 +119,7 @@ class NpyDataset(Dataset):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         assert self.label is not None  # noqa: S101  (has_labels says so)
-        with reading_labels(self.label, start, stop):
+        with readable(f"the labels of rows {start} to {stop - 1} of {self.label}"):
             return normalize_labels(np.asarray(_read(self.label, self._token, start, stop)), self.label)
 
     @property

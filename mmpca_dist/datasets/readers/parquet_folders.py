@@ -51,13 +51,7 @@ def has_log(uri: str, names: Collection[str]) -> bool:
 
 
 def parquet_files(uri: str) -> ParquetFiles:
-    """Return the Parquet files of a table: one file, those of a folder, or those that the log of a folder lists.
-
-    Raises
-    ------
-    InputError
-        For folders without such files, and for those with a log that cannot be read; the message says what to install.
-    """
+    """Return the Parquet files of a table: one file, those of a folder, or those that the log of a folder lists."""
     storage.require(uri)
     fs, path = storage.filesystem(uri)
     with storage.explained(uri):

@@ -51,10 +51,7 @@ COMPRESSIONS = ("zstd", "blosc", "lz4", *STREAMS)
 def member(group: zarr.Group, name: str, uri: str) -> zarr.Array | zarr.Group | None:
     """Return the member ``name`` of a group; an array has bounds on what its chunks unpack to.
 
-    Raises
-    ------
-    InputError
-        For damaged metadata, chunks that are declared larger than the memory, and codecs that run code.
+    Refuses damaged metadata, chunks that are declared larger than the memory, and codecs that run code.
     """
     if "\0" in name:
         raise InputError(f"{name!r} is no name of an array of {uri}: it holds the character NUL.")

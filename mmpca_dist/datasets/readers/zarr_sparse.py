@@ -10,7 +10,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, check_table
+from mmpca_dist.datasets.dataset import Dataset, check_table, readable
 from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.datasets.readers.formats import Format, Request
 from mmpca_dist.datasets.readers.zarr_bounds import member
@@ -161,15 +161,7 @@ class _Matrix:
 def _open_matrix(uri: str, name: str, token: str) -> _Matrix:
     arrays, shape = _parts(zarr_stores.open_group(uri), name, uri)
     where = f"{uri}/{name}"
-    try:
-        with storage.explained(f"{where}/indptr"):
-            row_ends = values_of(arrays["indptr"])
-    except InputError:
-        raise
-    except Exception as error:  # stores and codecs raise many types for damaged data
-        raise InputError(
-            f"Cannot read {where}/indptr: {str(error).rstrip('.') or type(error).__name__}. It is damaged: restore it "
-            "from its source."
-        ) from error
+    with readable(f"{where}/indptr"), storage.explained(f"{where}/indptr"):
+        row_ends = values_of(arrays["indptr"])
     check_row_ends(row_ends, shape[0], arrays["data"].shape[0], arrays["indices"].shape[0], where)
     return _Matrix(_Stretches(arrays["data"]), _Stretches(arrays["indices"]), row_ends.astype(np.int64))
