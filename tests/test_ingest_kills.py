@@ -45,7 +45,7 @@ def state_of(place):
 def killed(last, place, overwrite):
     """Ingest the new table in another process, and tell whether that was killed after so many steps."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["mmpca_dist.datasets.ingest.job", "mmpca_dist.datasets.readers.synthetic"])
+    context.set_forkserver_preload(["mmpca_dist.datasets.ingest.job", "mmpca_dist.datasets.readers.built_in_tables"])
     process = context.Process(target=ingest_and_die, args=(last, NEW, place, overwrite, dict(os.environ)))
     process.start()
     process.join()

@@ -275,7 +275,7 @@ def test_notes_name_the_precision_that_was_computed_in(tmp_path):
 
 
 def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
-    from mmpca_dist.datasets.readers.bundled import BundledDataset
+    from mmpca_dist.datasets.readers.built_in_tables import BundledDataset
 
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))

@@ -80,7 +80,7 @@ OPENING = {
         r"lacks 1 of the chunks of 'X/data'", r"\(1,\): entries 50 to 99", "missing_chunks: fill"]),
     "missing columns": (lambda f: without(f, "indices/c/0"), {}, ["'X/indices'", "entries 0 to 49"]),
     "missing ends": (lambda f: without(f, "indptr/c/1"), {}, ["'X/indptr'", "entries 50 to 60"]),
-    "damaged ends": (lambda f: damaged(f, "indptr"), {}, ["Cannot read .*X/indptr", "restore it"]),
+    "damaged ends": (lambda f: damaged(f, "indptr"), {}, ["Cannot read .*X/indptr", "restore them"]),
     "unknown rows": (store, {"features": "Y"}, ["no array 'Y' .dataset.features."]),
     "npz by columns": (lambda f: npz(f, format=np.asarray(b"csc")), {}, [
         "'csc' form", r"save_npz\(path, X.tocsr\(\)\)"]),

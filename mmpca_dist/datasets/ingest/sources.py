@@ -22,9 +22,9 @@ from mmpca_dist.datasets.labels import check_label_type, refuse_made_up
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.datasets.readers.formats import open_column, open_dataset, stem_of
+from mmpca_dist.datasets.readers.memory import csr_shape, npz_members
 from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.datasets.readers.npy import NpyHeader
-from mmpca_dist.datasets.readers.npz import csr_shape, npz_members
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS

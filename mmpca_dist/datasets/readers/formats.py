@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.stores import storage
@@ -13,72 +12,48 @@ from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.registry import Registry
 from mmpca_dist.settings import as_named, setting_name, settings_named
 
-Option = int | float | str
-
 
 @dataclass(frozen=True)
 class Request:
-    """What a reader is asked to open.
-
-    Attributes
-    ----------
-    uri, typed : str
-        Where the rows are, normalised and as the user typed it.
-    features, label : str or None
-        The arrays or columns that hold rows and labels; None for those that the format takes by default.
-    label_required : bool
-        Whether labels must be there; rows to be transformed need none.
-    names : list of str or None
-        Columns to take by name, in this order, of formats whose columns have names.
-    drop : sequence of str
-        Columns that are no features.
-    beside : mapping
-        More such columns, and the settings that name them, for errors.
-    missing_chunks : {"refuse", "fill"}
-    """
+    """What a reader is asked to open."""
 
     uri: str
     typed: str
+    """The address as the user typed it."""
     features: str | None = None
     label: str | None = None
+    """The arrays or columns that hold rows and labels; None for those that the format takes by default."""
     label_required: bool = True
+    """Whether labels must be there; rows to be transformed need none."""
     names: list[str] | None = None
+    """Columns to take by name, in this order, of formats whose columns have names."""
     drop: Sequence[str] = ()
+    """Columns that are no features."""
     beside: Mapping[str, str] = field(default_factory=dict)
+    """More such columns, and the settings that name them, for errors."""
     missing_chunks: str = "refuse"
+    """Otherwise ``fill``."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of data sets.
-
-    Attributes
-    ----------
-    name : str
-    title : str
-        In messages: ``"a Zarr group"``.
-    open : callable
-        Opens a request; reads only metadata.
-    scheme : str
-        How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell.
-    suffixes : tuple of str
-        How addresses of this format end.
-    holds : callable, optional
-        Tells whether a folder whose address has no known suffix is in this format.
-    columns : bool
-        Whether its columns have names, so that some can be left out.
-    alone : bool
-        Whether an address alone names labelled rows; a folder of new data sets may then hold such files.
-    """
+    """A format of data sets."""
 
     name: str
     title: str
+    """In messages: ``"a Zarr group"``."""
     open: Callable[[Request], Dataset]
+    """Opens a request; reads only metadata."""
     scheme: str = ""
+    """How addresses of this format begin, such as ``"synthetic:"``; empty where suffixes tell."""
     suffixes: tuple[str, ...] = ()
+    """How addresses of this format end."""
     holds: Callable[[str], bool] | None = None
+    """Tells whether a folder whose address has no known suffix is in this format."""
     columns: bool = False
+    """Whether its columns have names, so that some can be left out."""
     alone: bool = True
+    """Whether an address alone names labelled rows; a folder of new data sets may then hold such files."""
 
     def is_named_by(self, uri: str) -> bool:
         """Tell whether the beginning or the end of an address names this format."""
@@ -224,11 +199,6 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
     """Open a column or array of names beside the rows of a data set, as if it were their labels.
 
     ``setting`` says in errors what names the column.
-
-    Raises
-    ------
-    InputError
-        Where the data set has no such column.
     """
     if dataset.uri.startswith(storage.NAMED):
         raise InputError(f"{dataset.uri} has no columns but its features, and so none called {name!r} ({setting}).")
@@ -237,30 +207,6 @@ def open_column(dataset: Dataset, name: str, *, setting: str = "name") -> Datase
         return open_rows(
             dataset.uri, features=dataset.features, label=name, names=names, missing_chunks=dataset.missing_chunks
         )
-
-
-def parse_options(uri: str, query: str, defaults: Mapping[str, Option]) -> dict[str, Option]:
-    """Return the options of an address, ``NAME?option=value&...``, each of the type of its default."""
-    options = dict(defaults)
-    for key, text in parse_qsl(query, keep_blank_values=True):
-        if key not in options:
-            raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
-        kind = type(options[key])
-        try:
-            options[key] = _integer(text) if kind is int else kind(text)
-        except (ValueError, OverflowError) as error:
-            raise InputError(
-                f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
-            ) from error
-    return options
-
-
-def _integer(text: str) -> int:
-    """Return an integer, also one written as ``1e6``."""
-    number = float(text)
-    if not number.is_integer():
-        raise ValueError(text)
-    return int(number)
 
 
 COMPRESSED = (".gz", ".bz2", ".xz")

@@ -1,7 +1,12 @@
-"""Rows in memory: arrays and CSR matrices."""
+"""Rows in memory: arrays, CSR matrices, and ``.npz`` files, which each process loads whole."""
 
 from __future__ import annotations
 
+import functools
+import uuid
+import zipfile
+import zlib
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -9,10 +14,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from mmpca_dist.datasets.changes import digest_of_arrays
-from mmpca_dist.datasets.dataset import Dataset, check_table, grain_edges
+from mmpca_dist.datasets.dataset import Dataset, DatasetProxy, check_table, grain_edges
 from mmpca_dist.datasets.labels import normalize_labels
-from mmpca_dist.datasets.readers.csr import SparseRows, most_stored, value_type
+from mmpca_dist.datasets.memory_limits import refuse_larger
+from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
+from mmpca_dist.datasets.readers.formats import Format, Request
+from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
 from mmpca_dist.datasets.stores import storage
+from mmpca_dist.errors import InputError, MmpcaError, did_you_mean
+
+CSR_PARTS = ("data", "indices", "indptr", "shape")
+"""The arrays of a CSR matrix in an ``.npz`` file, as ``scipy.sparse.save_npz`` names them."""
 
 
 class _InMemory(Dataset):
@@ -95,3 +107,102 @@ class SparseArray(_InMemory, SparseRows):
 def rows_in_memory(X: Any, y: Any, uri: str) -> ArrayDataset | SparseArray:
     """Return an array or a scipy.sparse matrix (n, d) with labels (n,), or None, as a data set."""
     return SparseArray(X, y, uri) if issparse(X) else ArrayDataset(X, y, uri)
+
+
+class NpzDataset(DatasetProxy):
+    """A small ``.npz`` file, which each process loads whole."""
+
+    features: str
+    kind = "memory"
+
+    def __init__(self, request: Request) -> None:
+        self.uri, self.features, self._label = request.uri, request.features or "X", request.label or "y"
+        self._label_required, self._token = request.label_required, uuid.uuid4().hex
+        super().__init__(self._rows)
+        self.has_labels = self._rows.has_labels
+        self.resident_bytes = 2 * self.n_bytes
+
+    @property
+    def _rows(self) -> ArrayDataset | SparseArray:
+        return _load(self.uri, self.features, self._label, self._label_required, self._token)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.uri]
+
+    def fingerprint(self) -> str:
+        return storage.digest("npz", storage.list_objects(self.uri), self.features, self._label)
+
+
+@functools.lru_cache(maxsize=2)
+@read_again
+def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
+    """Load a file, once for each ``token``."""
+    storage.require(uri)
+    fs, path = storage.filesystem(uri)
+    with storage.explained(uri), fs.open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                names = sorted(archive.files)
+                members = npz_members(names, features, label, label_required, uri)
+                _refuse_oversized(archive.zip, [name for name in (*members, "format") if name in names], uri)
+                y = archive[label] if label in members else None
+                if features in members:
+                    return ArrayDataset(archive[features], y, uri)
+                return _csr_of(archive, y, uri)
+        except (OSError, EOFError, ValueError, LookupError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+            if isinstance(error, MmpcaError) or getattr(error, "errno", None):
+                raise  # the file is out of reach, not damaged
+            raise InputError(f"{uri} is not a readable .npz file: {error}.") from error
+
+
+def _refuse_oversized(archive: zipfile.ZipFile, members: Collection[str], uri: str) -> None:
+    """Refuse arrays that do not fit into memory, or are shorter than they declare."""
+    total = 0
+    for name in members:
+        info = archive.getinfo(f"{name}.npy")
+        total += info.file_size
+        refuse_larger(total, uri, f"Turn it into Zarr first, with: mmpca ingest {uri} DEST.zarr")
+        with archive.open(info) as stream:
+            NpyHeader.read(stream, f"{name!r} of {uri}").refuse_longer_than(info.file_size, f"{name!r} of {uri}")
+
+
+def npz_members(names: list[str], features: str, label: str, label_required: bool, uri: str) -> tuple[str, ...]:
+    """Return which arrays of an ``.npz`` file hold the rows, or the parts of their CSR matrix, and the labels."""
+    rows = CSR_PARTS if features not in names and set(CSR_PARTS) <= set(names) else (features,)
+    members = (*rows, label) if label_required or label in names else rows
+    for name in members:
+        if names.count(name) > 1:
+            raise InputError(f"{uri} holds {names.count(name)} arrays called {name!r}. Save one of them again.")
+        if name not in names:
+            raise InputError(f"{uri} has no array {name!r}; it holds {', '.join(names)}.{did_you_mean(name, names)}")
+    return members
+
+
+def csr_shape(shape: NDArray, stored_as: NDArray | None, uri: str) -> tuple[int, int]:
+    """Return the shape of the CSR matrix in an ``.npz`` file; ``stored_as`` is its array ``format``, if any."""
+    try:
+        form = "csr" if stored_as is None else np.asarray(stored_as).astype(str).item()
+    except (ValueError, SystemError) as error:  # several texts, or numbers of no characters
+        raise InputError(f"The array 'format' of {uri} is no text; it must be 'csr'.") from error
+    if form != "csr":
+        raise InputError(
+            f"{uri} holds a matrix in {form!r} form, whose rows cannot be read piece by piece. Save it by rows: "
+            "scipy.sparse.save_npz(path, X.tocsr())."
+        )
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise InputError(f"The array 'shape' of {uri} is {shape.tolist()}; it must be the two sizes of a matrix.")
+    return int(shape[0]), int(shape[1])
+
+
+def _csr_of(archive: Any, y: NDArray | None, uri: str) -> SparseArray:
+    data, indices, indptr, shape = (archive[name] for name in CSR_PARTS)
+    size = csr_shape(shape, archive["format"] if "format" in archive.files else None, uri)
+    check_table(uri, size, data.dtype, None if y is None else len(y), sparse=True)
+    check_index_type(indices.dtype, uri)
+    check_row_ends(indptr, size[0], len(data), len(indices), uri)
+    rows = csr_array((data.astype(value_type(data.dtype), copy=False), indices, indptr), shape=size)
+    return SparseArray(rows, y, uri, sum_duplicates=False)
+
+
+FORMAT = Format("npz", "a file of arrays", NpzDataset, suffixes=(".npz",))

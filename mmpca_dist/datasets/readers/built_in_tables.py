@@ -1,31 +1,104 @@
-"""Synthetic rows, drawn chunk by chunk from a seed."""
+"""Tables with a name in place of an address: of scikit-learn, and synthetic ones.
+
+Their addresses are ``bundled:NAME?option=value&...`` and ``synthetic:KIND?option=value&...``.
+"""
 
 from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.dataset import Dataset, chunk_edges, default_chunk_rows
+from mmpca_dist.datasets.dataset import Dataset, DatasetProxy, chunk_edges, default_chunk_rows
 from mmpca_dist.datasets.memory_limits import refuse_absurd, refuse_larger
-from mmpca_dist.datasets.readers.formats import Format, Option, parse_options
+from mmpca_dist.datasets.readers.formats import Format
+from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 
+TABLES = ("digits", "breast_cancer", "wine", "iris")
+TABLE_OPTIONS = {"classes": "", "noise": 0.0, "seed": 0}
+"""Classes to keep, by default all; the standard deviation of Gaussian noise added to every value; its seed."""
 BLOCK_ROWS = 4096
 LABELS, ROWS, GEOMETRY = range(3)
 """Streams of random numbers, so that labels can be drawn without the rows."""
 
 
+class BundledDataset(DatasetProxy):
+    """A table of scikit-learn, which each process loads whole."""
+
+    kind = "memory"
+
+    def __init__(self, uri: str) -> None:
+        rows, names = _load(uri)
+        super().__init__(rows)
+        self.feature_names, self.resident_bytes = names, 2 * self.n_bytes
+        self.image_shape = (8, 8) if _parse(uri)[0] == "digits" else None
+
+    @property
+    def _rows(self) -> ArrayDataset:
+        return _load(self.uri)[0]
+
+    @property
+    def before_noise(self) -> Dataset | None:
+        name, classes, noise, _ = _parse(self.uri)
+        chosen = f"?classes={','.join(classes)}" if classes else ""
+        return BundledDataset(f"bundled:{name}{chosen}") if noise else None
+
+    def fingerprint(self) -> str:
+        return storage.digest("bundled", self.uri, self.n_rows, float(np.sum(self.read_rows(0, self.n_rows))))
+
+
+def _parse(uri: str) -> tuple[str, list[str], float, int]:
+    """Return the name of a table, and the options ``classes``, ``noise`` and ``seed``."""
+    name, _, query = uri.removeprefix("bundled:").partition("?")
+    if name not in TABLES:
+        raise InputError(
+            f"There is no bundled data set {name!r}; there are {', '.join(TABLES)}.{did_you_mean(name, TABLES)}"
+        )
+    options = parse_options(uri, query, TABLE_OPTIONS)
+    noise, seed = options["noise"], options["seed"]
+    if not 0 <= noise < np.inf:
+        raise InputError(f"noise={noise} in {uri} is a standard deviation: it must be finite and not negative.")
+    if seed < 0:
+        raise InputError(f"seed={seed} in {uri} must not be negative.")
+    classes = [part.strip() for part in options["classes"].split(",") if part.strip()]
+    if not classes and "classes=" in query:
+        raise InputError(f"classes= in {uri} names no class; leave it out for all of them.")
+    return name, classes, noise, seed
+
+
+@functools.lru_cache(maxsize=2)
+def _load(uri: str) -> tuple[ArrayDataset, list[str]]:
+    """Return rows with labels, and names of the columns; the noise of a row does not depend on ``classes``."""
+    import sklearn.datasets
+
+    table, classes, noise, seed = _parse(uri)
+    bundle = getattr(sklearn.datasets, f"load_{table}")()
+    X, y = bundle.data, bundle.target_names[bundle.target]
+    if noise:
+        X = X + noise * np.random.default_rng(seed).standard_normal(X.shape)
+    names = [str(name) for name in bundle.target_names]
+    for name in classes:
+        if name not in names:
+            raise InputError(
+                f"classes in {uri} names {name!r}, but the classes of {table} are "
+                f"{some_names(names)}.{did_you_mean(name, names)}"
+            )
+    kept: NDArray | slice = np.isin(y.astype(str), classes) if classes else slice(None)
+    return ArrayDataset(X[kept], y[kept], uri), [str(name) for name in bundle.feature_names]
+
+
 class SyntheticDataset(Dataset):
     """Base of the generators; a subclass draws the labels and rows of one chunk."""
 
-    defaults: ClassVar[dict[str, Option]]
+    defaults: ClassVar[dict[str, Any]]
     kind = "synthetic"
     read_overhead = 0.1
 
@@ -96,7 +169,7 @@ class GaussianClasses(SyntheticDataset):
     Source: Luo & Durrant 2017, section 4.
     """
 
-    defaults: ClassVar[dict[str, Option]] = {
+    defaults: ClassVar[dict[str, Any]] = {
         "n": 100_000, "d": 32, "imbalance": 0.5, "distance": 2.0, "variance": 1.0, "spread": 1.0,
         "axis": 0, "seed": 0, "dtype": "float32",
     }  # fmt: skip
@@ -130,7 +203,7 @@ class GaussianClusters(SyntheticDataset):
     (``assign=random``); ``separation`` scales the cluster centres, whose spectrum is the same 1/j.
     """
 
-    defaults: ClassVar[dict[str, Option]] = {
+    defaults: ClassVar[dict[str, Any]] = {
         "n": 100_000, "d": 32, "k": 10, "classes": 2, "assign": "cluster", "separation": 2.0,
         "seed": 0, "dtype": "float32",
     }  # fmt: skip
@@ -195,4 +268,31 @@ def open_synthetic(uri: str) -> SyntheticDataset:
     return kind(uri, parse_options(uri, query, kind.defaults))
 
 
-FORMAT = Format("synthetic", "a synthetic table", lambda request: open_synthetic(request.uri), scheme="synthetic:")
+def parse_options(uri: str, query: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an address, each of the type of its default."""
+    options = dict(defaults)
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key not in options:
+            raise InputError(f"Unknown option {key!r} in {uri}.{did_you_mean(key, options)}")
+        kind = type(options[key])
+        try:
+            options[key] = _integer(text) if kind is int else kind(text)
+        except (ValueError, OverflowError) as error:
+            raise InputError(
+                f"Option {key}={text} in {uri} must be {'a whole number' if kind is int else 'a number'}."
+            ) from error
+    return options
+
+
+def _integer(text: str) -> int:
+    """Return an integer, also one written as ``1e6``."""
+    number = float(text)
+    if not number.is_integer():
+        raise ValueError(text)
+    return int(number)
+
+
+FORMATS = (
+    Format("bundled", "a bundled table", lambda request: BundledDataset(request.uri), scheme="bundled:"),
+    Format("synthetic", "a synthetic table", lambda request: open_synthetic(request.uri), scheme="synthetic:"),
+)
