@@ -22,7 +22,7 @@ from mmpca_dist.datasets.readers.csr import SparseRows, value_type
 from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.errors import InputError
-from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, SpanDone, Threads, run_span
+from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, Threads, run_span
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
 from mmpca_dist.statistics.tree_reduction import merge_leaf
 
@@ -125,8 +125,8 @@ class _StoredRows(_TaskRows):
         return self._reader.read(start, stop, out)
 
 
-@dataclass(frozen=True)
-class BlockScheduler:
+@dataclass(frozen=True, kw_only=True)
+class BlockScheduler(Configured):
     """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
 
     graph: Graph
@@ -137,7 +137,6 @@ class BlockScheduler:
     """Rows where blocks begin, and where the last one ends."""
     sparse: bool = False
     stored: ZarrReader | None = None
-    n_threads: int = 1
 
     def inputs(self, task: Any) -> Graph:
         return self.graph if self.stored is None else {**self.graph, STORED: DataNode(STORED, self.stored)}
@@ -165,13 +164,6 @@ class BlockScheduler:
                 tasks.append(Task(merged, merge_leaf, merge, result, unit.ref()))
             result = tasks[-1].ref()
         return tasks
-
-    @property
-    def in_process(self) -> bool:
-        return Configured().in_process
-
-    def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
-        return Configured().compute(graph, root, done, on_done)
 
 
 def _run_on_blocks(
@@ -244,7 +236,9 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     filled = np.flatnonzero(X.chunks[0])
     graph = _graph_of(y) if stored is not None else _graph_of(X, y)
     rows, labels = _blocks_of(X, filled), _blocks_of(y, filled)
-    return dataset, BlockScheduler(graph, rows, labels, _block_edges(X), dataset.sparse, stored)
+    return dataset, BlockScheduler(
+        graph=graph, row_blocks=rows, label_blocks=labels, edges=_block_edges(X), sparse=dataset.sparse, stored=stored
+    )
 
 
 def _graph_of(*arrays: da.Array) -> Graph:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import dask
 from dask._task_spec import GraphNode, List, Task, TaskRef  # the classes that Dask's specification names
@@ -32,42 +33,37 @@ class SpanDone:
     memory: int
 
 
-class Scheduler(Protocol):
-    """Where tasks run."""
+class Scheduler(ABC):
+    """Where tasks run; by default tasks that read their rows themselves."""
 
     @property
+    @abstractmethod
     def n_threads(self) -> int:
         """How many tasks run at a time, as far as it is known."""
 
     @property
+    @abstractmethod
     def in_process(self) -> bool:
         """Whether tasks share the memory of this process."""
 
     def inputs(self, task: Any) -> Graph:
         """Return the graph of what the leaves of ``task`` take from elsewhere."""
+        return {}
 
     def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable[[T, T], T], key: str) -> list[GraphNode]:
         """Return the tasks that run ``task`` on a span, the last under ``key``; ``shared`` refers to the task."""
+        return [Task(key, run_span, shared, span)]
 
+    @abstractmethod
     def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
         """Compute the key ``root``, calling ``on_done`` with each of ``done`` as it is ready."""
 
 
-class _ReadingScheduler:
-    """Runs tasks that read their rows themselves."""
-
-    def inputs(self, task: Any) -> Graph:
-        return {}
-
-    def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable[[T, T], T], key: str) -> list[GraphNode]:
-        return [Task(key, run_span, shared, span)]
-
-
 @dataclass(frozen=True)
-class Threads(_ReadingScheduler):
+class Threads(Scheduler):
     """Dask's threaded scheduler in this process."""
 
-    n_threads: int = field(default_factory=lambda: dask.system.CPU_COUNT)
+    n_threads: int = dask.system.CPU_COUNT
     in_process = True
 
     def compute(self, graph: Graph, root: str, done: list[str], on_done: Callable[[SpanDone], None]) -> Any:
@@ -86,7 +82,7 @@ class Threads(_ReadingScheduler):
 
 
 @dataclass(frozen=True)
-class Configured(_ReadingScheduler):
+class Configured(Scheduler):
     """Whatever scheduler Dask is configured with."""
 
     n_threads: int = 1
@@ -100,8 +96,7 @@ class Configured(_ReadingScheduler):
         both = f"{root}-and-reports"
         layer = {**graph, both: List(TaskRef(root), *map(TaskRef, done))}
         try:
-            whole = Delayed(both, HighLevelGraph.from_collections(both, layer))
-            result, *reports = whole.compute()
+            result, *reports = Delayed(both, HighLevelGraph.from_collections(both, layer)).compute()
         finally:
             release()
         for report in reports:
@@ -110,7 +105,7 @@ class Configured(_ReadingScheduler):
 
 
 @dataclass(frozen=True)
-class Cluster(_ReadingScheduler):
+class Cluster(Scheduler):
     """A Dask cluster, through its client."""
 
     client: Any
