@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -47,9 +50,16 @@ class _Mergeable:
         return self._method.__get__(reducer, owner)
 
 
+COMPARISONS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
+
+
 def option(default: Any, **described: Any) -> Any:
-    """Return a parameter that configurations may set, too; described as by ``settings.setting``."""
-    return field(default=default, metadata={"setting": setting(default, **described)})
+    """Return a parameter that configurations may set, too; described as by ``settings.setting``.
+
+    The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted.
+    """
+    bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
+    return field(default=default, metadata={"setting": setting(default, **described), "bounds": bounds})
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field, option))
@@ -298,6 +308,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
+        for parameter in fields(self):
+            bounds = parameter.metadata.get("bounds")
+            if bounds and parameter.default is not None:
+                _check_number(parameter.name, getattr(self, parameter.name), bounds, isinstance(parameter.default, int))
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
@@ -319,6 +333,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:
+    kind = int | np.integer if integral else numbers.Real
+    is_number = isinstance(value, kind) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
+    if is_number and all(COMPARISONS[name](value, bound) for name, bound in bounds.items()):
+        return
+    limits = [*bounds.values()]
+    what = f"lie between {limits[0]} and {limits[1]}" if len(limits) > 1 else f"be a number of at least {limits[0]}"
+    raise InputError(f"{name}={value!r} must {what.replace('number', 'whole number') if integral else what}.")
 
 
 @estimator

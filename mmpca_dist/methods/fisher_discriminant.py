@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import BlockReducer, estimator, option
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
@@ -66,11 +65,6 @@ class FisherDiscriminant(BlockReducer):
         count = self._at_most(min(len(present) - 1, moments.n_features))
         pairs, certificate = discriminants(statistics, between, count, self.shrinkage)
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), class_limit(len(present)), certificate)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not 0 <= self.shrinkage <= 1:
-            raise InputError(f"shrinkage={self.shrinkage!r} must lie between 0 and 1.")
 
 
 METHOD = Method(

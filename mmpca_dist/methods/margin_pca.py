@@ -231,10 +231,10 @@ class MarginPCA(BlockReducer):
                 f"Unknown variant {self.variant!r}; there are {', '.join(VARIANTS)}."
                 f"{did_you_mean(str(self.variant), VARIANTS)}"
             )
-        super()._check_parameters()
         if self.pairing not in PAIRINGS:
             raise InputError(f"pairing={self.pairing!r} must be one of {', '.join(PAIRINGS)}.")
         self._search()
+        super()._check_parameters()
 
 
 def margin_scatter(

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer, estimator, option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
@@ -73,11 +72,6 @@ class RandomProjection(MomentReducer):
     @property
     def _gain(self) -> float:  # type: ignore[override]
         return float(np.sqrt(self.components_.shape[1] / len(self.components_)))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer) or self.seed < 0:
-            raise InputError(f"seed={self.seed!r} must be a whole number of at least 0.")
 
 
 def random_directions(n_components: int, n_features: int, seed: int) -> NDArray[np.float64]:

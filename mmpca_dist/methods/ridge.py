@@ -80,11 +80,6 @@ class RidgeDirections(MomentReducer):
         relative = np.full(len(components), errors)
         return Solution.of_directions(components, values[kept], relative, total, class_limit(n_classes))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not 0 <= self.alpha < float("inf"):
-            raise InputError(f"alpha={self.alpha!r} must be a number of at least 0.")
-
 
 def _solved(
     scatter: NDArray[np.float64], cross: NDArray[np.float64], ridge: float, epsilon: float, by_column: bool
