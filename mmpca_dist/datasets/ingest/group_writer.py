@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from zarr.codecs import Crc32cCodec
 
 from mmpca_dist.datasets.ingest.destination import Destination, Overwrite, Writing
-from mmpca_dist.datasets.ingest.row_source import LABELS, Block
+from mmpca_dist.datasets.ingest.row_source import LABELS, Block, RowSource
 from mmpca_dist.datasets.labels import refuse_texts
 from mmpca_dist.datasets.readers.csr import index_type
 from mmpca_dist.datasets.readers.zarr_groups import ARRAYS, ROWS
@@ -75,27 +75,18 @@ class ZarrWriter:
     def __exit__(self, *details: Any) -> None:
         self._stack.__exit__(*details)
 
-    def begin(
-        self,
-        n_features: int,
-        dtype: np.dtype,
-        n_rows: int | None = None,
-        *,
-        nnz: int | None = None,
-        sparse: bool = False,
-    ) -> None:
+    def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
         """Say what rows will come, and in which form they are to be written.
-
-        Numbers of rows, and of the values stored of ``sparse`` ones, only serve to see that they fit the disk.
 
         Raises
         ------
         PlanError
-            Where the local disk has less space free than the rows need.
+            Where the local disk has less space free than the rows need, as far as their number is known.
         """
-        if self._target.is_local and n_rows is not None and not (sparse and nnz is None):
+        n_rows, n_features = source.n_rows, source.n_features
+        if self._target.is_local and n_rows is not None and not (sparse and source.nnz is None):
             dense_bytes = n_rows * n_features * dtype.itemsize
-            n_bytes = csr_bytes(n_rows, nnz or 0, n_features, dtype) if sparse else dense_bytes
+            n_bytes = csr_bytes(n_rows, source.nnz or 0, n_features, dtype) if sparse else dense_bytes
             free = shutil.disk_usage(next(p for p in Path(self._target.uri).parents if p.exists())).free
             if n_bytes > free:
                 raise PlanError(

@@ -139,7 +139,7 @@ def _write(
     as_csr = rows.sparse if sparse is None else sparse
     shape = _image_shape(rows, image_shape)
     dtype = _stored_type(rows, selection.dtype, as_csr)
-    writer.begin(rows.n_features, dtype, rows.n_rows, nnz=rows.nnz, sparse=as_csr)
+    writer.begin(rows, dtype, sparse=as_csr)
     heavy = _copy(rows, writer, dtype, as_csr, progress)
     optional = {"feature_names": rows.feature_names, "heavy_columns": heavy or None, "image_shape": shape or None}
     attributes = {name: value for name, value in optional.items() if value is not None}

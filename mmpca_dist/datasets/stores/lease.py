@@ -74,7 +74,7 @@ class Owner:
 
 
 def _machine() -> str:
-    """Name the lease_uri where a process number means one process: a boot of a machine, and a container on it."""
+    """Name where a process number means one process: a boot of a machine, and a container on it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -83,12 +83,9 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> float:
-    """Return when a process began, in ticks since the machine did: psutil's time changes as the clock is set.
+    """Return when a process began, in ticks since the machine did, or raise a ``psutil.Error`` without such a process.
 
-    Raises
-    ------
-    psutil.Error
-        Where there is no such process.
+    psutil's own time changes when the clock is set.
     """
     try:
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
