@@ -29,7 +29,7 @@ from mmpca_dist.jobs.records import CompareRecord, ReportRecord
 
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
-"""Progress is told no more often: every update is a request to the server."""
+"""Between updates of progress, each of which is a request to the server."""
 
 
 class ArtifactCallback(Callback):
@@ -37,7 +37,7 @@ class ArtifactCallback(Callback):
 
     def __init__(self) -> None:
         self._bars: dict[str, UUID] = {}
-        self._told: dict[str, float] = {}
+        self._updated: dict[str, float] = {}
         self._stages: list[dict[str, str]] = []
 
     def on_cluster(self, dashboard: str) -> None:
@@ -62,9 +62,9 @@ class ArtifactCallback(Callback):
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done < total and now - self._told.get(stage, 0.0) < UPDATE_SECONDS:
+        if done < total and now - self._updated.get(stage, 0.0) < UPDATE_SECONDS:
             return
-        self._told[stage] = now
+        self._updated[stage] = now
         description = f"{stage}: spans done"
         self._begin_bar(stage, description)
         update_progress_artifact(self._bars[stage], progress=100.0 * done / total, description=description)
@@ -148,9 +148,7 @@ def _publish_page(report: ReportRecord, key: str, description: str, heading: str
         fs, path = storage.filesystem(figure["png"])
         png = base64.b64encode(fs.cat_file(path)).decode()
         create_image_artifact(
-            f"data:image/png;base64,{png}",
-            key=f"figure-{figure['name']}".lower(),
-            description=_plain(figure["title"]),
+            f"data:image/png;base64,{png}", key=f"figure-{figure['name']}".lower(), description=_plain(figure["title"])
         )
     page = report["html"]
     notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."

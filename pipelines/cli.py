@@ -207,8 +207,8 @@ def runs(folder: str) -> None:
 def clean(folder: str) -> None:
     """Remove what the runs in FOLDER and below it keep of unfinished stages; runs that are in use are left alone.
 
-    Results stay. A run that has stopped then begins its unfinished stage anew. What killed ingests have left in FOLDER
-    and below it is removed; a group that one of them was replacing is put back.
+    Results stay. A stopped run then repeats its unfinished stage from the beginning. Files of killed ingests are
+    removed too; a group that one of them was replacing is put back.
     """
     from mmpca_dist.runs.listing import clean as clear
 
@@ -245,8 +245,8 @@ def transform(prefect: bool, **options: Any) -> None:
 def refresh(prefect: bool, **options: Any) -> None:
     """Extend the class moments of RUN by the rows of NEW, solve its methods again, and write a run to OUTPUT.
 
-    NEW is a data set, or a folder of *.zarr, *.parquet and *.npz. What OUTPUT has taken up before is left out, so that
-    the same command goes on as new data sets arrive.
+    NEW is a data set, or a folder of *.zarr, *.parquet and *.npz. Data sets that OUTPUT already has are skipped, so
+    that you can repeat the command as new ones arrive.
 
     \b
     Example:
@@ -301,7 +301,7 @@ def refresh(prefect: bool, **options: Any) -> None:
 @click.option(
     "--check/--no-check",
     default=True,
-    help="Read CSV, and Parquet that may hold NaN, once before: whatever column cannot be used is named at once.",
+    help="Read CSV, and Parquet that may hold NaN, once before, to name all columns that cannot be used.",
 )
 @prefect_option
 def ingest(

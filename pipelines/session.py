@@ -36,18 +36,11 @@ GRACE_SECONDS = 10
 
 @dataclass(frozen=True)
 class Session:
-    """Does the work of commands: in flows, or with the same functions and no Prefect.
-
-    Attributes
-    ----------
-    callback : ConsoleCallback
-        What the console hears of, and which notes it has printed.
-    server : PrefectServer or None
-        The server of the flows, which may still be starting; None where the work is done without Prefect.
-    """
+    """Does the work of commands: in flows, or with the same functions and no Prefect."""
 
     callback: ConsoleCallback
     server: PrefectServer | None
+    """The server of the flows, which may still be starting; None where the work is done without Prefect."""
 
     def fit(self, config: RunConfig) -> None:
         """Run every stage of a fit; the first ones while the server starts."""
@@ -109,16 +102,16 @@ class Session:
 
 @contextmanager
 def session(console: Console, errors: Console, afterwards: str, prefect: bool = True) -> Iterator[Session]:
-    """Let the console hear of the work within, see to a Prefect server, and end at once on Ctrl-C.
+    """Show the work on the console, with a Prefect server if need be, and end at once on Ctrl-C.
 
-    Work in other threads is not waited for: what it writes counts only once its record is written.
+    The end does not wait for work in other threads: its results count only once their record is written.
 
     Parameters
     ----------
     console, errors : Console
         For progress, and for the line that says why a command ended.
     afterwards : str
-        A sentence that says how to go on after a command was broken off.
+        A sentence that says how to resume an interrupted command.
     prefect : bool
         Whether the work is done in flows.
     """
@@ -207,7 +200,7 @@ _watchers: ContextVar[tuple[Callback, ...]] = ContextVar("watchers", default=())
 
 @contextmanager
 def watching(callback: Callback) -> Iterator[None]:
-    """Let a callback of this process, such as a terminal's, hear of the flows that are started within."""
+    """Let flows that are started within call a callback of this process, such as a terminal's."""
     token = _watchers.set((callback,))
     try:
         yield
@@ -216,5 +209,5 @@ def watching(callback: Callback) -> Iterator[None]:
 
 
 def watchers() -> tuple[Callback, ...]:
-    """Return who watches the flows that this context starts."""
+    """Return the callbacks for flows that this context starts."""
     return _watchers.get()

@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetJsonSchemaHandler,
-    SerializeAsAny,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
 from pydantic_core import CoreSchema
 
 from mmpca_dist.configuration.parsing import parse_model

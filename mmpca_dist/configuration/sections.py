@@ -23,7 +23,7 @@ from mmpca_dist.solvers.options import SolverOptions, check_solver, solver_names
 SECRETS = re.compile(r"passw|passphrase|secret|token|api_?key|access_?key|private_?key|credential|(^|_)auth($|_)", re.I)
 MOST_SECONDS = 7 * 24 * 3600
 MOST_PARTS = 100_000
-"""That an evaluation holds out: each takes memory and a fit."""
+"""Parts that an evaluation may hold out: each takes memory and a fit."""
 ASSIGNED = re.compile(r"(\w+)\s*=")
 
 
@@ -59,15 +59,15 @@ class DatasetConfig(Section):
     data_dir: str | None = setting(
         None,
         example="$MMPCA_DATA",
-        description="Folder that a relative uri is found in; $NAME, or ${NAME}, stands for the environment variable "
-        "HOME or one that begins with MMPCA_",
+        description="Folder of a relative uri; it may begin with $NAME or ${NAME}, an environment variable that is "
+        "HOME or begins with MMPCA_",
     )
     download: str | None = setting(
         None,
         pattern=r"^(openml:[0-9]+(\?scale=libsvm)?|https?://[^/\s]\S*)$",
         values="openml:NUMBER, openml:NUMBER?scale=libsvm, or the http(s) address of a file",
         example="openml:59",
-        description="What is fetched into data_dir where the file is absent: a file as it is, or a data set of OpenML, "
+        description="Where to download the file from if data_dir lacks it: a file as it is, or a data set of OpenML, "
         "numbers as they are and other columns as indicators of their values; scale=libsvm: every column from -1 to 1, "
         "as in LIBSVM's collection",
     )
@@ -118,7 +118,7 @@ class SolverConfig(Section):
         values=" or ".join(solver_names()),
         example="krylov",
         description="From d x d scatters (dense), in the span of fewer rows than columns (dual), or from passes that "
-        "apply scatters to a block of vectors (krylov; nystroem in one pass); auto goes by the shape",
+        "apply scatters to a block of vectors (krylov; nystroem in one pass); auto chooses by the shape",
     )
     oversampling: int = setting(
         10, ge=0, le=10_000, example=20, description="In passes: vectors of a block beyond the components asked for"
@@ -163,7 +163,7 @@ SPLITS_OF = {
 
 
 class EvaluationConfig(Section):
-    """How `mmpca evaluate` compares methods: which rows are held out, who judges."""
+    """How `mmpca evaluate` compares methods: which rows are held out, which classifiers judge."""
 
     splits: Literal["shares", "folds", "given"] = setting(
         "folds",
@@ -171,16 +171,14 @@ class EvaluationConfig(Section):
         description="Rows held out: a share of each class, again and again; folds, each in turn; or parts that a "
         "column names",
     )
-    count: int = setting(1, ge=1, example=50, description="How many times rows are dealt into shares or folds anew")
+    count: int = setting(1, ge=1, example=50, description="Number of repetitions, each with other shares or folds")
     train: str | float = setting(
         "4/5",
         values="a number between 0 and 1, or a fraction",
         example="4/5",
         description="Of shares: how much of each class trains",
     )
-    folds: int = setting(
-        5, ge=2, example=10, description="Number of folds; those that n_components: auto goes by are as many"
-    )
+    folds: int = setting(5, ge=2, example=10, description="Number of folds, also for n_components: auto")
     column: str | None = setting(
         None,
         example="part",
@@ -193,14 +191,14 @@ class EvaluationConfig(Section):
         example="test",
         description="Of given parts: the one that is held out while the others train; by default each in turn",
     )
-    seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number deals rows out otherwise")
+    seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number gives other ones")
     classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
         ["fisher", "naive-bayes"],
         min_length=1,
         validate_default=True,
         values="names of classifiers, or mappings like {name: svm, C: 1}",
         example=["svm", "logistic", "fisher", "naive-bayes"],
-        description="Classifiers of the reduced rows (see `mmpca classifiers`); n_components: auto goes by the first "
+        description="Classifiers of the reduced rows (see `mmpca classifiers`); n_components: auto uses the first "
         "that is made from moments, or fisher",
     )
     reference: str | None = setting(
@@ -264,7 +262,7 @@ class EvaluationConfig(Section):
 
 
 class ComputeConfig(Section):
-    """Where the work runs; no matter for the results."""
+    """Where the work runs; results do not depend on it."""
 
     cluster: str = setting(
         "threads",
@@ -286,7 +284,7 @@ class ComputeConfig(Section):
         le=MOST_SECONDS,
         values="a number of seconds, a week at most",
         example=600,
-        description="How long workers are waited for",
+        description="How long to wait for workers",
     )
     tls_ca_file: str | None = setting(
         None,
@@ -304,7 +302,7 @@ class ComputeConfig(Section):
         "2GiB",
         values="a size, or a number of bytes",
         example="4GiB",
-        description="What a worker may use, and the plan must fit; threads share that of all workers",
+        description="Memory of a worker, which the plan must fit into; threads share that of all workers",
     )
 
     @field_validator("cluster")

@@ -20,11 +20,11 @@ from mmpca_dist.planning.plan import WORKER_BASE
 from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads, telling_of_lost_connections
 
 PAUSED = 0.8
-"""Share of its memory limit from which on Dask gives a worker no work: its default."""
+"""Share of its memory limit from which on Dask gives a worker no work: Dask's default."""
 MOST_THREADS = 64
-"""On a computer with few processors; with more than 16, four each."""
-DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-"""What workers of this computer run first: Ctrl-C reaches them too, but it is the parent that ends them."""
+"""Limit on a computer of up to 16 processors; with more, four each."""
+IGNORE_INTERRUPT = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""First code of local workers: Ctrl-C reaches them too, but their parent ends them."""
 
 
 def refuse_private(compute: ComputeConfig, addresses: Iterable[str | None]) -> None:
@@ -46,20 +46,20 @@ def refuse_misfit(compute: ComputeConfig) -> None:
             f"compute.options are for a class of clusters, and compute.cluster is {compute.cluster!r}. Leave them out, "
             "or name the class."
         )
-    least = math.ceil(WORKER_BASE / PAUSED / 2**20)
-    if compute.cluster == "local" and compute.memory_bytes < least << 20:
+    least_mib = math.ceil(WORKER_BASE / PAUSED / 2**20)
+    if compute.cluster == "local" and compute.memory_bytes < least_mib << 20:
         raise ConfigError(
             f"compute.memory_limit is {compute.memory_limit}, and a worker holds {WORKER_BASE >> 20} MiB before any "
-            f"data; Dask gives no work to one that uses {PAUSED:.0%} of its limit. Give {least}MiB at least, or use "
-            "compute.cluster: threads."
+            f"data; Dask gives no work to one that uses {PAUSED:.0%} of its limit. Give {least_mib}MiB at least, or "
+            "use compute.cluster: threads."
         )
-    most = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
+    limit = max(MOST_THREADS, 4 * (os.cpu_count() or 1))
     n_threads = max(compute.n_threads, *(size for size in compute.options.values() if type(size) is int), 0)
-    if (compute.cluster in ("threads", "local") or compute.cluster.endswith(".LocalCluster")) and n_threads > most:
+    if (compute.cluster in ("threads", "local") or compute.cluster.endswith(".LocalCluster")) and n_threads > limit:
         raise ConfigError(
             f"compute.cluster: {compute.cluster} would run {n_threads:,} threads (compute.workers x "
-            f"compute.threads_per_worker, or compute.options), and {most} is the most on this computer. Lower them, or "
-            "name a cluster of several."
+            f"compute.threads_per_worker, or compute.options), and {limit} is the most on this computer. Lower them, "
+            "or name a cluster of several."
         )
     tls = [compute.tls_ca_file, compute.tls_cert, compute.tls_key]
     if any(tls) and not (all(tls) and is_address):
@@ -71,12 +71,12 @@ def refuse_misfit(compute: ComputeConfig) -> None:
 
 @contextmanager
 def open_scheduler(compute: ComputeConfig, callback: Callback) -> Iterator[Scheduler]:
-    """Yield the scheduler that tasks go to; the callback is told of a dashboard, and what is waited for.
+    """Yield the scheduler that tasks go to; call back with the dashboard, and with notes while workers start.
 
     A cluster that is started here lives as long as the context. Raises InputError where there is no such class of
     clusters, it does not start, nothing answers, or no worker comes in ``compute.wait`` seconds.
     """
-    refuse_strange_cluster(compute)  # also of a run that somebody else has left
+    refuse_strange_cluster(compute)  # a stored run may come from somebody else
     if compute.cluster == "threads":
         yield Threads(compute.n_threads)
         return
@@ -103,7 +103,7 @@ def _start_local(compute: ComputeConfig) -> Any:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-            preload=[DEAF],
+            preload=[IGNORE_INTERRUPT],
         )
     except RuntimeError as error:
         raise ClusterError(
@@ -119,7 +119,7 @@ def _start_class(compute: ComputeConfig) -> Any:
         cluster = cluster_class(**compute.options)
         if "n_workers" not in compute.options:
             cluster.scale(compute.workers)
-    except Exception as error:  # whatever the many classes of clusters raise
+    except Exception as error:  # the classes of clusters raise many kinds
         if cluster is not None:
             cluster.close()
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
@@ -156,7 +156,7 @@ def _class_of(name: str) -> Any:
 def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None]) -> Iterator[Cluster]:
     """Yield the scheduler of a cluster that was started here, once all workers are there; or at an address, with one.
 
-    Notes say what is waited for, where that takes long, and how many workers there are where some are missing.
+    Notes say how many workers there are, if some are late or missing.
     """
     from distributed import Client
 

@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a run from others, beside its settings."""
+    """What identifies a run beside its settings."""
 
     fingerprint: str
     """Of the data set."""
@@ -62,10 +62,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """A run at a path or URL.
+    """A run at a path or URL; ``within`` is the output of its configuration, where this is a folder below it.
 
-    ``run.json`` says what the run is; ``records/STAGE.json`` that a stage is done, written after its results.
-    ``within`` is the output of the configuration, where this is a folder below it.
+    ``run.json`` identifies the run. ``records/STAGE.json`` is written after the results of a stage.
     """
 
     uri: str
@@ -109,11 +108,11 @@ class RunDirectory:
         return key
 
     def _partials(self) -> list[str]:
-        """Return what processes have left that died as they wrote ``run.json``."""
+        """Return the files of processes that died as they wrote ``run.json``."""
         return [name for name in storage.names_in(self.uri) if storage.is_partial(name, "run.json.")]
 
     def begin_scratch(self, key: str) -> None:
-        """Clear away what another version of the software has kept of unfinished stages: it may differ in bits."""
+        """Remove checkpoints of other versions of the software, whose bits may differ."""
         path, token = self.path("scratch", "made-by.json"), {"key": key, "versions": versions()}
         with suppress(DamageError):
             if storage.exists(path) and storage.read_json(path) == token:
@@ -122,7 +121,7 @@ class RunDirectory:
         storage.write_json(path, token)
 
     def _refuse_foreign_content(self) -> None:
-        """A run has its folder to itself: what is refused is discarded, and must not take other files along."""
+        """Refuse other files in the folder, so that discarding the run cannot remove them."""
         fs, path = storage.filesystem(self.uri)
         with storage.explained(self.uri, "write to"):
             if not fs.exists(path):
@@ -137,12 +136,12 @@ class RunDirectory:
             )
 
     def discard(self) -> None:
-        """Remove what a run has written, and the folder where nothing else is in it."""
+        """Remove what a run has written, and the folder unless it holds anything else."""
         storage.remove_children(self.uri, [*CONTENTS, *self._partials()])
 
     @contextmanager
     def tidied(self) -> Iterator[None]:
-        """Remove the folder around this one afterwards, where nothing is in it."""
+        """Remove the folder around this one afterwards, if it is empty."""
         try:
             yield
         finally:
@@ -151,18 +150,17 @@ class RunDirectory:
                     storage.remove_children(self.within, [])
 
     def remove_partials(self) -> int:
-        """Remove what killed processes had half-written, and return the bytes freed; an evaluation has a lease of its
-        own, and its files are left alone."""
+        """Remove half-written files of killed processes, but not an evaluation's, and return the bytes freed."""
         return storage.remove_partials(self.uri, but=EVALUATION)
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether something of an unfinished stage is kept."""
+        """Whether there are checkpoints of an unfinished stage."""
         return any(name.endswith(".npz") for name, *_ in storage.list_objects(self.path("scratch")))
 
     @property
     def has_results(self) -> bool:
-        """Whether there is what the same run goes on from: a choice, statistics, splits, or parts of a stage."""
+        """Whether the same run can resume from a choice, statistics, splits or checkpoints."""
         is_done = self.record(CHOOSE) is not None or self.record(REDUCE) is not None
         return is_done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
 
@@ -219,10 +217,7 @@ def folder_of(config: RunConfig, purpose: Purpose) -> RunDirectory:
 
 
 def evaluation_of(output: str) -> RunDirectory:
-    """Return the folder of an evaluation, below the output of its configuration.
-
-    It is the output itself where an earlier version has left an evaluation there.
-    """
+    """Return the folder of an evaluation, below the output; the output itself if an earlier version used that."""
     run = RunDirectory(output)
     if run.exists and run.purpose == "evaluation":
         return run
@@ -230,7 +225,7 @@ def evaluation_of(output: str) -> RunDirectory:
 
 
 def is_claim(name: str) -> bool:
-    """Tell whether a file is what a process leaves that dies as it claims a folder: a lease, or a part of a claim."""
+    """Tell whether a file may be left of a process that died as it claimed a folder: a lease, or half a claim."""
     return is_lease(name) or storage.is_partial(name, "run.json.")
 
 
@@ -250,7 +245,7 @@ def _difference(stored: dict[str, Any], config: RunConfig, identity: Identity) -
 
 
 def _refuse_outside(record: dict[str, Any]) -> None:
-    """Refuse a record that names files of others: these names are deleted, read or published."""
+    """Refuse a record that names files outside of the run: these names are read, published or deleted."""
     figures = [figure["name"] for figure in record.get("figures", [])]
     for name in (*record.get("outputs", []), *(record.get("objects") or {}), record.get("folder", ""), *figures):
         if name.startswith("/") or ".." in name.split("/"):

@@ -48,7 +48,7 @@ class Callbacks(Callback):
     ----------
     callbacks : iterable of Callback, optional
     records : bool, optional
-        Whether to record events, so that callbacks that are added later are told of them too.
+        Whether to record events, for callbacks that are added later.
     """
 
     def __init__(self, callbacks: Iterable[Callback] = (), records: bool = False) -> None:

@@ -64,6 +64,13 @@ def is_whole(run: RunDirectory, stages: Iterable[StageName[Any]]) -> bool:
     return True
 
 
+def require_method(run: RunDirectory, method: str, labels: list[str]) -> None:
+    """Raise InputError where a method is not one of a run's."""
+    if method not in labels:
+        hint = did_you_mean(method, labels)
+        raise InputError(f"The run in {run.uri} has no method {method!r}; it has {', '.join(labels)}.{hint}")
+
+
 def classes_of(count: CountRecord) -> NDArray:
     """Return the classes of a run, from its record of the count."""
     return np.asarray(count["classes"], dtype=count["class_type"])
@@ -86,13 +93,7 @@ def statistics_of(run: RunDirectory, standardize: bool = False) -> Statistics:
 
 
 def open_rows_for(
-    run: RunDirectory,
-    count: CountRecord,
-    uri: str,
-    *,
-    features: str | None,
-    label: str | None,
-    labelled: bool = False,
+    run: RunDirectory, count: CountRecord, uri: str, *, features: str | None, label: str | None, labelled: bool = False
 ) -> Dataset:
     """Open rows, with labels or without; raise InputError where their features are not those of the run."""
     dataset = open_rows(
@@ -127,10 +128,8 @@ def note_of_missing_labels(dataset: Dataset) -> str | None:
     """Return the note that some label chunks are not stored, where that is so."""
     if not dataset.missing_label_rows:
         return None
-    return (
-        f"{dataset.uri} lacks label chunks of {dataset.missing_label_rows} rows; their labels become the fill value "
-        f"{dataset.label_fill}."
-    )
+    lacking = f"{dataset.uri} lacks label chunks of {dataset.missing_label_rows} rows"
+    return f"{lacking}; their labels become the fill value {dataset.label_fill}."
 
 
 LEADING = 3
@@ -180,10 +179,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     run = open_run(output)
     solved = finished(run, SOLVE)
     models = solved["models"]
-    if method not in models:
-        raise InputError(
-            f"The run in {run.uri} has no method {method!r}; it has {', '.join(models)}.{did_you_mean(method, models)}"
-        )
+    require_method(run, method, list(models))
     record = models[method]
     stored, limit = record["n_components"], record["limit"]
     if n_components is not None and not 1 <= n_components <= stored:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import CountRecord, PlanRecord
@@ -18,11 +17,6 @@ from mmpca_dist.statistics.medians import median_sets
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
-    shape = job.config.dataset.image_shape or dataset.image_shape
-    if shape is not None and shape[0] * shape[1] != dataset.n_features:
-        raise InputError(
-            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features."
-        )
     return {
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,
@@ -32,7 +26,7 @@ def _count(job: Job) -> CountRecord:
         "counts": census.counts.tolist(),
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
-        "image_shape": shape,
+        "image_shape": job.config.dataset.image_shape or dataset.image_shape,
     }
 
 

@@ -31,8 +31,8 @@ from mmpca_dist.planning.plan import PROCESS_BASE
 def open_run_dataset(config: RunConfig, purpose: Purpose = "run", fetch: bool = True) -> Dataset:
     """Open the data set of a run, and check what can be checked without reading rows.
 
-    The column of an evaluation's parts is no feature of it. Without ``fetch`` a file that is yet to be downloaded is
-    refused.
+    The column of an evaluation's parts is no feature. Without ``fetch``, a file that must be downloaded first is an
+    error.
     """
     with variables_named(config.dataset):
         return _open_dataset(config, purpose, fetch)
@@ -59,7 +59,7 @@ def _open_dataset(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
             "many at most, or n_components: auto."
         )
-    shape = config.dataset.image_shape
+    shape = section.image_shape or dataset.image_shape
     if shape is not None and shape[0] * shape[1] != dataset.n_features:
         raise InputError(
             f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features. Set it "
@@ -123,7 +123,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
                 if not lease.is_lost:
                     storage.remove(run.path("scratch"))
         except MmpcaError as error:
-            # A run that was taken up again keeps what it had, and what is another run's by now is not ours to remove.
+            # A resumed run keeps what it had, and the folder may be another run's by now.
             if not begun_before and not lease.is_lost:
                 _discard_refused(run, error, callback.on_note)
             raise
@@ -131,7 +131,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
 
 def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
     """Delete the output of refused input; keep it after an I/O failure."""
-    with suppress(MmpcaError):  # where even that fails, the first reason is the one to tell
+    with suppress(MmpcaError):  # if that fails too, report the first error
         if isinstance(error, AccessError) and run.has_results:
             on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
         else:

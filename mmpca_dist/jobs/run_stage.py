@@ -54,7 +54,7 @@ def watched_memory(interval: float = 0.01) -> Iterator[Callable[[], int]]:
 
 @dataclass
 class PassCounter:
-    """Counts the passes of a stage, and tells the run's callback; ``over_rows`` are those that read rows."""
+    """Counts the passes of a stage, and calls back; ``over_rows`` are those that read rows."""
 
     job: Job
     stage: str
@@ -115,10 +115,9 @@ def _refuse_changed_input(job: Job) -> None:
 
 
 def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
-    """Return the record of a stage that is done; None where it is to be done, or its results are damaged.
+    """Return the record of a stage that is done; remove damaged results with their record, and return None.
 
-    The record of damaged results goes with them: whatever lies at their addresses is replaced. Records of splits stay,
-    as each is looked at when the stage is done again.
+    Records of splits stay: the repeated stage checks each.
     """
     record: StageRecord | None = None
     try:

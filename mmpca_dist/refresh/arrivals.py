@@ -48,8 +48,7 @@ def arrivals(uri: str) -> list[Arrival]:
     suffixes = tuple(suffix for format in FORMATS.values() if format.alone for suffix in format.suffixes)
     if uri.endswith(suffixes) or not fs.isdir(path):
         return [_arrival(uri)]
-    with storage.explained(uri):
-        names = sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(path, detail=False))
+    names = storage.names_in(uri)
     if any(name in names for name in GROUP_FILES) or has_log(uri, names):
         return [_arrival(uri)]
     within = [name for name in names if name.endswith(suffixes) and not name.startswith(".")]

@@ -50,12 +50,7 @@ def _reduce(job: Job) -> ReduceRecord:
     with measured(job) as peak:
         statistics = class_statistics(rows, needs, solver, precision=config.precision, standardize=standardize)
     save_statistics(job.run.path(STATISTICS), statistics)
-    return {
-        "passes": passes.names,
-        "bytes": passes.n_bytes,
-        "memory": peak(),
-        "outputs": [f"{STATISTICS}/zarr.json"],
-    }
+    return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}
 
 
 def _search(search: RunSearch, job: Job) -> SearchRecord:

@@ -17,11 +17,11 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
-from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError, did_you_mean
+from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import RunDirectory, is_claim
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run
+from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run, require_method
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import COUNT
@@ -46,7 +46,7 @@ class TransformConfig(Section):
     dataset: str = setting(example="new_rows.parquet", description="The rows, as for a run; they may do without labels")
     destination: str = setting(
         example="runs/mine-new",
-        description="New folder; gets METHOD.zarr, and METHOD.parquet where the run was told so",
+        description="New folder, for METHOD.zarr, METHOD.parquet or both, as project.format of the run says",
     )
     methods: Annotated[list[str], BeforeValidator(as_list)] = setting(
         [],
@@ -101,8 +101,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
             callback.on_stage_end("project", task.done, True)
             return task.done
         callback.on_note(f"{damage.removesuffix(AGAIN)}The rows are projected again.")
-    note = note_of_missing_labels(task.dataset)
-    if note is not None:
+    if note := note_of_missing_labels(task.dataset):
         callback.on_note(note)
     plan = task.plan()
     callback.on_plan(plan)
@@ -161,14 +160,9 @@ class _Task:
         """Open the run and the rows; refuse a destination that holds something else."""
         run, destination = open_run(config.output), storage.normalize(config.destination)
         fitted = run.config
-        labels = fitted.labels
-        methods = list(dict.fromkeys(config.methods)) or labels
-        unknown = next((method for method in methods if method not in labels), None)
-        if unknown is not None:
-            raise InputError(
-                f"The run in {run.uri} has no method {unknown!r}; it has {', '.join(labels)}."
-                f"{did_you_mean(unknown, labels)}"
-            )
+        methods = list(dict.fromkeys(config.methods)) or fitted.labels
+        for method in methods:
+            require_method(run, method, fitted.labels)
         dataset = _open(config, run, fitted)
         projectors = make_projectors(run, fitted, methods, destination)
         outputs = [uri for projector in projectors for uri in projector.uris]
