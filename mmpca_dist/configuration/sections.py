@@ -163,7 +163,7 @@ SPLITS_OF = {
 
 
 class EvaluationConfig(Section):
-    """How `mmpca evaluate` compares methods: which rows are held out, which classifiers judge."""
+    """How `mmpca evaluate` compares methods: rows held out, and classifiers."""
 
     splits: Literal["shares", "folds", "given"] = setting(
         "folds",
