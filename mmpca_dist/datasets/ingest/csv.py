@@ -102,15 +102,15 @@ class Text(RowSource):
         return bool(line.strip(b"\r\n"))
 
     def _line_of(self, row: int) -> int:
-        """Return the number, from 1, of the line that holds a row, which are counted from 0."""
+        """Return the number of the line that holds a row; lines count from 1, rows from 0."""
         with self._open() as (_, text):
             numbers = (number for number, line in enumerate(self._lines(text), 1) if self._is_row(line))
             return deque(itertools.islice(numbers, row + 1), maxlen=1)[0]
 
 
 @dataclass
-class _Names:
-    """A column of names, what to call it and to do where one is none, and whether all were whole numbers so far."""
+class _NameColumn:
+    """A column of names: what messages call it and advise, and whether all values were whole numbers so far."""
 
     position: int
     what: str = "label"
@@ -152,9 +152,11 @@ class CsvRows(Text):
         dropped = dropped_positions(names, len(cells), drop, uri)
         kept = kept_positions(names, len(cells), keep, dropped, uri)
         options = {"--drop": dropped, "--keep": set(kept.values())}
-        self.beside = {name: _Names(position, f"value of {name!r}", KEPT_ADVICE) for name, position in kept.items()}
+        self.beside = {
+            name: _NameColumn(position, f"value of {name!r}", KEPT_ADVICE) for name, position in kept.items()
+        }
         if labelled:
-            self.beside[LABELS] = _Names(label_position(names, len(cells), label, options, uri))
+            self.beside[LABELS] = _NameColumn(label_position(names, len(cells), label, options, uri))
         dropped.update(column.position for column in self.beside.values())
         self.notes = []
         if names and not names[0] and 0 not in dropped:
@@ -176,7 +178,7 @@ class CsvRows(Text):
         self._block_bytes = min(max(LIMITS.text_block_bytes, lines_bytes), MAX_BLOCK_BYTES)
 
     def _called(self, position: int, guessed: bool) -> str:
-        """Return what the column of the labels is called where it is told."""
+        """Return what messages call the column of the labels."""
         name = self._names[position] if self._names else position
         is_last = guessed and name not in LABEL_NAMES and position == self._n_columns - 1
         return f"column {name!r}{', the last one' if is_last else ''}"
@@ -207,7 +209,7 @@ class CsvRows(Text):
         return contents[0], contents[1] if len(contents) > 1 else "", blank
 
     def _line_of(self, row: int) -> int:
-        """Return the number, from 1, of the line in which a row begins; the header counts as row 0."""
+        """Return the number of the line in which a row begins, from 1; the header counts as row 0."""
         with self._open() as (_, text):
             rows = csv.reader((line.decode("utf-8", "replace") for line in self._lines(text)), delimiter=self.delimiter)
             before, begin = 0, 1
@@ -296,7 +298,7 @@ class CsvRows(Text):
         return values, codes
 
     def leave_out(self, features: Collection[int]) -> None:
-        """Parse these features no more."""
+        """Stop parsing these features."""
         self.features = [position for position in self.features if position not in features]
         self.n_features = len(self.features)
 

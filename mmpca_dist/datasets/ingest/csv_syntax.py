@@ -53,7 +53,7 @@ def label_position(
 
 
 def dropped_positions(names: list[str], n_columns: int, drop: Sequence[str], uri: str) -> set[int]:
-    """Return the columns to leave out, all of a name where several have it."""
+    """Return the columns to leave out; a name that several columns have stands for all of them."""
     positions: set[int] = set()
     for name in drop:
         alike = {i for i, other in enumerate(names) if other == name}
@@ -94,7 +94,7 @@ def _position(names: list[str], n_columns: int, name: str | int, uri: str, optio
 
 
 def as_number(text: str) -> float | None:
-    """Return the number that a text is; ``1_0`` is one in Python alone."""
+    """Return the number that a text spells, or None; ``1_0``, a number in Python alone, is none."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -102,9 +102,9 @@ def as_number(text: str) -> float | None:
 
 
 def whole_numbers(texts: list[str]) -> list[int] | None:
-    """Return the whole numbers that all of some texts are, exactly; None where one is none.
+    """Return the exact whole numbers that texts spell, or None where one of them spells none.
 
-    ``1.0`` and ``+1`` are ``1``. Beside ``1``, however, ``01`` names another thing, so that all of them are texts.
+    ``1.0`` and ``+1`` are ``1``. Beside ``1``, however, ``01`` is another name, so that all of them stay texts.
     """
     numbers: list[int] = []
     digits: dict[int, str] = {}
@@ -124,7 +124,7 @@ def whole_numbers(texts: list[str]) -> list[int] | None:
 def with_quotes_closed(data: bytes, text: Any, delimiter: str, line: int, uri: str) -> bytes:
     """Return whole lines with those that follow in the file ``text``, until no quoted cell is open.
 
-    pyarrow closes such a cell without a word where its data end, and with it all rows that the cell has swallowed.
+    pyarrow silently closes such a cell at the end of its data, so that the cell swallows all rows after it.
     ``line`` is the number of the first line; a cell that is not closed within 1 MiB, or in the file, is an error.
     """
     if _closed_at_a_glance(data, delimiter):
@@ -141,7 +141,7 @@ def with_quotes_closed(data: bytes, text: Any, delimiter: str, line: int, uri: s
 
 
 def _closed_at_a_glance(data: bytes, delimiter: str) -> bool:
-    """Tell whether all quotes are pairs around a cell of one line, as nearly all are: the rest takes a closer look."""
+    """Tell quickly whether all quotes are pairs around cells of one line, as they are in nearly all files."""
     if b'"' not in data:
         return True
     characters = np.frombuffer(data, np.uint8)

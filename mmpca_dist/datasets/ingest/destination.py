@@ -55,8 +55,8 @@ class Destination:
         """The folder that is beside the destination while an ingest works."""
         return f"{self.uri}{storage.PARTIAL}"
 
-    def refuse_what_is_there(self, overwrite: Overwrite) -> None:
-        """Raise an ``OutputError`` where something is that may not be replaced."""
+    def refuse_occupied(self, overwrite: Overwrite) -> None:
+        """Raise an ``OutputError`` if the destination holds something that may not be replaced."""
         if others := _foreign(storage.names_in(self.work)):
             raise OutputError(
                 f"An ingest to {self.uri} works in {self.work}, which holds other files ({others[0]!r}). Move them, or "
@@ -114,14 +114,14 @@ class Destination:
 
     @contextmanager
     def claimed(self, columns: Sequence[str], overwrite: Overwrite) -> Iterator[Writing]:
-        """Hold the destination against other ingests; tidy it at the end, however that comes.
+        """Hold the destination against other ingests, and tidy up at the end, also after an error.
 
         ``columns`` are the names of the arrays beside the rows. Raises an ``OutputError`` while another ingest writes
         there, or where something is there that may not be replaced.
         """
         with held(self.work) as lease:
             self._tidy()
-            self.refuse_what_is_there(overwrite)
+            self.refuse_occupied(overwrite)
             token = self._begin(["X", *columns])
             try:
                 yield Writing(self, lease, token, bool(overwrite))
@@ -144,7 +144,7 @@ class Destination:
         return token
 
     def _tidy(self) -> None:
-        """Keep the new group where it is complete and has its place, otherwise the old one; remove the rest."""
+        """Keep the new group if it is complete and at the destination, otherwise the old one; remove the other."""
         uri = storage.join(self.work, JOURNAL)
         if not storage.exists(uri):
             return
@@ -200,7 +200,7 @@ class Writing:
         return storage.join(self.destination.uri, self.token) if self.token else self.destination.uri
 
     def complete(self, attributes: dict[str, Any]) -> None:
-        """Let the new group be complete, and take the place of the old one.
+        """Mark the new group as complete, and replace the old one by it.
 
         Raises an ``OutputError`` where another ingest has taken over, or something has been written to the destination
         meanwhile.
@@ -232,11 +232,11 @@ class Writing:
 
 
 def is_work(names: Sequence[str]) -> bool:
-    """Tell whether a folder holds these names because an ingest works there, or has died."""
+    """Tell whether these are the names in the folder of an ingest, which works or has died."""
     return any(name == JOURNAL or is_lease(name) for name in names) and not _foreign(names)
 
 
 def _foreign(names: Sequence[str]) -> list[str]:
-    """Return the names that are not of an ingest's work; it begins no group before its journal."""
+    """Return the names that no ingest has written; an ingest writes its journal before any group."""
     groups = (JOURNAL, NEW, OLD) if JOURNAL in names else ()
     return [name for name in names if name not in groups and not is_lease(name) and not storage.is_partial(name)]

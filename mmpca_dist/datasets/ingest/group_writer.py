@@ -61,7 +61,7 @@ class ZarrWriter:
         self._overwrite, self._target = overwrite, Destination.of(destination)
         if self._target.recover(note) and note is not None:
             note(f"What a killed ingest had left beside {self._target.uri} has been put right.")
-        self._target.refuse_what_is_there(overwrite)
+        self._target.refuse_occupied(overwrite)
         self._columns = {name: _Spool("labels" if name == LABELS else f"values of column {name!r}") for name in columns}
         self._stack = ExitStack()
         for column in self._columns.values():
@@ -76,7 +76,7 @@ class ZarrWriter:
         self._stack.__exit__(*details)
 
     def begin(self, source: RowSource, dtype: np.dtype, *, sparse: bool) -> None:
-        """Say what rows will come, and in which form they are to be written.
+        """Claim the destination, and choose the form in which the rows of a source are written.
 
         Raises
         ------
@@ -269,7 +269,7 @@ def _create_array(uri: str, destination: str, **options: Any) -> zarr.Array:
 
 
 class _Spool:
-    """A column of names as they come, four bytes a row: numbers into the list of distinct ones, which is short."""
+    """A column of names, encoded as four bytes a row: numbers into the short list of distinct values."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -222,7 +222,7 @@ def check_columns(
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> None:
-    """Refuse all columns of CSV and Parquet at once that ``ingest`` would refuse, which takes a reading of the table.
+    """Refuse in one message all columns of CSV or Parquet that ``ingest`` would refuse; this reads the whole table.
 
     Other formats, whose columns have no names, pass. ``progress`` is as for ``ingest``; ``note`` is called with a
     sentence on each column that may be no feature.

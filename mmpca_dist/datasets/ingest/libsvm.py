@@ -102,7 +102,7 @@ class LibsvmRows(Text):
         return f"row {row} (line {self._line_of(row)})"
 
     def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
-        """Raise an error that names what is wrong with a line; nothing, if ``quiet``, where nothing is."""
+        """Raise an error that names what is wrong with a line; a ``quiet`` call returns if nothing is."""
         label, *pairs = line.partition(b"#")[0].decode("utf-8", "replace").split() or ["0"]
         where = f"line {number} of {self.uri}"
         if as_number(label) is None:
@@ -125,5 +125,5 @@ class LibsvmRows(Text):
 
 
 def _index(digits: bytes | str) -> int:
-    """Return an index, or a number beyond all where it is longer than any."""
+    """Return an index; one with more digits than any index has becomes a number beyond all."""
     return int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS

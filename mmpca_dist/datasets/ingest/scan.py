@@ -44,7 +44,7 @@ class _CsvScan:
     def read(self, progress: Progress | None) -> None:
         """Read all lines."""
         for data, line, n_bytes in self._rows.pieces():
-            self._look(data, line)
+            self._scan_block(data, line)
             if progress is not None:
                 progress(n_bytes, max(self._rows.total, n_bytes))
 
@@ -68,15 +68,15 @@ class _CsvScan:
             for name in names
         ]
 
-    def _look(self, data: bytes, line: int) -> None:
-        """Look through whole lines, the first of which has the number ``line``."""
+    def _scan_block(self, data: bytes, line: int) -> None:
+        """Look for faults in whole lines, the first of which has the number ``line``."""
         table = self._parsed(data, line)
         if table is None:
             return
         if self._rows.n_features:
             values = self._rows.matrix(table)
             _count_gaps(values, self._rows.features, lambda row: self._where(data, line, row), self._gaps)
-            self._look_for_counting(values)
+            self._find_counters(values)
         for name, column in list(self._rows.beside.items()):
             try:
                 self._rows.codes(name, table, self._first_row)
@@ -97,11 +97,11 @@ class _CsvScan:
             except pa.ArrowInvalid:
                 if not is_first:
                     self._rows.explain(data, self._first_row)
-                self._set_texts_apart(data, line)
+                self._exclude_texts(data, line)
         return None
 
-    def _set_texts_apart(self, data: bytes, line: int) -> None:
-        """Find the features of a block that hold text, where it can be read as text at all."""
+    def _exclude_texts(self, data: bytes, line: int) -> None:
+        """Record the features of a block that hold text, and stop parsing them."""
         try:
             table = self._rows.parse(data, as_text=True)
         except pa.ArrowInvalid:
@@ -115,8 +115,8 @@ class _CsvScan:
                 self._texts[position] = f"text: {shown} in {self._where(data, line, row)}{hint}"
         self._rows.leave_out(self._texts)
 
-    def _look_for_counting(self, values: NDArray) -> None:
-        """Follow the columns whose values go up by one from row to row."""
+    def _find_counters(self, values: NDArray) -> None:
+        """Find the columns whose values increase by one from row to row."""
         if self._counting is None:
             begins = np.flatnonzero(np.isfinite(values[0]) & (values[-1] == values[0] + (len(values) - 1)))
             self._counting = {self._rows.features[k]: float(values[0, k]) for k in begins}
@@ -127,7 +127,7 @@ class _CsvScan:
                 del self._counting[position]
 
     def _where(self, data: bytes, line: int, row: int) -> str:
-        """Say where a row of a block is; of the lines before, quoted ends of lines and all, the block is read again."""
+        """Say where a row of a block is; quoted cells may hold line ends, so its lines are counted from the start."""
         lines = (text.decode("utf-8", "replace") for text in data.splitlines(keepends=True))
         cells, begin, seen = csv.reader(lines, delimiter=self._rows.delimiter), 0, -1
         try:

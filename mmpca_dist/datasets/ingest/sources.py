@@ -138,7 +138,7 @@ class DatasetRows(RowSource):
 
     def __init__(self, dataset: Dataset, sparse: bool | None = None, keep: Mapping[str, Dataset] | None = None) -> None:
         self._dataset = dataset
-        self._columns: dict[str, Any] = {LABELS: dataset, **(keep or {})}
+        self._columns: dict[str, Dataset] = {LABELS: dataset, **(keep or {})}
         self.uri, self.n_features, self.dtype = dataset.uri, dataset.n_features, dataset.dtype
         self.feature_names, self.image_shape = dataset.feature_names, dataset.image_shape
         self.n_rows = self.total = dataset.n_rows
@@ -179,7 +179,7 @@ class DatasetRows(RowSource):
             refuse_made_up(self._columns[name], n_rows)
 
     def _edges(self) -> list[int]:
-        """Return the edges of reading units, larger ones cut; where one chunk is that large, each piece reads it."""
+        """Return the edges of reading units. Large ones are cut; each piece of a large chunk reads the whole chunk."""
         if self.sparse:
             units, limit = np.asarray([0, self.total]), LIMITS.chunk_bytes // max(self._dataset.share_bytes(1), 1)
         else:
@@ -192,7 +192,7 @@ class DatasetRows(RowSource):
 class CsrStream(SparseRows):
     """A CSR matrix in an ``.npz`` file, and its labels, in ``.npy`` streams that are read from front to back.
 
-    Where rows end is read at once; the rest comes piece by piece, each of them once.
+    The row ends are read at once, the rest piece by piece, each piece once.
     """
 
     def __init__(self, open_member: Callable[[str], NpyStream], names: list[str], label: str, uri: str) -> None:

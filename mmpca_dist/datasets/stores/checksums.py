@@ -23,7 +23,7 @@ def checksum(data: bytes) -> str:
 
 
 def extended(crc: int, values: NDArray) -> int:
-    """Return the CRC-32C of what came before and of the values of an array, in C order and with the low byte first."""
+    """Extend a CRC-32C by the values of an array, in C order and little-endian."""
     flat = np.ascontiguousarray(values).reshape(-1)
     for start in range(0, flat.size, PIECE):
         piece = flat[start : start + PIECE]
@@ -38,7 +38,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def from_json(data: bytes) -> dict[str, Any]:
-    """Return what was given to ``to_json``; what earlier versions wrote has no checksum, and is taken as it is.
+    """Read what ``to_json`` wrote; files of earlier versions have no checksum and are accepted.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def from_json(data: bytes) -> dict[str, Any]:
 
 
 def _is_misnamed(value: dict[str, Any]) -> bool:
-    """Tell whether a key holds the checksum of all others: then its name is what was damaged."""
+    """Tell whether some key holds the checksum of all others: then the name of that key was damaged."""
     candidates = [key for key, text in value.items() if isinstance(text, str) and len(text) == DIGITS]
     return any(_digest({k: v for k, v in value.items() if k != key}) == value[key] for key in candidates)
 

@@ -148,7 +148,7 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
 
 
 def agreed(action: str, read: Callable[[], T], is_plain: Callable[[], bool]) -> T:
-    """Return what two readings in a row give alike, for what has neither a checksum nor an encrypted connection.
+    """Read until two results in a row are equal, for data without a checksum and without an encrypted connection.
 
     ``is_plain`` tells, after a reading, whether the connection is not encrypted; otherwise one reading is enough.
 
@@ -192,7 +192,7 @@ def _disagreement(action: str) -> Callable[[], None]:
 
 
 def undamaged(is_remote: bool, action: str, read: Callable[[], T]) -> T:
-    """Return the result of ``read``, which is called again where data come damaged over a network."""
+    """Return the result of ``read``, which is repeated if data arrive damaged over a network."""
     for attempt in range(1, READINGS if is_remote else 1):
         try:
             return read()
@@ -204,7 +204,7 @@ def undamaged(is_remote: bool, action: str, read: Callable[[], T]) -> T:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Tell whether data came that are not what was written, rather than none."""
+    """Tell whether an error says that data are damaged, rather than out of reach."""
     if isinstance(error, MmpcaError):
         return False
     if isinstance(error, OSError):
@@ -213,7 +213,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def persistence(error: BaseException) -> str:
-    """Tell whether a remote store fails for a ``passing`` reason, a ``lasting`` or an ``unknown`` one."""
+    """Tell whether the reason why a remote store fails is ``passing``, ``lasting`` or ``unknown``."""
     code = status(error)
     if code in PASSING_STATUS:
         return "passing"

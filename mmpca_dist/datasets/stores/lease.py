@@ -58,7 +58,7 @@ class Owner:
 
     @classmethod
     def unreadable(cls, content: bytes) -> Owner:
-        """Return whoever wrote a lease that cannot be read: half of one, or one of another version."""
+        """Return the unknown owner of a lease that is half-written or of another version."""
         return cls(storage.digest(content.hex()), "", "", 0, 0.0, 0.0, 0.0)
 
     @property
@@ -111,7 +111,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the folder is another run's by now, as a look at it tells."""
+        """Whether another run holds the folder by now; reads the folder."""
         self.renew()
         return self._lost is not None
 
@@ -148,7 +148,7 @@ class Lease:
                 log.warning("Cannot renew the lease", exc_info=True)
 
     @contextmanager
-    def _renewed_meanwhile(self) -> Iterator[Lease]:
+    def _renewing(self) -> Iterator[Lease]:
         """Renew the lease as long as the context lasts, then give it up."""
         thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
         thread.start()
@@ -172,7 +172,7 @@ def held(uri: str, on_note: Callable[[str], None] | None = None) -> Iterator[Lea
     OutputError
         While another process that lives holds it.
     """
-    with _claimed(uri, on_note or (lambda message: None))._renewed_meanwhile() as lease:
+    with _claimed(uri, on_note or (lambda message: None))._renewing() as lease:
         yield lease
 
 
@@ -205,7 +205,7 @@ def _claimed(uri: str, on_note: Callable[[str], None]) -> Lease:
 
 
 def _create(lease: Lease) -> bool:
-    """Create a lease; look for it where the store says no, since another attempt follows a lost answer."""
+    """Create a lease. After a lost answer a client tries again, and is refused by its own lease: look whose it is."""
     if storage.create_bytes(_uri_of(lease.uri, lease.number), to_json(asdict(lease.owner))):
         return True
     _, newest = _newest(lease.uri)
@@ -242,7 +242,7 @@ def _seems_alive(owner: Owner) -> bool:
 
 
 def is_lease(name: str) -> bool:
-    """Tell whether a file is a lease, or what a process leaves that dies as it writes one."""
+    """Tell whether a file is a lease, or the partial file of a process that died while it wrote one."""
     return LEASE.fullmatch(name) is not None or storage.is_partial(name, PREFIX)
 
 
@@ -259,7 +259,7 @@ def _uri_of(uri: str, number: int) -> str:
 
 
 def _newest(uri: str) -> tuple[int, Owner | None]:
-    """Return the highest lease and its owner, 0 and None without any; what vanishes meanwhile was given up."""
+    """Return the number and owner of the newest lease, or 0 and None; one that vanishes meanwhile was given up."""
     names = _names(uri)
     if not names:
         return 0, None

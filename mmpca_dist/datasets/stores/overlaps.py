@@ -22,13 +22,13 @@ MARKERS = {
 
 
 def resolved(uri: str | os.PathLike) -> str:
-    """Return the address that is written to: of a local path, what its symbolic links lead to."""
+    """Return an address in its normal form; the symbolic links of a local path are followed."""
     text = storage.normalize(uri)
     return os.path.realpath(text) if storage.is_local(text) and not text.startswith(storage.NAMED) else text
 
 
 def canonical(uri: str | os.PathLike) -> str:
-    """Return one spelling for all addresses of a place; it is for comparisons, and need not be an address."""
+    """Return one spelling for all addresses of the same place, for comparisons only."""
     text = resolved(uri)
     if storage.is_local(text):
         return text
@@ -39,7 +39,7 @@ def canonical(uri: str | os.PathLike) -> str:
 
 
 def lies_within(inner: str | os.PathLike, outer: str | os.PathLike) -> bool:
-    """Tell whether an address is that of a place, or of something inside it."""
+    """Tell whether the address ``inner`` is ``outer`` or lies inside it."""
     path, folder = canonical(inner), canonical(outer)
     if path == folder or path.startswith(folder.rstrip("/") + "/"):
         return True

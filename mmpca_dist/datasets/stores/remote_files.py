@@ -305,7 +305,7 @@ class _RangeFile(io.RawIOBase):
 
 
 class PatientFileSystem:
-    """An fsspec file system that repeats operations while they fail for reasons that pass.
+    """An fsspec file system that retries operations while they fail for reasons that pass.
 
     Without encryption it lists until two listings agree.
     """

@@ -51,7 +51,7 @@ _memory_lock = threading.Lock()
 
 @contextmanager
 def explained(uri: str, doing: str = "read") -> Iterator[None]:
-    """Turn the many ways in which an address fails into one sentence; errors of programs pass."""
+    """Turn any failure of an address into an error of one sentence; programming errors pass."""
     try:
         yield
     except MmpcaError:
@@ -86,13 +86,13 @@ def filesystem(uri: str) -> tuple[Any, str]:
 
 
 def agreed(uri: str, read: Callable[[], T]) -> T:
-    """Return what ``read`` gives, twice alike where ``uri`` is reached without encryption: nothing else checks it."""
+    """Return the result of ``read``, confirmed by a second reading if the connection to ``uri`` is not encrypted."""
     fs, _ = filesystem(uri)
     return failures.agreed(f"read {uri}", read, lambda: getattr(fs, "is_plain", False))
 
 
 def undamaged(uri: str, read: Callable[[], T]) -> T:
-    """Return what ``read`` gives of ``uri``; what comes from afar and fails its checksum is read again."""
+    """Return the result of ``read``; remote data that fail their checksum are read again."""
     return failures.undamaged(is_remote(uri), f"read {uri}", read)
 
 
@@ -163,7 +163,7 @@ def write_bytes(uri: str, data: bytes) -> None:
 
 
 def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
-    """Write an object of which only a piece at a time is in memory; where pieces do not all come, there is none."""
+    """Write an object piece by piece; if the pieces end with an error, no object is written."""
     fs, path = filesystem(uri)
     if not is_local(uri):
         with TemporaryDirectory() as folder:
@@ -251,7 +251,7 @@ def is_partial(name: str, prefix: str = "") -> bool:
 
 
 def remove_partials(uri: str, but: str | None = None) -> int:
-    """Remove what processes left below a folder that were killed as they wrote a file, and return the bytes freed.
+    """Remove the partial files of killed processes below a folder, and return the bytes freed.
 
     Nothing is removed below ``but``, a folder within.
     """

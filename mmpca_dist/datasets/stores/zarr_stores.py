@@ -33,7 +33,7 @@ ABSENT_OR_INVALID = (FileNotFoundError, IsADirectoryError, NotADirectoryError, V
 def open_group(uri: str, mode: str = "r") -> zarr.Group:
     """Open (``"r"``, ``"a"``) or create anew (``"w"``) a Zarr group.
 
-    Consolidated metadata, which are copies, are passed over: of an array that was replaced since they are false.
+    Consolidated metadata are ignored: they are copies, and out of date once an array is replaced.
     """
     with storage.explained(uri, "read" if mode == "r" else "write"):
         if is_local(uri) and mode in ("a", "w"):
@@ -70,7 +70,7 @@ def zarr_location(uri: str, read_only: bool = False) -> Any:
 
 
 def values_of(array: zarr.Array, start: int = 0, stop: int | None = None) -> NDArray:
-    """Return entries ``start`` to ``stop`` of an array along its first axis; damaged ones from afar are read again."""
+    """Return entries ``start`` to ``stop`` of an array along its first axis; damaged remote data are read again."""
     selection: Any = slice(start, stop) if array.ndim else ()
     return _undamaged(array, lambda: np.asarray(array[selection]))
 
@@ -134,7 +134,7 @@ def refuse_absent_chunks(uri: str, array: zarr.Array, present: dict[str, int], r
 
 
 def read_chunks(uri: str, array: zarr.Array, remedy: str = storage.RESTORE) -> NDArray:
-    """Return an array of this project, which has no shards; a chunk that is damaged is named."""
+    """Return an array of this project, without shards; an error names the damaged chunk."""
     try:
         return values_of(array)
     except Exception:  # the same comes again, of the chunk
@@ -145,7 +145,7 @@ def read_chunks(uri: str, array: zarr.Array, remedy: str = storage.RESTORE) -> N
 
 
 class PatientStore(WrapperStore[ObjectStore | FsspecStore]):
-    """A store whose operations are repeated while they fail for reasons that pass.
+    """A store that retries operations while they fail for reasons that pass.
 
     Chunks have checksums, where they are Zarr's own. Metadata and lists have none: over a connection that is not
     encrypted they are read until two readings agree.
