@@ -59,17 +59,8 @@ def stored_heavy_columns(value: Any, n_features: int) -> list[tuple[int, float]]
 def heavy_columns(squares: NDArray[np.float64], total: float | None = None) -> list[tuple[int, float]]:
     """Return the few columns that hold nearly all of the scatter and the share of each, the largest first.
 
-    Parameters
-    ----------
-    squares : array of shape (d,)
-        Sum of squared deviations of each column from its mean, or lower bounds of them.
-    total : float, optional
-        Their sum over all columns, where ``squares`` are lower bounds.
-
-    Returns
-    -------
-    list of (int, float)
-        Empty where the scatter is spread over many columns.
+    ``squares``, shape (d,), are sums of squared deviations from the mean, or lower bounds of them with the ``total``.
+    There are none where the scatter is spread over many columns.
     """
     total = float(squares.sum()) if total is None else total
     if len(squares) < 2 or not 0 < total < np.inf:

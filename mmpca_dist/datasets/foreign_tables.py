@@ -38,13 +38,7 @@ class ForeignTable:
 
 
 def as_table(X: Any) -> Any:
-    """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix.
-
-    Raises
-    ------
-    InputError
-        For objects that are no table of numbers; the message says what to pass.
-    """
+    """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix."""
     if isinstance(X, Dataset):
         return ForeignTable(X, _sample(X.n_features, X.dtype, X.feature_names))
     if is_from(X, "anndata"):

@@ -28,19 +28,10 @@ def label_array(y: Any, where: str) -> NDArray:
 
 
 def normalize_labels(y: Any, where: str) -> NDArray:
-    """Return labels as integers, booleans or fixed-width strings.
+    """Return labels, shape (n,), as integers, booleans or fixed-width strings; ``where`` is their place, for errors.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Integers, booleans, strings, bytes, or floats that are whole numbers.
-    where : str
-        What to call the labels in an error.
-
-    Raises
-    ------
-    InputError
-        For missing labels, fractions and other types, and text that ends with a NUL character.
+    Bytes and floats that are whole numbers are converted. An ``InputError`` refuses missing labels, fractions and other
+    types, and text that ends with a NUL character.
     """
     y = label_array(y, where)
     if y.ndim == 2 and y.shape[1] == 1:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.memory_limits import refuse_absurd, refuse_larger
 from mmpca_dist.datasets.readers.formats import Format, Request
-from mmpca_dist.datasets.readers.named_columns import ColumnRows, refuse_twice
+from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ColumnError, InputError
 
@@ -55,13 +55,9 @@ class Batch:
 class ArrowDataset(ColumnRows):
     """Rows and labels of an Arrow IPC file; its record batches are the chunks."""
 
-    read_overhead = 2.5
-
     def __init__(self, request: Request) -> None:
         self._token = uuid.uuid4().hex
-        self.kind = "local" if storage.is_local(request.uri) else "remote"
         schema, batches = _metadata(request.uri, self._token)
-        refuse_twice(schema, request.uri)
         super().__init__(request, schema)
         self.n_rows = sum(batch.n_rows for batch in batches)
         refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)

@@ -33,12 +33,9 @@ class SparseRows(Dataset):
         return grain_edges(self.n_rows, self.row_bytes)
 
     def read_sparse(self, start: int, stop: int) -> csr_array:
-        """Return rows ``start`` to ``stop`` in CSR form, their values as ``dtype``, columns increasing in every row.
+        """Return rows ``start`` to ``stop`` in CSR form, with values of ``dtype`` and increasing columns in every row.
 
-        Raises
-        ------
-        InputError
-            For a column that does not exist or comes twice in a row, and for values that are not finite.
+        An ``InputError`` refuses columns that do not exist or come twice in a row, and values that are not finite.
         """
         data, indices, indptr = self._stored(start, stop)
 

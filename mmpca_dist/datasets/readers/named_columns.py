@@ -14,6 +14,7 @@ from mmpca_dist.datasets.column_faults import ColumnFault, Gaps
 from mmpca_dist.datasets.dataset import Dataset, readable
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.readers.formats import Request, refuse_missing_names
+from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 
@@ -25,17 +26,18 @@ TRANSPOSE_ROWS = 256
 class ColumnRows(Dataset):
     """Base of the formats whose columns have names; a subclass reads Arrow tables.
 
-    Parameters
-    ----------
-    request : Request
-        ``names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows. Columns
-        in ``drop`` are no features, nor are those in ``beside``, which must exist, except for ``features``.
-    schema : pyarrow.Schema
-        Of all columns.
+    ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows.
+    Columns in ``drop`` are no features, nor are those in ``beside``, which must exist, except for ``features``.
     """
+
+    read_overhead = 2.5
 
     def __init__(self, request: Request, schema: pa.Schema) -> None:
         self.uri, drop = request.uri, list(request.drop)
+        self.kind = "local" if storage.is_local(self.uri) else "remote"
+        name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
+        if times > 1:
+            raise InputError(f"{self.uri} has {times} columns called {name!r}. Rename all but one.")
         self.label = _label_column(schema, request)
         self.has_labels = self.label is not None
         for name, setting in request.beside.items():
@@ -184,13 +186,6 @@ def _fill_from_columns(table: pa.Table, rows: NDArray, first: int, uri: str) -> 
             at += len(chunk)
     for start in range(0, len(rows), TRANSPOSE_ROWS):
         rows[start : start + TRANSPOSE_ROWS] = columns[:, start : start + TRANSPOSE_ROWS].T
-
-
-def refuse_twice(schema: pa.Schema, uri: str) -> None:
-    """Refuse two columns of one name."""
-    name, times = Counter(schema.names).most_common(1)[0] if schema.names else ("", 0)
-    if times > 1:
-        raise InputError(f"{uri} has {times} columns called {name!r}. Rename all but one.")
 
 
 def _values(chunk: pa.Array) -> NDArray:

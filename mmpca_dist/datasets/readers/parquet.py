@@ -22,7 +22,7 @@ from mmpca_dist.datasets.column_faults import ColumnFault, Gaps
 from mmpca_dist.datasets.labels import NAME_CHARACTERS, refuse_texts
 from mmpca_dist.datasets.memory_limits import allowed_bytes, refuse_absurd, refuse_larger
 from mmpca_dist.datasets.readers.formats import Format, Request
-from mmpca_dist.datasets.readers.named_columns import ColumnRows, refuse_twice
+from mmpca_dist.datasets.readers.named_columns import ColumnRows
 from mmpca_dist.datasets.readers.parquet_folders import SUFFIXES, holds_parquet, parquet_files
 from mmpca_dist.datasets.readers.parquet_pages import CheckedColumns, columns_of, unpacks_little
 from mmpca_dist.datasets.stores import storage
@@ -43,21 +43,16 @@ class RowGroup:
 class ParquetDataset(ColumnRows):
     """Rows and labels of a Parquet file, or of the Parquet files of a folder; see ``parquet_folders``."""
 
-    read_overhead = 2.5
-
     def __init__(self, request: Request) -> None:
-        uri = request.uri
         self._token = uuid.uuid4().hex
-        self.kind = "local" if storage.is_local(uri) else "remote"
-        table = parquet_files(uri)
+        table = parquet_files(request.uri)
         self._files = table.files
-        stored = _metadata(self._files[0], self._token).schema.to_arrow_schema()
-        refuse_twice(stored, uri)
+        leaves = _metadata(self._files[0], self._token).schema
+        stored = leaves.to_arrow_schema()
         # Where files hold a column of a folder's name too, the files count.
         self._in_folders = [column for column in table.fields if column.name not in stored.names]
         self._of_file = dict(zip(table.files, table.values, strict=False)) if self._in_folders else {}
         super().__init__(request, pa.schema([*stored, *self._in_folders]))
-        leaves = _metadata(self._files[0], self._token).schema
         self._label_number = next((i for i in range(len(leaves)) if leaves.column(i).path == self.label), None)
         self._groups: list[RowGroup] = []
         self._allowed = allowed_bytes()
@@ -71,7 +66,7 @@ class ParquetDataset(ColumnRows):
                 if group.num_rows:
                     self._groups.append(RowGroup(file, number, self.n_rows, group.num_rows))
                 self.n_rows += group.num_rows
-        refuse_absurd(uri, (self.n_rows, self.n_features), self.dtype.itemsize)
+        refuse_absurd(self.uri, (self.n_rows, self.n_features), self.dtype.itemsize)
 
     def _refuse_oversized(self, group: pq.RowGroupMetaData, where: str) -> None:
         """Refuse a row group by what its metadata declare: it is read whole, the labels at another time."""

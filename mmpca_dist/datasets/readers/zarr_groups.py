@@ -50,16 +50,11 @@ def table_url(uri: str, group: zarr.Group) -> str:
 
 
 class ZarrGroupRows(Dataset):
-    """Rows and labels of a Zarr group, version 3 or 2, at a path or fsspec URL.
+    """Rows and labels of a Zarr group, version 3 or 2.
 
-    Parameters
-    ----------
-    request : Request
-        ``features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
-        labels (default ``y``), or a column of AnnData's table such as ``obs/cell_type``.
-    table : str
-        Address of the arrays: the group itself, or the sub-group of ``table_url``. It stays the same while the table
-        at ``request.uri`` is replaced, so that nobody reads a part of each.
+    ``request.features`` is the array, or group of arrays, that holds the rows (default ``X``); ``label`` the array of
+    labels (default ``y``), or a column of AnnData's table such as ``obs/cell_type``. ``table`` is the address of the
+    arrays, by ``table_url``. It stays the same while the table is replaced, so that nobody reads a part of each.
     """
 
     features: str
