@@ -66,8 +66,8 @@ def passes_costs(
     between = n_classes * (1 + len(needs.medians))
     width = min(size + between, d)
     kind = BLOCK_SOLVERS[solver.kind]
-    most = kind.most_passes(solver.passes)
-    vectors = [groups * (size + PROBES)] + [groups * width] * (most - 1) if groups else [0]
+    n_passes = kind.most_passes(solver.passes)
+    vectors = [groups * (size + PROBES)] + [groups * width] * (n_passes - 1) if groups else [0]
     if standardize and groups:
         vectors = [0, *vectors]
     basis = kind.basis_bytes(solver.passes, width, item) if groups else between * item

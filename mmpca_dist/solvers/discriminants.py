@@ -135,13 +135,13 @@ def discriminants(
 class _Bounds:
     """Of the K leading values of Fisher's criterion.
 
-    ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``most``, shape
+    ``reached`` is the sum that the components reach, at least, and ``last`` a lower bound on value K; ``upper``, shape
     (K + 1,), are upper bounds; ``estimate`` is as in ``discriminants``, None where there is none.
     """
 
     reached: float
     last: float
-    most: NDArray[np.float64]
+    upper: NDArray[np.float64]
     estimate: float | None = None
 
 
@@ -159,13 +159,13 @@ def _in_basis(
         -(1 - problem.shrinkage) * (outside @ V) * pairs.values,
     ])  # fmt: skip
     residuals = np.linalg.norm(scipy.linalg.solve_triangular(lower, missed, lower=True), axis=0)
-    reached, most = float(pairs.values.sum()), wider.values(least, count + 1)
+    reached, upper = float(pairs.values.sum()), wider.values(least, count + 1)
     estimate = None
     if statistics.moments.n_rows - np.count_nonzero(statistics.moments.counts) >= statistics.n_features:
         lacking = max(within.trace - float(np.trace(least)), 0.0) / max(statistics.n_features - r, 1)
         least[np.arange(r, r + s), np.arange(r, r + s)] += lacking
         estimate = reached / max(reached, float(wider.values(least, count).sum()))
-    return residuals, _Bounds(reached, float(pairs.values[-1]), most, estimate)
+    return residuals, _Bounds(reached, float(pairs.values[-1]), upper, estimate)
 
 
 def _least(inside: NDArray[np.float64], outside: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
@@ -196,7 +196,7 @@ def _compared(bounds: _Bounds, epsilon: float) -> dict[str, Any]:
     sines of its angles to the K leading eigenvectors add up to what p_1 ... p_K lack of K, and every unit that is
     lacking costs at least l_K - l_(K+1).
     """
-    *leading, following = bounds.most
+    *leading, following = bounds.upper
     best = sum(leading) * (1 + epsilon)
     lost, gap = best - bounds.reached, bounds.last - following
     angle = float(np.degrees(np.arcsin(np.sqrt(lost / gap)))) if 0 <= lost < gap else None

@@ -47,13 +47,13 @@ def pairs_in_passes(
     epsilon, passes = float(np.finfo(kept_type(precision)).eps), 2
     while not iteration.done:
         with single_blas_thread():
-            projected, known = iteration.approximation(0, first.trace)
+            projected, approximation = iteration.approximation(0, first.trace)
             S, share, trace = projected.inside / first.weight, 1 / first.weight, first.trace / first.weight
-            iteration.follow(approximate_eigenpairs(S, known, share, trace, n_components, epsilon))
+            iteration.follow(approximate_eigenpairs(S, approximation, share, trace, n_components, epsilon))
         if iteration.done or passes > solver.passes or not iteration.basis.grow():
             break
         iteration.basis.absorb(applied(iteration.basis.block))
         passes += 1
-    projected, known = iteration.approximation(passes, first.trace)
+    projected, approximation = iteration.approximation(passes, first.trace)
     scatter = as_scatter(neighbors, first, edges)
-    return replace(scatter, scatter=projected.inside, basis=projected.basis, approximation=known)
+    return replace(scatter, scatter=projected.inside, basis=projected.basis, approximation=approximation)

@@ -95,11 +95,11 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
     return census
 
 
-def check_missing_labels(dataset: Dataset, census: Census, known: NDArray | None = None) -> None:
-    """Refuse missing label chunks, unless their fill value is a class of other rows, or among the ``known`` classes.
+def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArray | None = None) -> None:
+    """Refuse missing label chunks, unless their fill value is a class of other rows, or among the ``other_classes``.
 
     Zarr may leave out chunks that hold only the fill value.
     """
     if dataset.missing_label_rows:
         filled = int(census.counts[census.classes == dataset.label_fill].sum())
-        refuse_made_up(dataset, filled, known)
+        refuse_made_up(dataset, filled, other_classes)

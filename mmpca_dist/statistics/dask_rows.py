@@ -177,7 +177,7 @@ def _run_on_blocks(
 
 def _run_on_stored(task: Any, span: Span, reader: ZarrReader, labels: Sequence[NDArray]) -> Any:
     y = _joined(labels)
-    return run_span(lambda whole: replace(task, dataset=_StoredRows(reader, y, whole.start))(whole), span)
+    return run_span(lambda span_rows: replace(task, dataset=_StoredRows(reader, y, span_rows.start))(span_rows), span)
 
 
 def _block_edges(X: da.Array) -> NDArray[np.int64]:

@@ -344,6 +344,6 @@ def foreseen_rounds(values: float, entry_bytes: int, n_medians: int, sample_rows
     return rounds
 
 
-def _bracket_share(sample_size: float, most: float) -> float:
+def _bracket_share(sample_size: float, limit: float) -> float:
     """Return the share of the values that a bracket made from a sample holds."""
-    return min((MARGIN * np.sqrt(sample_size) + 2) / max(sample_size, 1), most)
+    return min((MARGIN * np.sqrt(sample_size) + 2) / max(sample_size, 1), limit)

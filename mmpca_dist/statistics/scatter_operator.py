@@ -218,9 +218,9 @@ def sparse_spans(dataset: Dataset, spans: list[Span]) -> list[Span]:
     ends = np.unique(np.searchsorted(edges, np.linspace(edges[0], edges[-1], count + 1)))
     joined: list[Span] = []
     for first, last in itertools.pairwise(ends.tolist()):
-        own = edges[first : last + 1]
-        kept = [int(own[0])]
-        for edge, following in itertools.pairwise([*own[1:].tolist(), None]):
+        part = edges[first : last + 1]
+        kept = [int(part[0])]
+        for edge, following in itertools.pairwise([*part[1:].tolist(), None]):
             if following is None or following - kept[-1] > rows:
                 kept.append(edge)
         joined.append(Span(len(joined), tuple(kept)))
