@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.methods.base import ColumnSelection, unit_vectors
-from mmpca_dist.methods.class_regression import class_regression
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.lasso_path import Change, Changes, Regression, changes_until, columns_with, lasso_path
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import ROUNDING, Statistics
+from mmpca_dist.statistics.scatters import class_regression
 
 
 class LassoSelection(ColumnSelection):
@@ -95,7 +95,7 @@ def _selected(changes: Changes, n_columns: int) -> tuple[NDArray[np.intp], NDArr
 
 def _problems(statistics: Statistics) -> list[Regression]:
     """Return a regression for every target onto standardised columns; of more columns than rows in their span."""
-    regression = class_regression(statistics)
+    regression = class_regression(statistics.moments)
     scatter, cross = regression.scatter, regression.cross
     targets = (1 + (cross.shape[1] > 1)) * cross  # an indicator is half of -1 and +1
     inverse = _inverse_deviations(statistics, scatter)

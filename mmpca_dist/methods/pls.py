@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import estimator
-from mmpca_dist.methods.class_regression import class_regression
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution, rank_limit
 from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.scatters import class_regression
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 
@@ -79,7 +79,10 @@ class PLS(TargetReducer):
         return Needs(full_scatter=("pls",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        problem, largest = class_regression(statistics), min(statistics.n_features, statistics.moments.n_rows - 1)
+        problem, largest = (
+            class_regression(statistics.moments),
+            min(statistics.n_features, statistics.moments.n_rows - 1),
+        )
         total = float(np.trace(problem.targets))
         rotations, explained, errors = kernel_pls(
             problem.scatter, problem.cross, total, self._at_most(largest), statistics.epsilon

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer, estimator, option
-from mmpca_dist.methods.class_regression import class_regression
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.scatters import class_regression
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -67,7 +67,7 @@ class RidgeDirections(MomentReducer):
         return Needs(full_scatter=("ridge",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        problem, n_classes = class_regression(statistics), int(np.count_nonzero(statistics.moments.counts))
+        problem, n_classes = class_regression(statistics.moments), int(np.count_nonzero(statistics.moments.counts))
         penalty, by_column = self.alpha / statistics.moments.n_rows, statistics.basis is None
         with single_blas_thread():
             coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)

@@ -1,4 +1,4 @@
-"""Scatters as weighted sums of class scatters and of outer products of offsets.
+"""Scatters as weighted sums of class scatters and of outer products of offsets; products for regressions.
 
 S = (sum_c w_c G_c + sum_o b_o D_o D_o^T) / divisor, with G_c the centred scatter of class c. A method is a choice of
 the weights w and b and of the offsets D, which are differences of class means or medians. Two choices of w serve all
@@ -101,3 +101,41 @@ def at_least_two(counts: NDArray) -> NDArray[np.intp]:
     if len(present) < 2:
         raise InputError(f"There is only {len(present)} class with rows: there must be at least two.")
     return present
+
+
+@dataclass(frozen=True)
+class ClassRegression:
+    """Products for regressions of rows X, less their mean, onto their classes Y, divided by the number of rows.
+
+    Targets are the labels -1 and +1 of two classes, or an indicator (1 for its rows, else 0) of each of several.
+
+    Attributes
+    ----------
+    scatter : array of shape (r, r)
+        X^T X, the scatter of PCA.
+    cross : array of shape (r, q)
+        X^T Y, of indicators n_c (m_c - m) for class c.
+    targets : array of shape (q, q)
+        Y^T Y.
+    """
+
+    scatter: NDArray[np.float64]
+    cross: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+
+def class_regression(moments: ClassMoments) -> ClassRegression:
+    """Return the regression onto the classes that have rows.
+
+    Raises
+    ------
+    InputError
+        For fewer than two such classes.
+    """
+    scatter = total_scatter(moments).dense(moments)
+    present = np.flatnonzero(moments.counts)
+    shares = moments.counts[present] / moments.n_rows
+    cross, targets = (moments.deviations[present] * shares[:, None]).T, np.diag(shares) - np.outer(shares, shares)
+    if len(present) == 2:  # y = +1 for the second class, -1 for the first: twice its indicator, less one
+        cross, targets = 2 * cross[:, 1:], 4 * targets[1:, 1:]
+    return ClassRegression(scatter, cross, targets)
