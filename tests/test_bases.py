@@ -34,7 +34,7 @@ MATRICES = {
 def grow(S, start, count, *, others=None, dtype=np.float64):
     """Return what is known of S after so many passes."""
     width = start.shape[1] + (0 if others is None else others.shape[1])
-    growing = KrylovBasis(start.astype(dtype), width * count, dtype=np.dtype(dtype))
+    growing = KrylovBasis(start.astype(dtype), width * count)
     growing.absorb(S @ growing.block.astype(np.float64))
     for number in range(2, count + 1):
         if not growing.grow(others if number == 2 else None):
@@ -83,7 +83,7 @@ def test_a_start_that_spans_an_invariant_subspace_grows_no_further():
     S = symmetric(np.append(np.arange(1, 6), np.zeros(D - 5)))
     start = naive.eigenpairs(S)[1][:, :3]
     for others in (None, start[:, :2], np.zeros((D, 1))):
-        growing = KrylovBasis(start, 12, dtype=np.dtype(np.float64))
+        growing = KrylovBasis(start, 12)
         growing.absorb(S @ growing.block)
         before = growing.projected()
         assert not growing.grow(others)

@@ -79,14 +79,10 @@ class PLS(TargetReducer):
         return Needs(full_scatter=("pls",))
 
     def _solve(self, statistics: Statistics) -> Solution:
-        problem, largest = (
-            class_regression(statistics.moments),
-            min(statistics.n_features, statistics.moments.n_rows - 1),
-        )
-        total = float(np.trace(problem.targets))
-        rotations, explained, errors = kernel_pls(
-            problem.scatter, problem.cross, total, self._at_most(largest), statistics.epsilon
-        )
+        moments, problem = statistics.moments, class_regression(statistics.moments)
+        total, largest = float(np.trace(problem.targets)), min(statistics.n_features, moments.n_rows - 1)
+        products = (problem.scatter, problem.cross, total)
+        rotations, explained, errors = kernel_pls(*products, self._at_most(largest), statistics.epsilon)
         return Solution.of_directions(statistics.loadings(rotations), explained, errors, total, rank_limit(largest))
 
     def _solve_targets(self, cross: CrossMoments) -> Solution:

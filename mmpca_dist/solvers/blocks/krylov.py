@@ -1,6 +1,6 @@
-"""Block Krylov (Musco & Musco 2015): every block is kept, and Rayleigh and Ritz choose among them all.
+"""Block Krylov (Musco & Musco 2015): Rayleigh and Ritz choose from the blocks of all passes.
 
-Without another pass the basis knows what the scatter moves out of it: the residuals of all Ritz pairs follow.
+The residuals of all Ritz pairs follow from what the last image has outside the basis, without another pass.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ class KrylovBasis:
     Parameters
     ----------
     start : array of shape (d, b)
-        Orthonormal columns.
+        Orthonormal columns, of the type of the basis.
     capacity : int
         Columns there is room for.
-    dtype : dtype
-        Of the columns that are kept.
     """
 
-    def __init__(self, start: NDArray, capacity: int, dtype: np.dtype) -> None:
+    def __init__(self, start: NDArray, capacity: int) -> None:
         self._size, self._unit = 0.0, 1.0
-        self._basis = np.empty((len(start), min(capacity, len(start))), dtype, order="F")
+        self._basis = np.empty((len(start), min(capacity, len(start))), start.dtype, order="F")
         self._applied = self._count = 0
         self._inside = np.zeros((0, 0))
         self._rest = start
@@ -41,7 +39,7 @@ class KrylovBasis:
         return self._basis[:, self._applied : self._count]
 
     def absorb(self, image: NDArray[np.float64]) -> None:
-        """Take up what the scatter makes of ``block``; it is overwritten, for it may be as large as a basis."""
+        """Take in the image of ``block``; it is overwritten, because it may be as large as a basis."""
         r, b = self._applied, image.shape[1]
         column = np.zeros((self._count, b))
         if not self._applied:
@@ -60,7 +58,7 @@ class KrylovBasis:
         self._inside, self._applied = inside, self._count
 
     def grow(self, others: NDArray[np.float64] | None = None) -> bool:
-        """Add a block, the image of the last one with ``others`` (d, m); False where that adds no direction."""
+        """Add a block, the image of the last one with ``others`` (d, m); return False if that adds no direction."""
         following, size, kept = self._rest, self._size or 1.0, self._basis[:, : self._count]
         if others is not None and others.shape[1]:
             joining = (unit_columns(others) * size).astype(following.dtype)
@@ -112,7 +110,7 @@ def _power_of_two(columns: NDArray) -> float:
 def _begin(
     start: NDArray, image: NDArray[np.float64], others: NDArray[np.float64], epsilon: float, passes: int
 ) -> KrylovBasis:
-    basis = KrylovBasis(start, (start.shape[1] + others.shape[1]) * passes, dtype=start.dtype)
+    basis = KrylovBasis(start, (start.shape[1] + others.shape[1]) * passes)
     basis.absorb(image)
     return basis
 
