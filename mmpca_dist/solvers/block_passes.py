@@ -34,7 +34,7 @@ SEED = 2015
 def statistics_in_passes(
     rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool = False
 ) -> SubspaceStatistics:
-    """Return what methods need, in bases that hold the leading part of their scatters.
+    """Return the statistics that methods need, in bases of the leading part of their scatters.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def block_size(needs: Needs, solver: SolverOptions, n_features: int) -> int:
 
 
 def _centres(sample: NDArray, codes: NDArray[np.intp], census: Census, dtype: np.dtype) -> NDArray:
-    """Return what is subtracted from the rows of each class, shape (C, d)."""
+    """Return the provisional centre of each class, shape (C, d)."""
     centres = np.empty((len(census.classes), sample.shape[1]), dtype)
     for label in range(len(centres)):
         rows = np.flatnonzero(codes == label)
@@ -173,12 +173,12 @@ class BlockIteration:
         self.basis, self.done = kind.begin(start, image, others, epsilon, solver.passes), kind.one_pass
 
     def follow(self, pairs: Eigenpairs) -> None:
-        """Note how far the components are after a pass: once all meet the tolerance, the iteration is done."""
+        """Record the components after a pass: the iteration is done once all meet the tolerance."""
         self._history.append({"values": pairs.values.tolist(), "residuals": pairs.residuals.tolist()})
         self.done = bool((pairs.residuals <= self._solver.tolerance * pairs.values).all())
 
     def approximation(self, passes: int, trace: float) -> tuple[Projected, Approximation]:
-        """Return the scatter in the basis so far, and what is known of the rest after so many passes."""
+        """Return the scatter in the basis, and what is known of the rest after so many passes."""
         with single_blas_thread():
             projected = self.basis.projected()
             error = self._error(projected, trace) if projected.outside is None else None
@@ -187,7 +187,7 @@ class BlockIteration:
         )
 
     def _error(self, projected: Projected, trace: float) -> float:
-        """Return a bound on the norm of the scatter less what a sketch makes of it, which is positive semidefinite."""
+        """Return a bound on the norm of the scatter less its sketch, which is positive semidefinite."""
         probing = probes(len(projected.basis), self._seed)
         approximate = projected.basis @ (projected.inside @ (projected.basis.T @ probing))
         bound = norm_bound(np.linalg.norm(self._probed - approximate, axis=0))

@@ -21,7 +21,7 @@ from mmpca_dist.statistics.scatter_operator import SPARSE_COLUMNS, centre_type, 
 
 @dataclass(frozen=True)
 class PassesCosts:
-    """What a solver in passes may cost.
+    """Upper limits on the costs of a solver in passes.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def passes_costs(
 
 
 def growing_bytes(n_features: int, width: int, item: int) -> int:
-    """Return what a solver holds beside a basis, whose numbers take ``item`` bytes, while a block of it grows."""
+    """Return the bytes a solver needs beside a basis, of numbers of ``item`` bytes, while the basis grows."""
     return n_features * width * (item * 5 + 8)
 
 
@@ -122,7 +122,7 @@ def pair_passes_costs(
 
 
 def sparse_unit(dataset: Dataset, tasks: int) -> int:
-    """Return the bytes of sparse rows that a task holds at once, of what centring makes of them, and of products."""
+    """Return the bytes of the sparse rows that a task holds at once, with their centred form and products."""
     share = min(1 / tasks, LIMITS.unit_bytes / max(dataset.n_bytes, 1))
     columns = (2 * dataset.n_rows * share + 4 * dataset.n_features) * SPARSE_COLUMNS * 8
     return int(dataset.nnz * share * (dataset.dtype.itemsize + CSR_ITEM + 3 * 8) + columns)

@@ -1,9 +1,9 @@
-"""Fisher's discriminants, and what is proved of them where passes know the scatter within classes in a basis only.
+"""Fisher's discriminants, and bounds on them if the scatter within classes is known in a basis only.
 
 With W the mean scatter within the classes and Q the basis, Q^T W Q and W Q are known. As W is positive semidefinite, it
-is no smaller than its Nystroem approximation W Q (Q^T W Q)^+ Q^T W. Divided by less, Fisher's criterion is larger: with
-that approximation in place of W its eigenvalues are upper bounds. As the class means lie in the basis, the eigenvalues
-found there are what the components reach, exactly: lower bounds.
+is no smaller than its Nystroem approximation W Q (Q^T W Q)^+ Q^T W. A smaller divisor makes Fisher's criterion larger:
+with that approximation in place of W its eigenvalues are upper bounds. The class means lie in the basis, so the
+eigenvalues in the basis are exactly what the components reach: lower bounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mmpca_dist.statistics.coordinates import EPS, Statistics
 
 @dataclass(frozen=True)
 class _Within:
-    """The mean scatter within the classes, as far as it is approximation.
+    """What is known of the mean scatter within the classes.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from sklearn.linear_model import lars_path, lars_path_gram
 from mmpca_dist.statistics.coordinates import EPS
 
 FIRST_STEPS = 32
-"""A path is followed so many steps, then four times as many, until it has as many columns as asked for."""
+"""Steps of the first attempt; each further one takes four times as many, until the path has enough columns."""
 
 
 class Change(NamedTuple):
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Regression:
-    """A target and columns of unit variance, or zero, by their products.
+    """Products of a target and of columns, which have unit variance or are zero.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ Changes = list[tuple[Change, int]]
 
 
 def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> Changes:
-    """Return the changes of several paths until so many columns are in any of them, or all where that never is."""
+    """Return the changes of paths until so many columns are in any of them, or all changes if that never happens."""
     numbered = [zip(path, itertools.repeat(number)) for number, path in enumerate(paths)]
     changes: Changes = []
     inside = _Inside()
@@ -152,7 +152,7 @@ def changes_until(paths: Iterable[Iterator[Change]], n_columns: int) -> Changes:
 
 
 def columns_with(changes: Changes, n_columns: int) -> list[tuple[int, float]]:
-    """Return the columns at the first point with so many (or with the most), and the penalties they came in at.
+    """Return the columns at the first point with so many, or with the most, and the penalties at which they came in.
 
     In the order in which they came in; one that left and came back counts from when it came back.
     """
@@ -168,7 +168,7 @@ def columns_with(changes: Changes, n_columns: int) -> list[tuple[int, float]]:
 
 
 class _Inside:
-    """The columns that are in any of several paths, each with the penalty that it came in at."""
+    """The columns that are in any path, each with the penalty at which it came in."""
 
     def __init__(self) -> None:
         self.columns: dict[int, float] = {}

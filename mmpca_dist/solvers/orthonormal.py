@@ -1,4 +1,4 @@
-"""Orthonormal bases of columns, beside those of a basis that is there."""
+"""Extend orthonormal bases by columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import combinations, products, single_blas_thread, take_out
 
 NEGLIGIBLE = 1e-14
-"""Of the length of images: what is left of one outside a basis that may be left out."""
+"""Remainders of images outside a basis are dropped below this fraction of the images' length."""
 
 LITTLE, MOST_TURNS = 4.0, 4
-"""A stretch that leaves rounding small, and how often columns are taken out and turned again until it is no more."""
+"""Largest stretch that leaves rounding small, and the limit on repetitions of the projection until it is reached."""
 
 PRODUCTS_LOSE = 1e-12
-"""Squared lengths, of those of the longest direction, that products of columns in double precision cannot tell."""
+"""Squared lengths below this fraction of the longest are rounding errors of products in double precision."""
 
 
 def unit_columns(columns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What passes that apply a scatter to vectors know: its part in a basis, and bounds on the rest."""
+"""What passes that apply a scatter to vectors tell of it beyond its part in a basis."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _CountLabels:
 
 
 def _unique(y: NDArray) -> tuple[NDArray, NDArray[np.int64]]:
-    """Return sorted labels and their counts, without sorting where they are integers close together."""
+    """Return sorted labels and their counts; integers close together need no sorting."""
     if y.dtype.kind in "iu" and len(y):
         low, high = int(y.min()), int(y.max())
         if low >= 0 and high < len(y):
@@ -72,7 +72,7 @@ def _merge(left: Census, right: Census) -> Census:
 
 
 def count_labels(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
-    """Count the rows of every class, be it only one."""
+    """Count the rows of every class. A single class is allowed."""
     return tasks.run(_CountLabels(dataset), spans, _merge, "count")
 
 

@@ -18,7 +18,7 @@ def largest_unit(dataset: Dataset, spans: list[Span]) -> tuple[int, int]:
 
 
 def reading_wide(dataset: Dataset, spans: list[Span], rank: int, scatters: int) -> int:
-    """Return the bytes of few rows and of what is solved in their span, of ``rank`` dimensions.
+    """Return the bytes of few rows and of the problem in their span, of ``rank`` dimensions.
 
     Rows in float64 as read, joined, centred, turned for the factorisation, and its basis; then ``scatters`` bytes of
     scatters of the classes, or of sums of them, beside buffers and the eigenproblem.
@@ -35,7 +35,7 @@ def summary_bytes(n_classes: int, n_features: int, pooled: bool) -> int:
 def reducing(
     dataset: Dataset, spans: list[Span], *, n_classes: int, pooled: bool, medians: bool, item: int, threads: int
 ) -> int:
-    """Return what a process holds of data and sums while it takes moments, and medians if they are wanted.
+    """Return the bytes that a process holds while it takes moments, and medians if asked for.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Dask arrays as data sets: their blocks arrive with the tasks instead of being read by them."""
+"""Dask arrays as data sets: their blocks are inputs of the tasks, which do not read them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _StoredRows(_TaskRows):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockScheduler(Configured):
-    """Whatever scheduler Dask is configured with, running tasks on the blocks of an array."""
+    """The scheduler that Dask is configured with, for tasks on the blocks of an array."""
 
     graph: Graph
     """Of the blocks."""
@@ -242,7 +242,7 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
 
 
 def _graph_of(*arrays: da.Array) -> Graph:
-    """Return one graph of all blocks, with what is not needed left out: later passes need not look for it again."""
+    """Return one graph of all blocks, optimised once for all passes."""
     graphs = (array.__dask_graph__() for array in dask.optimize(*arrays))
     return dict(convert_legacy_graph({key: task for graph in graphs for key, task in graph.items()}))
 

@@ -30,7 +30,7 @@ from mmpca_dist.statistics.units import Locate, read_unit
 def moments_of(
     dataset: Dataset, *, precision: str, classes: Any = None, scheduler: Scheduler | None = None
 ) -> ClassMoments:
-    """Return the class moments of a data set, over ``classes`` or those found."""
+    """Return the class moments of a data set, over ``classes`` or those of its labels."""
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
     if classes is not None:
@@ -89,17 +89,17 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
 
 
 def is_wide(n_rows: int, n_features: int) -> bool:
-    """Tell whether the rows are so few that the problem is solved in their span."""
+    """Tell whether there are so few rows that the problem is solved in their span."""
     return n_rows < n_features
 
 
 def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether the class scatters are so large that two weighted sums of them are kept instead."""
+    """Tell whether class scatters are so large that only two weighted sums of them are kept."""
     return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
 
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
-    """Return the bytes of class scatters, pooled where they are; ``at_most`` of up to as many columns."""
+    """Return the bytes of class scatters, pooled or not; ``at_most`` covers fewer columns, too."""
     separate, pooled = 8 * n_classes * n_features**2, 16 * n_features**2
     if not use_pooled(n_classes, n_features):
         return separate
@@ -109,7 +109,7 @@ def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int
 def gather_statistics(
     rows: Rows, *, precision: str, pairings: Sequence[str] = (), standardize: bool = False, columns: bool = False
 ) -> Statistics:
-    """Return what every method needs, from one pass over the rows (more only for medians of large data).
+    """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class PairScatter:
     def sampling_error(
         self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int
     ) -> dict[str, Any]:
-        """Return what searching for a sample of the rows leaves uncertain, estimated from the sampled differences.
+        """Estimate the errors from searching for a sample of the rows, by the sampled differences.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class PairScatter:
         return self.sample - self.sample @ vectors.T @ vectors
 
     def _by_query(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Put together what belongs to the same query, whose differences to several classes go with one another."""
+        """Group rows by query: the differences of one query to all classes are not independent."""
         return rows.reshape(-1, max(1, round(self.weight / self.queries)), rows.shape[1])
 
     def recall_error(self, vectors: NDArray[np.float64], eigenvalues: NDArray[np.float64], count: int) -> float:

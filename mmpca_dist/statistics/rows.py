@@ -23,7 +23,7 @@ SAMPLE_BYTES = 64 << 20
 SAMPLE_UNITS = 8
 """Samples come from at most 8 units and an eighth of all."""
 SAMPLE_CLASS_ROWS = 64
-"""What a rare class sends to the sample, if it has as many rows."""
+"""Rows of a rare class in the sample, if it has as many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Rows(Tasks):
 
 
 def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> tuple[NDArray, NDArray[np.intp]]:
-    """Return about ``count`` rows, as many of each class as it has of all, and their classes.
+    """Return about ``count`` rows, with the class shares of all rows, and their classes.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> 
 
 
 def sample_rows(row_bytes: int) -> int:
-    """Return how many rows of ``row_bytes`` medians are bracketed from, if there are as many."""
+    """Return the size of the sample that brackets medians, for rows of ``row_bytes``."""
     return min(LIMITS.sample_rows, max(SAMPLE_BYTES // row_bytes, 256))
 
 
 def evenly_chosen(n_units: int) -> set[int]:
-    """Return the numbers of the reading units that the sample comes from, those for rare classes aside."""
+    """Return the numbers of the reading units of the sample, without those for rare classes."""
     count = min(SAMPLE_UNITS, max(n_units // 8, 1))
     return {int((i + 0.5) * n_units / count) for i in range(count)}
 
@@ -111,7 +111,7 @@ def _sample_units(census: Census) -> list[int]:
 
 
 def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
-    """Share out, by first row of the units, how many rows of each class they send to the sample."""
+    """Return how many rows of each class every unit, named by its first row, sends to the sample."""
     held = np.zeros((len(units), len(census.classes)), np.int64)
     for i, u in enumerate(units):
         _, _, classes, counts = census.units[u]

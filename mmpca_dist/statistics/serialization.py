@@ -28,7 +28,7 @@ def storable(cls: type[T]) -> type[T]:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes that `decode` turns back; the parts carry checksums.
+    """Return a value as bytes with checksums, for `decode`.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return what was given to `encode`, bit by bit; only the strides of arrays may differ.
+    """Return the value that was encoded, to the last bit; only strides of arrays may differ.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def size_of(value: Any) -> int:
 
 
 def is_contiguous(value: Any) -> bool:
-    """Tell whether all arrays within a value have strides that `decode` gives back."""
+    """Tell whether all arrays within a value have strides that `decode` preserves."""
     return all(array.flags.forc for array in _arrays_of(value))
 
 

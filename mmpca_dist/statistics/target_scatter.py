@@ -28,7 +28,7 @@ from mmpca_dist.statistics.units import Locate, read_units
 @storable
 @dataclass(frozen=True)
 class CrossMoments:
-    """What a pass leaves of n rows x with targets y, in d columns and q targets.
+    """Means and scatters of n rows x with targets y, in d columns and q targets.
 
     Attributes
     ----------
