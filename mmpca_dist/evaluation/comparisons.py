@@ -98,16 +98,11 @@ def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
 
     Raises InputError where the splits are not as many, or an error is not finite.
 
-    Parameters
-    ----------
-    errors, reference : array-like of shape (m,)
-        Errors of both in every split, in the same order.
+    ``errors`` and ``reference``, of shape (m,), are those of both in every split. The test is one-sided: a method may
+    only be found to err less. Errors that are shares of different numbers of rows, equal in exact arithmetic, may
+    differ as floats: give counts of errors where that can be.
 
-    Notes
-    -----
-    Source: Luo & Durrant 2017, section 5. It is one-sided, as there: a method may only be found to err less. Errors
-    that are shares of different numbers of rows, equal in exact arithmetic, may differ as floats: give counts of errors
-    where that can be.
+    Source: Luo & Durrant 2017, section 5.
 
     Examples
     --------
@@ -155,17 +150,11 @@ def corrected_t_test(
 
     Raises InputError where the splits are not as many, or a number is not finite.
 
-    Parameters
-    ----------
-    errors, reference : array-like of shape (J,)
-        Rows that each method gets wrong in every split, in the same order.
-    held_out, training : array-like of shape (J,)
-        Rows held out and rows that train in every split.
+    ``errors`` and ``reference``, of shape (J,), are the rows that each method gets wrong in every split, ``held_out``
+    and ``training`` its rows held out and those that train. The test is two-sided: whichever method has the lower mean
+    is looked at, and none of them is named beforehand.
 
-    Notes
-    -----
-    Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52. Two-sided: whichever
-    method has the lower mean is looked at, and none of them is named beforehand.
+    Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52.
 
     Examples
     --------

@@ -20,9 +20,9 @@ RULE = (
 )
 
 
-def candidates(most: int) -> list[int]:
-    """Return the numbers of components to be tried where there are at most so many: at least one."""
-    return [size for size in CANDIDATES if size <= max(most, 1)]
+def candidates(limit: int) -> list[int]:
+    """Return the numbers of components to try where there are at most so many: at least one."""
+    return [size for size in CANDIDATES if size <= max(limit, 1)]
 
 
 def fewest_training(n_rows: int, folds: int) -> int:
@@ -36,9 +36,9 @@ def lowest(cells: Sequence[Cell]) -> Cell:
     return min((cell for cell in cells if alike(cell, least)), key=lambda cell: cell.used)
 
 
-def alike(one: Cell, other: Cell) -> bool:
+def alike(first: Cell, second: Cell) -> bool:
     """Return whether two means are equal up to rounding: those of the same counts in another order may differ by it."""
-    return _at_most(one.summary.mean, other.summary.mean) and _at_most(other.summary.mean, one.summary.mean)
+    return _at_most(first.summary.mean, second.summary.mean) and _at_most(second.summary.mean, first.summary.mean)
 
 
 def near_lowest(cells: Sequence[Cell]) -> list[Cell]:

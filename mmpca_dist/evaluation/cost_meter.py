@@ -21,26 +21,17 @@ _PASSES_FOR_MEDIANS = ("sample", "medians")
 def owners_of(methods: Iterable[Any]) -> dict[Hashable, str]:
     """Return who is charged with medians and with each search: the method that needs them, or all of several."""
     users: dict[Hashable, list[str]] = {}
-    for one in methods:
-        for need in (*([MEDIANS] if one.needs.medians else []), *one.needs.searches):
-            users.setdefault(need, []).append(one.label)
+    for method in methods:
+        for need in (*([MEDIANS] if method.needs.medians else []), *method.needs.searches):
+            users.setdefault(need, []).append(method.label)
     return {need: labels[0] if len(labels) == 1 else MOMENTS for need, labels in users.items()}
 
 
 class Meter:
     """Charges time, and the bytes of passes, to one thing after the other: first to moments.
 
-    Parameters
-    ----------
-    watcher : callable, optional
-        Told of every pass.
-    owners : mapping, optional
-        As of ``owners_of``.
-
-    Attributes
-    ----------
-    seconds, n_bytes : dict
-        By what they are charged to; seconds up to the last turn.
+    ``seconds``, up to the last turn, and ``n_bytes`` are by what they are charged to. ``watcher`` is called at every
+    pass; ``owners`` are as of `owners_of`.
     """
 
     def __init__(self, watcher: OnPass | None = None, owners: Mapping[Hashable, str] | None = None) -> None:

@@ -49,24 +49,10 @@ def moments_by_fold(
 
     Raises InputError for rows that are not finite, several splits, or Dask arrays.
 
-    Parameters
-    ----------
-    splits : Splits
-        One split of P parts.
-    medians_of : bool array of shape (T, C), optional
-        Sets of classes whose coordinate-wise medians to compute, of the rows that train.
-
-    Returns
-    -------
-    list of ClassMoments
-        P of them; give them to `fold_moments`. Together C P d^2 doubles, as is what a task leaves.
-    array of shape (H, T, d) or None
-        Medians while each of the H parts in ``splits.held_out`` is held out.
-
-    Notes
-    -----
-    Where there are fewer rows than columns the rows are less than these moments: take `wide_statistics` of those that
-    train.
+    ``splits`` is one split of P parts. The P moments, for `fold_moments`, are C P d^2 doubles, and so is what a task
+    leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape
+    (T, C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows that
+    train while each of the H parts in ``splits.held_out`` is held out.
     """
     view = CellLabels(rows.dataset, splits)
     n_classes, n_parts = splits.counts.shape

@@ -27,31 +27,21 @@ ROUNDED = "Rounding: the published mean is given to a tenth, and before that it 
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """A published test error.
-
-    Attributes
-    ----------
-    table : int
-        Its number in the paper.
-    dataset, method, classifier : str
-        Methods and classifiers as they are called here.
-    n_components : int
-    summary : Summary
-        In percent, rounded to a tenth.
-    certain : bool
-        Whether the column that the figure stands in is known for certain.
-    source : str
-        Where it was published.
-    """
+    """A published test error."""
 
     table: int
+    """Its number in the paper."""
     dataset: str
     method: str
+    """As it is called here, like the classifier."""
     n_components: int
     classifier: str
     summary: Summary
+    """In percent, rounded to a tenth."""
     certain: bool
+    """Whether the column that the figure stands in is known for certain."""
     source: str = ""
+    """Where it was published."""
 
     @property
     def key(self) -> Key:
@@ -91,22 +81,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Compared:
-    """An own cell beside the published one.
-
-    Attributes
-    ----------
-    own : Cell
-    published : PublishedCell
-    reason : str
-        What is known of why they differ, if they do by more than two combined standard errors; else empty.
-    explained : bool
-        Whether a reason was measured on this data set, or published figures are rounded by as much.
-    """
+    """An own cell beside the published one."""
 
     own: Cell
     published: PublishedCell
     reason: str = ""
+    """What is known of why they differ, if they do by more than two combined standard errors; else empty."""
     explained: bool = False
+    """Whether a reason was measured on this data set, or published figures are rounded by as much."""
 
     @property
     def apart(self) -> float:
@@ -145,14 +127,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PublishedFigures:
-    """The figures of a publication.
-
-    Attributes
-    ----------
-    name : str
-    cells, reasons : callable
-        Return all its cells, in order, and the reasons for differences.
-    """
+    """The figures of a publication: functions that return all its cells, in order, and reasons for differences."""
 
     name: str
     cells: Callable[[], Sequence[PublishedCell]]

@@ -84,13 +84,13 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     ``statistics`` are of the rows that train. Each method is charged with its solution.
     """
     stack, mean, items = _Stack(), None, []
-    known = statistics.approximation is None and not statistics.moments.pooled
+    exact = statistics.approximation is None and not statistics.moments.pooled
     for method in settings.labels:
         with meter.charging(method):
             largest = settings.reducer(method, settings.largest).fit_statistics(statistics, at_most=True)
             for size, reducer in _sizes(largest, settings.n_components):
                 matrix, mean = reducer.projection()
-                moments = partial(_reduced_moments, statistics, reducer) if known else None
+                moments = partial(_reduced_moments, statistics, reducer) if exact else None
                 items.append(Reduction(method, size, stack.add(matrix), moments))
     return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, statistics.scale)
 

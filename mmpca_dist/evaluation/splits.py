@@ -57,12 +57,7 @@ class Splits(ABC):
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
 
-        Raises InputError for a label that is none of the classes.
-
-        Parameters
-        ----------
-        labels : array of shape (stop - start,)
-            Of these rows.
+        ``labels`` are those of these rows; one that is none of the classes raises InputError.
         """
 
     @abstractmethod
@@ -70,11 +65,9 @@ class Splits(ABC):
         """Return one of the splits alone."""
 
     def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
-        """Return which of rows ``start`` to ``stop`` train while a part, the first of ``held_out``, is held out.
+        """Return which of rows ``start`` to ``stop`` train while a part (the first of ``held_out``) is held out.
 
-        Returns
-        -------
-        array of shape (S, stop - start)
+        Of shape (S, stop - start).
         """
         return self.codes(start, stop, labels) != (self.held_out[0] if part is None else part)
 
@@ -128,28 +121,14 @@ def share_splits(
 ) -> HashedSplits:
     """Return stratified splits into a training part (0) and a part held out (1), from passes over the labels alone.
 
-    Raises InputError where a class has no row to train on, or nothing is held out.
+    Of n_c rows of a class exactly round(share n_c) train, halves rounded up; a float means the decimal number it is
+    written as. The splits share the passes, and are the same for any chunks, spans and workers. Raises InputError where
+    a class has no row to train on, or nothing is held out.
 
-    Parameters
-    ----------
-    share : float, str or Fraction
-        Of the rows of each class that train: of n_c rows exactly round(share n_c), halves rounded up. A float means the
-        decimal number it is written as.
-    n_splits : int
-        They share the passes.
-    seed : int
-
-    Returns
-    -------
-    HashedSplits
-        The same for any chunks, spans and workers.
-
-    Notes
-    -----
     Source: Luo & Durrant 2017, section 5: 50 splits, four fifths to train.
     """
     census, exact = rows.census, as_fraction(share)
-    counts = [int(n) for n in census.counts]
+    counts = census.counts.tolist()
     training = np.asarray([int((2 * exact * n + 1) // 2) for n in counts], np.int64)
     for label, n, kept in zip(census.classes, counts, training, strict=True):
         if not kept:
@@ -166,21 +145,9 @@ def share_splits(
 def fold_splits(rows: Rows, n_folds: int = 5, *, n_splits: int = 1, seed: int = 0) -> HashedSplits:
     """Return stratified folds, each to be held out in turn, from passes over the labels alone.
 
-    The sizes of the folds differ by at most one row in each class, and by at most one row in all.
-
-    Raises InputError for a class with one row, or fewer rows than folds.
-
-    Parameters
-    ----------
-    n_folds : int
-    n_splits : int
-        How many times the rows are dealt out anew.
-    seed : int
-
-    Returns
-    -------
-    HashedSplits
-        The same for any chunks, spans and workers.
+    The sizes of the folds differ by at most one row in each class, and by at most one row in all. The rows are dealt
+    ``n_splits`` times, the same way for any chunks, spans and workers. Raises InputError for a class with one row, or
+    fewer rows than folds.
     """
     census = rows.census
     if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or not 2 <= n_folds <= census.n_rows:
@@ -207,14 +174,9 @@ def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
 def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | None = None) -> GivenSplits:
     """Return the split that a column names, from a pass over it and the labels.
 
-    Raises InputError where there are fewer than two parts, or a class has no row left to train on.
-
-    Parameters
-    ----------
-    names : array-like of shape (n,), or Dataset
-        The part of each row. A data set has them for labels: it is read where they are needed, an array is sent along.
-    held_out : str, int or bool, optional
-        Name, as it is printed, of the part that is held out while all others train; otherwise each is in turn.
+    ``names`` has the part of each row, of shape (n,); a data set has them for labels, and tasks read it, while an array
+    is sent along. ``held_out`` is the name, as it is printed, of the part that is held out while all others train; by
+    default each is in turn. Raises InputError where there are fewer than two parts, or a class has no row to train on.
     """
     dataset, census = rows.dataset, rows.census
     column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))

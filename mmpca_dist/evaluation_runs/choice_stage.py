@@ -25,19 +25,20 @@ NUMBERS = "give n_components as numbers"
 
 
 def _choose(job: Job) -> ChoiceRecord:
-    judged, spec = _judged_job(job), job.config.evaluation.judge
+    label = job.config.evaluation.judge.label
     with forgetting(job), measured(job) as peak:
-        found = score_stage.score_splits(judged, "choose")
-    splits = SplitRecords(job.run.path("splits"), job.key).read(found["n_splits"])
-    cells = ErrorTable.of(splits, judged.dataset.n_rows).cells()
-    how = f"one-standard-error rule, {spec.label}, {found['n_splits']} folds"
-    methods = {m: _choice([one for one in cells if one.method == m], how) for m in job.config.labels}
+        record = score_stage.score_splits(_in_folds(job), "choose")
+    n_folds = record["n_splits"]
+    splits = SplitRecords(job.run.path("splits"), job.key).read(n_folds)
+    cells = ErrorTable.of(splits, job.dataset.n_rows).cells()
+    how = f"one-standard-error rule, {label}, {n_folds} folds"
+    methods = {m: _choice([cell for cell in cells if cell.method == m], how) for m in job.config.labels}
     return {
-        **found,
+        **record,
         "memory": peak(),
         "rule": RULE,
-        "classifier": spec.label,
-        "folds": found["n_splits"],
+        "classifier": label,
+        "folds": n_folds,
         "overlap": cells[0].summary.overlap,
         "methods": methods,
         "how": how,
@@ -45,7 +46,7 @@ def _choose(job: Job) -> ChoiceRecord:
     }
 
 
-def _judged_job(job: Job) -> Job:
+def _in_folds(job: Job) -> Job:
     """Return the job as an evaluation in folds, each row held out once, by one classifier."""
     job.counted()
     section = job.config.evaluation
@@ -55,16 +56,16 @@ def _judged_job(job: Job) -> Job:
 
 
 def _choice(cells: list[Cell], how: str) -> MethodChoice:
-    """Return what was tried of a method, errors in percent of the rows held out, and the number that is taken."""
-    taken = one_standard_error(cells)
+    """Return the errors of a method's candidates, in percent of the rows held out, and the chosen number."""
+    chosen = one_standard_error(cells)
     return {
         "candidates": [cell.n_components for cell in cells],
         "used": [cell.used for cell in cells],
         "means": [cell.summary.mean for cell in cells],
         "standard_errors": [cell.summary.corrected_standard_error for cell in cells],
-        "candidate": taken.n_components,
-        "chosen": taken.used,
-        "words": f"{taken.method}: {counted(taken.used, 'component')} ({how})",
+        "candidate": chosen.n_components,
+        "chosen": chosen.used,
+        "words": f"{chosen.method}: {counted(chosen.used, 'component')} ({how})",
     }
 
 
@@ -101,7 +102,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
         )
     counts = fold_sizes(census.counts, folds)
     large = use_pooled(counts.size, dataset.n_features)
-    return evaluation_request(_judged_job(job).config, counts, range(folds), merged=merged and not (small and large))
+    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged and not (small and large))
 
 
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

@@ -69,7 +69,7 @@ def component_choices(choices: ComponentChoices | None) -> list[Figure]:
     """Return one picture, a panel for each method; none where numbers of components were given."""
     if choices is None:
         return []
-    made, panels = drawing.panel_grid(len(choices.methods), HEIGHT)
+    sheet, panels = drawing.panel_grid(len(choices.methods), HEIGHT)
     for panel, choice in zip(panels, choices.methods, strict=True):
         _draw(panel, choice)
     corrected = ", corrected for folds that share rows" if choices.methods[0].chosen.summary.overlap else ""
@@ -80,7 +80,7 @@ def component_choices(choices: ComponentChoices | None) -> list[Figure]:
         "number that was chosen, the smallest whose mean is within the band. Errors beyond twelve standard errors are "
         "cut off. Hollow: the method gave fewer components than were tried. Vertical scales differ from panel to panel."
     )
-    return [Figure("choice", "How many components", caption, drawing.png(made))]
+    return [Figure("choice", "How many components", caption, drawing.png(sheet))]
 
 
 def _draw(panel: Axes, choice: TriedNumbers) -> None:

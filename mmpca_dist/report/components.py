@@ -51,13 +51,13 @@ def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
             for k, (image, reach) in enumerate(zip(images, reaches, strict=True))
         ]
         lines.append((method.title, tiles))
-    made = mosaic(lines, (PAGE_WIDTH - NAMES_WIDTH) / max(columns, 4), TALLEST, "RdBu_r")
+    sheet = mosaic(lines, (PAGE_WIDTH - NAMES_WIDTH) / max(columns, 4), TALLEST, "RdBu_r")
     caption = (
         "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
         "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "
         "meaning."
     )
-    return Figure("components", "The first components as images", caption, drawing.png(made, palette=False))
+    return Figure("components", "The first components as images", caption, drawing.png(sheet, palette=False))
 
 
 def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
@@ -72,8 +72,8 @@ def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
         draw, height = _largest_bars, 0.19 * LARGEST + 0.6
         caption = f"The {LARGEST} features of {n_features:,} with the largest weights in a component"
     rows = _rows_of_panels(methods, columns)
-    made = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(rows) * height + 0.25)
-    panels = made.subplots(len(rows), columns, squeeze=False)
+    sheet = drawing.sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, len(rows) * height + 0.25)
+    panels = sheet.subplots(len(rows), columns, squeeze=False)
     for row, cells in zip(panels, rows, strict=True):
         for column, panel in enumerate(row):
             if column >= len(cells):
@@ -87,7 +87,7 @@ def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
         ", components scaled to length one: features with long bars are those that the component looks at; "
         "red adds, blue subtracts, and the sign of a whole component has no meaning."
     )
-    return Figure("loadings", "What the first components look at", caption, drawing.png(made))
+    return Figure("loadings", "What the first components look at", caption, drawing.png(sheet))
 
 
 def _rows_of_panels(methods: Sequence[MethodResult], columns: int) -> list[list[tuple[MethodResult, int]]]:
@@ -161,8 +161,8 @@ def agreement(methods: Sequence[MethodResult]) -> list[Figure]:
         maps.append((f"Up to {size} components: overlap", overlaps([m.components[:size] for m in methods])))
     side = 0.62 * len(methods) + 0.4
     wide = len(methods) > (3 if len(maps) > 1 else 6)
-    made = drawing.sheet(PAGE_WIDTH if wide else 0.65 * PAGE_WIDTH, min(max(side, 1.9), 4.6) + 0.5)
-    panels = made.subplots(1, len(maps), squeeze=False)[0]
+    sheet = drawing.sheet(PAGE_WIDTH if wide else 0.65 * PAGE_WIDTH, min(max(side, 1.9), 4.6) + 0.5)
+    panels = sheet.subplots(1, len(maps), squeeze=False)[0]
     names = [plain(m.title) for m in methods]
     for panel, (title, values) in zip(panels, maps, strict=True):
         _heat_map(panel, title, values, names, panel is panels[0])
@@ -175,7 +175,7 @@ def agreement(methods: Sequence[MethodResult]) -> list[Figure]:
             " The overlap of two subspaces is the mean squared cosine of their principal angles, 1 where "
             f"one contains the other; two random ones would overlap by {size / d:.2g}."
         )
-    return [Figure("agreement", "How far the methods agree", caption, drawing.png(made))]
+    return [Figure("agreement", "How far the methods agree", caption, drawing.png(sheet))]
 
 
 def _compared_size(methods: Sequence[MethodResult], d: int) -> int:

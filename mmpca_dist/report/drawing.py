@@ -83,20 +83,20 @@ class Figure:
 def sheet(width: float, height: float) -> Sheet:
     """Return an empty white sheet of this size in inches, whose panels make room for their labels."""
     layout = ConstrainedLayoutEngine(w_pad=0.07, h_pad=0.06)
-    made = Sheet(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
-    FigureCanvasAgg(made)
-    return made
+    drawn = Sheet(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+    FigureCanvasAgg(drawn)
+    return drawn
 
 
 def panel_grid(n: int, height: float) -> tuple[Sheet, list[Axes]]:
     """Return a sheet with ``n`` panels of this height in inches, in columns that leave few places empty."""
     columns = 2 if n == 4 else min(n, 3) if n <= 6 or n == 9 else 4
     rows = -(-n // columns)
-    made = sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, rows * height)
-    panels = list(made.subplots(rows, columns, squeeze=False).flat)
+    drawn = sheet(PAGE_WIDTH if columns > 1 else 0.65 * PAGE_WIDTH, rows * height)
+    panels = list(drawn.subplots(rows, columns, squeeze=False).flat)
     for unused in panels[n:]:
         unused.remove()
-    return made, panels[:n]
+    return drawn, panels[:n]
 
 
 def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad: float | None = None) -> None:
@@ -122,9 +122,9 @@ def outer_labels(panel: Axes, index: int, count: int, xlabel: str, ylabel: str) 
     return xlabel if index >= count - columns else "", ylabel if index % columns == 0 else ""
 
 
-def legend_below(made: Sheet, handles: Sequence[Any], labels: Sequence[str], columns: int, **look: Any) -> None:
+def legend_below(drawn: Sheet, handles: Sequence[Any], labels: Sequence[str], columns: int, **look: Any) -> None:
     """Put a legend without frame below all panels."""
-    made.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=LABEL_SIZE, **look)
+    drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=LABEL_SIZE, **look)
 
 
 def whole_numbers(panel: Axes, last: int) -> None:
@@ -249,8 +249,8 @@ def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float,
         tops.append(bottom + (LINE_HEIGHT if any(tile.title for tile in tiles) else 0) + LINE_GAP)
         bottom = tops[-1] + tall
     across = max(tile.column for _, tiles in lines for tile in tiles) * column_width + width
-    made = sheet(NAMES_WIDTH + across, bottom + 0.15)
-    panel = made.subplots()
+    drawn = sheet(NAMES_WIDTH + across, bottom + 0.15)
+    panel = drawn.subplots()
     for (_, tiles), top in zip(lines, tops, strict=True):
         for tile in tiles:
             left = tile.column * column_width
@@ -261,7 +261,7 @@ def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float,
     panel.tick_params(length=0, labelsize=LABEL_SIZE, labelcolor=INK)
     for label in panel.get_yticklabels():
         label.set(family=FONT, fontweight="bold")
-    return made
+    return drawn
 
 
 def _draw_tile(panel: Axes, tile: Tile, edges: tuple[float, float, float, float], colours: str) -> None:

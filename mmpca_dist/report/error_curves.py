@@ -45,7 +45,7 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
         return []
     many, n_methods = len(evaluation.table.sizes) > 1, len(evaluation.methods)
     legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
-    made, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
+    sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
     labels = ("components", "test error (%)") if many else ("test error (%)",)
     for panel, classifier in zip(panels, classifiers, strict=True):
         (_curves if many else _dots)(panel, evaluation, classifier)
@@ -53,10 +53,10 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
     if many:
         counted = {method for method, _, _ in evaluation.cells}
         handles = [_handle(method, style) for method, style in styles(evaluation).items() if method in counted]
-        columns = _legend_columns(handles, made.get_figwidth())
-        drawing.legend_below(made, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
+        columns = _legend_columns(handles, sheet.get_figwidth())
+        drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
     title = "Error against the number of components" if many else "Error of every method"
-    return [Figure("errors-by-components", title, _curves_caption(evaluation, many), drawing.png(made))]
+    return [Figure("errors-by-components", title, _curves_caption(evaluation, many), drawing.png(sheet))]
 
 
 def _curves_caption(evaluation: Evaluation, many: bool) -> str:
@@ -181,7 +181,7 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int) 
     low, high = float(all_points.min()), float(all_points.max())
     room = 0.06 * (high - low) or 1.0
     ends = [low - room, high + room]
-    made, panels = drawing.panel_grid(len(points), 3.3 if len(points) <= 6 else 2.7)
+    sheet, panels = drawing.panel_grid(len(points), 3.3 if len(points) <= 6 else 2.7)
     for i, (panel, (method, by_size)) in enumerate(zip(panels, points.items(), strict=True)):
         panel.plot(ends, ends, color=FAINT, linewidth=0.9)
         for index, (size, xy) in enumerate(by_size.items()):
@@ -206,7 +206,7 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int) 
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
     caption = _splits_caption(evaluation, sizes) + left_out(evaluation, list(points))
-    return [Figure(f"splits-{number + 1}", title, caption, drawing.png(made))]
+    return [Figure(f"splits-{number + 1}", title, caption, drawing.png(sheet))]
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:

@@ -77,20 +77,20 @@ def _error_grid(
     evaluation: Evaluation, title: str, pairs: list[tuple[int, str]], headings: list[tuple[str, str]]
 ) -> Grid:
     lowest = {pair: min((c.summary.mean for c in evaluation.column(*pair)), default=math.nan) for pair in pairs}
-    places = digits(evaluation)
+    decimals = digits(evaluation)
     rows = []
     for method in evaluation.methods:
-        entries = [_error_entry(evaluation.cells.get((method, *pair)), lowest[pair], places) for pair in pairs]
+        entries = [_error_entry(evaluation.cells.get((method, *pair)), lowest[pair], decimals) for pair in pairs]
         note = "the reference" if method == evaluation.reference else method
         rows.append((title_of(method), note, entries))
     return Grid(title, headings, rows)
 
 
-def _error_entry(cell: Cell | None, lowest: float, places: int) -> Entry:
+def _error_entry(cell: Cell | None, lowest: float, decimals: int) -> Entry:
     if cell is None:
         return Entry(DASH)
     return Entry(
-        spread(cell.summary, places),
+        spread(cell.summary, decimals),
         _p_value(cell),
         f"with {cell.used}" if cell.used < cell.n_components else "",
         f"sign {probability(cell.test.p_value)}" if cell.test is not None else "",
@@ -107,7 +107,7 @@ def _p_value(cell: Cell) -> str:
 
 def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
     """Return a row for each method: its lowest mean error, and how it compares with the reference."""
-    places, rows = digits(evaluation), []
+    decimals, rows = digits(evaluation), []
     for standing in standings(evaluation):
         best = standing.best
         counts = {
@@ -119,7 +119,7 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
         rows.append(
             {
                 "method": title_of(standing.method),
-                "lowest mean error": f"{spread(best.summary, places)}%" if best else DASH,
+                "lowest mean error": f"{spread(best.summary, decimals)}%" if best else DASH,
                 "with": f"{components(best)}, {label(evaluation, best.classifier)}" if best else "no component",
                 **(counts if standing.compared else dict.fromkeys(counts, DASH)),
             }

@@ -69,10 +69,10 @@ def digits(evaluation: Evaluation) -> int:
     return min(max(1, math.ceil(-math.log10(2 * errors[len(errors) // 2]))), 4)
 
 
-def spread(summary: Summary, places: int) -> str:
+def spread(summary: Summary, decimals: int) -> str:
     """Return mean and deviation: "17.3 ± 3.0"."""
-    mean, deviation = f"{summary.mean:.{places}f}", summary.deviation
-    return f"{mean}{PLUS_MINUS}{deviation:.{places}f}" if math.isfinite(deviation) else mean
+    mean, deviation = f"{summary.mean:.{decimals}f}", summary.deviation
+    return f"{mean}{PLUS_MINUS}{deviation:.{decimals}f}" if math.isfinite(deviation) else mean
 
 
 def probability(value: float) -> str:
@@ -103,27 +103,27 @@ def words(evaluation: Evaluation) -> list[str]:
     outcome = verdict(evaluation)
     if outcome is None:
         return ["No errors were counted."]
-    places = digits(evaluation)
+    decimals = digits(evaluation)
     best = outcome.best.summary
     spread = (
-        f"standard deviation {best.deviation:.{places}f}, corrected standard error "
-        f"{best.corrected_standard_error:.{places + 1}f}, {best.count} splits"
+        f"standard deviation {best.deviation:.{decimals}f}, corrected standard error "
+        f"{best.corrected_standard_error:.{decimals + 1}f}, {best.count} splits"
         if best.count > 1
         else "one split, so that no deviation is known"
     )
     sentences = [
-        f"The lowest mean error, {best.mean:.{places}f}%, is that of {named(evaluation, outcome.best)} ({spread})."
+        f"The lowest mean error, {best.mean:.{decimals}f}%, is that of {named(evaluation, outcome.best)} ({spread})."
         + (f" Cells with the same mean: {len(outcome.tied)} more." if outcome.tied else "")
     ]
     if outcome.rival is not None:
-        sentences.append(_against(evaluation, outcome, outcome.rival, places))
+        sentences.append(_against(evaluation, outcome, outcome.rival, decimals))
         sentences += _tested(evaluation, outcome, outcome.rival)
     if outcome.smallest.used < outcome.best.used:
         sentences.append(
             f"By the one-standard-error rule fewer components do: {named(evaluation, outcome.smallest)} has a mean of "
-            f"{outcome.smallest.summary.mean:.{places}f}%, at most one corrected standard error above the lowest."
+            f"{outcome.smallest.summary.mean:.{decimals}f}%, at most one corrected standard error above the lowest."
         )
-    sentences.append(_baseline(evaluation, best.mean, places))
+    sentences.append(_baseline(evaluation, best.mean, decimals))
     if best.count > 1 and len(evaluation.distinct) > 1:
         sentences.append(
             f"This is the lowest of {len(evaluation.distinct)} means, chosen after looking: it tends to be too low. "
@@ -132,10 +132,10 @@ def words(evaluation: Evaluation) -> list[str]:
     return sentences
 
 
-def _baseline(evaluation: Evaluation, lowest: float, places: int) -> str:
+def _baseline(evaluation: Evaluation, lowest: float, decimals: int) -> str:
     """Return the error of always naming the largest class, which few look up and unbalanced classes hide."""
     baseline, cells = evaluation.baseline, evaluation.distinct
-    sentence = f"Baseline (always the largest class): {baseline:.{places}f}% error"
+    sentence = f"Baseline (always the largest class): {baseline:.{decimals}f}% error"
     if lowest >= baseline:
         return (
             f"{sentence}, and no mean is lower: nothing is learned. Some classifiers (fisher midway, svm and logistic "
@@ -145,7 +145,7 @@ def _baseline(evaluation: Evaluation, lowest: float, places: int) -> str:
     return f"{sentence}; {above} of {len(cells)} means are no lower." if above else f"{sentence}."
 
 
-def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, places: int) -> str:
+def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, decimals: int) -> str:
     best = outcome.best
     difference = rival.summary.mean - best.summary.mean
     if best.method == evaluation.reference:
@@ -155,18 +155,18 @@ def _against(evaluation: Evaluation, outcome: Verdict, rival: Cell, places: int)
         opening = "The reference at its best is"
     comparison = "the same"
     if not math.isclose(difference, 0, abs_tol=1e-9):
-        comparison = f"{_small(difference, places)} percentage points more"
+        comparison = f"{_small(difference, decimals)} percentage points more"
         error = outcome.t_test.standard_error if outcome.t_test is not None else math.nan
         comparison += (
             f", {_small(difference / error, 1)} corrected standard errors of the difference" if error > 0 else ""
         )
-    return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{places}f}%, {comparison}."
+    return f"{opening} {named(evaluation, rival)}: {rival.summary.mean:.{decimals}f}%, {comparison}."
 
 
-def _small(value: float, places: int) -> str:
+def _small(value: float, decimals: int) -> str:
     """Return a positive number, never as zero."""
-    finest = 10.0**-places
-    return f"{value:.{places}f}" if round(value, places) >= finest else f"less than {finest:.{places}f}"
+    finest = 10.0**-decimals
+    return f"{value:.{decimals}f}" if round(value, decimals) >= finest else f"less than {finest:.{decimals}f}"
 
 
 def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:

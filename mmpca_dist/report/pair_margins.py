@@ -81,7 +81,7 @@ def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     edges, before = margins.bars()
     right = min(edges[-1], STRETCH * margins.quantile(TAIL) + edges[1] - edges[0])
     top = TALLEST * before.max()
-    made, panels = drawing.panel_grid(len(methods), 2.1)
+    sheet, panels = drawing.panel_grid(len(methods), 2.1)
     cut = False
     for i, (panel, method) in enumerate(zip(panels, methods, strict=True)):
         lengths = margins.after[method.name]
@@ -103,9 +103,9 @@ def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     for panel in panels:
         panel.set_ylim(0, highest)
     handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend_below(made, handles, labels, 2)
+    drawing.legend_below(sheet, handles, labels, 2)
     title = "The margin before and after projection"
-    return Figure("margins", title, _caption(methods, margins, cut), drawing.png(made))
+    return Figure("margins", title, _caption(methods, margins, cut), drawing.png(sheet))
 
 
 def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -> str:
@@ -135,8 +135,8 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
 
 def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
     order = sorted(methods, key=lambda method: -float(np.median(margins.kept(method.name))))
-    made = drawing.sheet(0.8 * PAGE_WIDTH, 0.34 * len(order) + 0.75)
-    panel = made.subplots()
+    sheet = drawing.sheet(0.8 * PAGE_WIDTH, 0.34 * len(order) + 0.75)
+    panel = sheet.subplots()
     for i, method in enumerate(order):
         low, first, middle, third, high = np.percentile(margins.kept(method.name), [5, 25, 50, 75, 95])
         panel.plot([low, high], [i, i], color=AFTER, linewidth=1.3, solid_capstyle="butt")
@@ -160,7 +160,7 @@ def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
         "these distances, in the sum of their squares; the others know nothing of the pairs. Little that is kept need "
         "not mean that classes mix: a method may keep even less of the spread within them."
     )
-    return Figure("margins-kept", "How much of the margin each method keeps", caption, drawing.png(made))
+    return Figure("margins-kept", "How much of the margin each method keeps", caption, drawing.png(sheet))
 
 
 def _title(method: MethodResult) -> str:

@@ -82,7 +82,7 @@ def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classe
     names = drawing.distinct(classes, 22)
     narrow = drawing.distinct(classes, 22 if len(shown) == 1 else 12)
     only_strips = all(rows.shape[1] == 1 for _, rows in shown)
-    made, panels = drawing.panel_grid(len(shown), 4.2 if len(shown) == 1 else 3.1 if len(shown) <= 6 else 2.6)
+    sheet, panels = drawing.panel_grid(len(shown), 4.2 if len(shown) == 1 else 3.1 if len(shown) <= 6 else 2.6)
     for panel, (method, rows) in zip(panels, shown, strict=True):
         finite = np.isfinite(rows).all(axis=1)
         if rows.shape[1] == 1:
@@ -95,10 +95,10 @@ def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classe
         for axis in (panel.xaxis, panel.yaxis):
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
     if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names beside them
-        _legend(made, names)
+        _legend(sheet, names)
     caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
     title = f"The rows along the first {'component' if only_strips else 'two components'}"
-    return [Figure("projection", title, caption, drawing.png(made))]
+    return [Figure("projection", title, caption, drawing.png(sheet))]
 
 
 def _caption(note: str, names: list[str], strips: list[bool]) -> str:
@@ -218,7 +218,7 @@ def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: lis
     return int(outside.sum())
 
 
-def _legend(made: Sheet, names: list[str]) -> None:
+def _legend(sheet: Sheet, names: list[str]) -> None:
     colours = drawing.class_colours(len(names))
     handles = [
         Line2D([], [], linestyle="", marker=drawing.class_marker(i, len(names)), color=colours[i], markersize=6)
@@ -230,5 +230,5 @@ def _legend(made: Sheet, names: list[str]) -> None:
     # Legends are filled column by column, and read row by row.
     order = [i for first in range(columns) for i in range(first, len(names), columns)]
     drawing.legend_below(
-        made, [handles[i] for i in order], [names[i] for i in order], columns, handletextpad=0.1, columnspacing=1.2
+        sheet, [handles[i] for i in order], [names[i] for i in order], columns, handletextpad=0.1, columnspacing=1.2
     )

@@ -27,8 +27,8 @@ def published_differences(evaluation: Evaluation) -> list[Figure]:
     by_size = sorted(rows, key=lambda row: row.published.n_components)
     lines = list(dict.fromkeys((row.published.n_components, row.published.method) for row in by_size))
     classifiers = [name for name in evaluation.classifiers if any(row.own.classifier == name for row in rows)]
-    made = drawing.sheet(PAGE_WIDTH, 0.19 * len(lines) + 1.1)
-    panels = made.subplots(1, len(classifiers), sharey=True, squeeze=False)[0]
+    sheet = drawing.sheet(PAGE_WIDTH, 0.19 * len(lines) + 1.1)
+    panels = sheet.subplots(1, len(classifiers), sharey=True, squeeze=False)[0]
     for panel, classifier in zip(panels, classifiers, strict=True):
         panel.axvspan(-WITHIN, WITHIN, color=FAINT, alpha=0.16, linewidth=0)
         panel.axvline(0, color=FAINT, linewidth=0.8)
@@ -54,18 +54,18 @@ def published_differences(evaluation: Evaluation) -> list[Figure]:
         "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: which "
         f"column the published figure stands in is not certain. Arrows: beyond {FARTHEST:.0f}."
     )
-    return [Figure("published-differences", "Own less published errors", caption, drawing.png(made))]
+    return [Figure("published-differences", "Own less published errors", caption, drawing.png(sheet))]
 
 
 def published_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return own and published figures side by side, with reasons where they are far apart."""
-    places = digits(evaluation)
+    decimals = digits(evaluation)
     return [
         {
             "K": str(row.own.n_components),
             "method": title_of(row.own.method),
             "classifier": row.own.classifier,
-            "own": spread(row.own.summary, places),
+            "own": spread(row.own.summary, decimals),
             "published": spread(row.published.summary, 1),
             "standard errors apart": _signed(row.apart),
             "within two": {True: "yes", False: "no", None: DASH}[row.within],

@@ -133,9 +133,9 @@ def reconstructions(
                 title = (f"K = {used}" if slot > 0.5 else str(used)) if is_labelled else ""
                 line += tiles(rebuilt[used], column, [title] * n)
         lines.append((method.title, line))
-    made = mosaic(lines, room, TALLEST, "gray_r")
+    sheet = mosaic(lines, room, TALLEST, "gray_r")
     caption, title = _words(shown)
-    return [Figure("reconstructions", title, caption, drawing.png(made))]
+    return [Figure("reconstructions", title, caption, drawing.png(sheet))]
 
 
 def _used(rebuilt: dict[int, NDArray], sizes: list[int], column: int) -> int | None:

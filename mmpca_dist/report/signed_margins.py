@@ -122,7 +122,7 @@ def _of_classifier(
     edges = _edges(comparable, before)
     grey = before.shares(edges) if before else np.zeros(BARS)
     top = _top(grey, [margins.shares(edges) for margins in comparable])
-    made, panels = drawing.panel_grid(len(after), 2.2)
+    sheet, panels = drawing.panel_grid(len(after), 2.2)
     for i, (panel, (method, margins)) in enumerate(zip(panels, after.items(), strict=True)):
         if method in own_units:
             _outlines(panel, margins, _edges(margins, None), sizes)
@@ -146,10 +146,10 @@ def _of_classifier(
     handles = {
         text: handle for panel in panels for handle, text in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    drawing.legend_below(made, list(handles.values()), list(handles), len(handles))
+    drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
     title = f"Margins: {label(evaluation, classifier)}"
     caption = _caption(evaluation, list(after), sizes, before is not None)
-    return [Figure(f"signed-margins-{number + 1}", title, caption, drawing.png(made))]
+    return [Figure(f"signed-margins-{number + 1}", title, caption, drawing.png(sheet))]
 
 
 def _outlines(panel: Axes, drawn: list[SignedMargins], edges: NDArray[np.float64], sizes: Sequence[int]) -> None:

@@ -38,8 +38,8 @@ def spectra(methods: Sequence[MethodResult]) -> list[Figure]:
 
 
 def _single_components(methods: Sequence[MethodResult]) -> Figure:
-    made = drawing.sheet(0.65 * PAGE_WIDTH, 0.32 * len(methods) + 0.5)
-    panel = made.subplots()
+    sheet = drawing.sheet(0.65 * PAGE_WIDTH, 0.32 * len(methods) + 0.5)
+    panel = sheet.subplots()
     positions, shares = np.arange(len(methods)), [float(m.shares[0]) for m in methods]
     panel.barh(positions, shares, height=0.6, color=FEW_COLOURS[0])
     for position, share in zip(positions, shares, strict=True):
@@ -58,12 +58,12 @@ def _single_components(methods: Sequence[MethodResult]) -> Figure:
         "An eigenvalue is how much of what a method looks for lies along its component; here it is divided "
         "by the sum of all of them. Each method has its own total."
     )
-    return Figure("spectrum", TITLE, caption, drawing.png(made))
+    return Figure("spectrum", TITLE, caption, drawing.png(sheet))
 
 
 def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
-    made = drawing.sheet(PAGE_WIDTH, 3.6)
-    each, summed = made.subplots(1, 2)
+    sheet = drawing.sheet(PAGE_WIDTH, 3.6)
+    each, summed = sheet.subplots(1, 2)
     longest = max(len(m.eigenvalues) for m in methods)
     for i, method in enumerate(methods):
         numbers = np.arange(1, len(method.eigenvalues) + 1)
@@ -87,7 +87,7 @@ def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
         drawing.dress(panel, title, "component", "share of the method's total")
     if len(methods) > 1:
         handles, labels = each.get_legend_handles_labels()
-        drawing.legend_below(made, handles, labels, -(-len(methods) // -(-len(methods) // 7)))
+        drawing.legend_below(sheet, handles, labels, -(-len(methods) // -(-len(methods) // 7)))
     caption = (
         "An eigenvalue is how much of what a method looks for lies along a component; here it is divided "
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "
@@ -96,11 +96,11 @@ def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
     dotted = [f"{m.title} ({m.values})" if m.values else m.title for m in methods if not m.ordered]
     if dotted:
         caption += f" Dotted: no eigenvalues, but other numbers, of {', '.join(dotted)}."
-    return Figure("spectrum", TITLE, caption, drawing.png(made))
+    return Figure("spectrum", TITLE, caption, drawing.png(sheet))
 
 
 def _one_by_one(methods: Sequence[MethodResult]) -> Figure:
-    made, panels = drawing.panel_grid(len(methods), 2.3)
+    sheet, panels = drawing.panel_grid(len(methods), 2.3)
     for panel, method in zip(panels, methods, strict=True):
         shares, errors = method.shares, np.asarray(method.relative_errors, dtype=np.float64)
         numbers = np.arange(1, len(shares) + 1)
@@ -125,7 +125,7 @@ def _one_by_one(methods: Sequence[MethodResult]) -> Figure:
             " Hollow points are components within a hundredfold of it: do not read anything into them, or, if they "
             "were computed in single precision, compute with precision: double."
         )
-    return Figure("spectrum-by-method", "Each method and its rounding floor", caption, drawing.png(made))
+    return Figure("spectrum-by-method", "Each method and its rounding floor", caption, drawing.png(sheet))
 
 
 def _vertical_axis(panel: Axes, shares: list[NDArray], floors: list[NDArray]) -> None:
@@ -168,7 +168,7 @@ def convergence(methods: Sequence[MethodResult], tolerance: float) -> list[Figur
     followed = [method for method in methods if method.history]
     if not followed:
         return []
-    made, panels = drawing.panel_grid(len(followed), 2.9)
+    sheet, panels = drawing.panel_grid(len(followed), 2.9)
     for panel, method in zip(panels, followed, strict=True):
         _residuals(panel, method, tolerance)
     caption = (
@@ -177,7 +177,7 @@ def convergence(methods: Sequence[MethodResult], tolerance: float) -> list[Figur
         "all components are below the dashed line, the tolerance, or when there were as many as allowed "
         "(solver.passes). Methods that differ by what lies between class means share the passes and the basis."
     )
-    return [Figure("convergence", "How exact the components are after every pass", caption, drawing.png(made))]
+    return [Figure("convergence", "How exact the components are after every pass", caption, drawing.png(sheet))]
 
 
 def _residuals(panel: Axes, method: MethodResult, tolerance: float) -> None:
