@@ -277,8 +277,8 @@ def test_pictures_of_splits_take_two_sizes_or_the_references_best() -> None:
 def test_pictures_say_which_methods_they_leave_out() -> None:
     made = evaluation(most={"m-pca0": 0})
     captions = {figure.name: figure.caption for part in sections(made) for figure in part.figures}
-    assert "Left out, having given no components there: M-PCA0." in captions["splits-1"]
-    assert "Left out, having given no components there: M-PCA0." in captions["signed-margins-1"]
+    assert "Not shown, because they gave no components there: M-PCA0." in captions["splits-1"]
+    assert "Not shown, because they gave no components there: M-PCA0." in captions["signed-margins-1"]
 
 
 def test_pictures_of_margins_say_in_which_columns_they_are() -> None:

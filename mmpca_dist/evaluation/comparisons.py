@@ -96,11 +96,10 @@ class SignTest:
 def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
     """Test whether a method errs less than a reference on the same splits, by the signs of the differences.
 
-    Raises InputError where the splits are not as many, or an error is not finite.
-
     ``errors`` and ``reference``, of shape (m,), are those of both in every split. The test is one-sided: a method may
     only be found to err less. Errors that are shares of different numbers of rows, equal in exact arithmetic, may
-    differ as floats: give counts of errors where that can be.
+    differ as floats: give counts of errors where that can be. Raises InputError where the splits are not as many, or an
+    error is not finite.
 
     Source: Luo & Durrant 2017, section 5.
 
@@ -148,11 +147,10 @@ def corrected_t_test(
     mean(d) / sqrt((1 / J + n_test / n_train) s^2), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is
     the mean over the splits. Repeated folds are as many splits as there are folds in all.
 
-    Raises InputError where the splits are not as many, or a number is not finite.
-
     ``errors`` and ``reference``, of shape (J,), are the rows that each method gets wrong in every split, ``held_out``
     and ``training`` its rows held out and those that train. The test is two-sided: whichever method has the lower mean
-    is looked at, and none of them is named beforehand.
+    is looked at, and none of them is named beforehand. Raises InputError where the splits are not as many, or a number
+    is not finite.
 
     Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52.
 

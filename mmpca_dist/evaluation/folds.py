@@ -47,12 +47,11 @@ def moments_by_fold(
 ) -> tuple[list[ClassMoments], NDArray[np.float64] | None]:
     """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
 
-    Raises InputError for rows that are not finite, several splits, or Dask arrays.
-
     ``splits`` is one split of P parts. The P moments, for `fold_moments`, are C P d^2 doubles, and so is what a task
-    leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape
-    (T, C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows that
-    train while each of the H parts in ``splits.held_out`` is held out.
+    leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T,
+    C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows that train
+    while each of the H parts in ``splits.held_out`` is held out. Raises InputError for rows that are not finite,
+    several splits, or Dask arrays.
     """
     view = CellLabels(rows.dataset, splits)
     n_classes, n_parts = splits.counts.shape

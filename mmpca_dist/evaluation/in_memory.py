@@ -40,12 +40,8 @@ class LabelledRows:
 
 
 def read_all(dataset: Dataset, tasks: Tasks) -> LabelledRows:
-    """Read all rows into memory.
-
-    Raises InputError for rows that are not finite.
-    """
-    task = _Collect(dataset)
-    X, y = tasks.run(task, make_spans(dataset), _join, "rows")
+    """Read all rows into memory. Raises InputError for rows that are not finite."""
+    X, y = tasks.run(_Collect(dataset), make_spans(dataset), _join, "rows")
     return LabelledRows(X, y, dataset.uri)
 
 
@@ -65,9 +61,8 @@ class _Collect:
 
 
 def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
-    X = (left[0], right[0])
-    rows = csr_array(vstack(X, format="csr")) if not isinstance(X[0], np.ndarray) else np.concatenate(X)
-    return rows, np.concatenate([left[1], right[1]])
+    (X, labels), is_dense = zip(left, right, strict=True), isinstance(left[0], np.ndarray)
+    return np.concatenate(X) if is_dense else csr_array(vstack(X, format="csr")), np.concatenate(labels)
 
 
 def evaluate_split(
@@ -75,9 +70,8 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
-    Raises InputError for rows that a method or a classifier cannot use.
-
-    Splits and the parts held out in them are counted together: part h of ``held_out`` in split s is ``number`` s H + h.
+    Raises InputError for rows that a method or a classifier cannot use. Splits and the parts held
+    out in them are counted together: part h of ``held_out`` in split s is ``number`` s H + h.
     """
     meter = Meter(owners=owners_of(settings.methods))
     split, index = divmod(number, len(splits.held_out))

@@ -165,11 +165,9 @@ def margin_records(
     Where reductions are of standardised columns, so is "before": less the means and divided by the deviations of the
     rows that train; CSR rows are only divided.
 
-    Raises InputError for rows that a classifier cannot use.
-
     ``X``, of shape (n, d), dense or CSR, has the rows in the original columns, ``part`` the same rows, reduced.
     ``fitted`` are the classifiers of reduced rows, as of `score`. Where ``statistics`` of the rows that train hold no
-    scatter in double precision, one is formed from the rows.
+    scatter in double precision, one is formed from the rows. Raises InputError for rows that a classifier cannot use.
 
     Records are those of `margin_record`: for each of `margin_classifiers` one with method "" and d components, and one
     for each method and size. A method whose classifier finds no hyperplane has none.

@@ -49,10 +49,8 @@ def evaluate_parts(
     reduced rows for those that are fitted to rows, or more where memory permits few. Margins are measured on samples of
     the second pass.
 
-    Raises InputError for rows that a method or a classifier cannot use; the message names the split.
-
     ``splits`` is one split, ``first`` the number of its first part among those of all splits, and ``settings`` a
-    RunConfig.
+    RunConfig. Raises InputError for rows that a method or a classifier cannot use; the message names the split.
     """
     meter = Meter(rows.on_pass, owners_of(settings.methods))
     rows = replace(rows, on_pass=meter.on_pass)

@@ -59,11 +59,10 @@ def score_rows(
 ) -> list[Scores]:
     """Score the classifiers that are fitted to rows on every part held out.
 
-    Raises InputError for rows that a classifier cannot use, or too many of them; the message names the split.
-
     ``first`` is the number of the first part held out among those of all splits. Each method is charged with its
     classifiers, and the passes of those that learn block by block. ``fitted`` of the scores has the linear classifiers
-    alone, which take no memory to speak of.
+    alone, which take no memory to speak of. Raises InputError for rows that a classifier cannot use, or too many of
+    them; the message names the split.
     """
     scores, n_rows = [Scores() for _ in reductions], rows.dataset.n_rows
     if not classifiers.from_rows:

@@ -79,9 +79,8 @@ class _Stack:
 def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reductions:
     """Fit all methods of a configuration at all its sizes.
 
-    Raises InputError for a method that finds no component at all.
-
-    ``statistics`` are of the rows that train. Each method is charged with its solution.
+    ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
+    that finds no component at all.
     """
     stack, mean, items = _Stack(), None, []
     exact = statistics.approximation is None and not statistics.moments.pooled

@@ -211,10 +211,7 @@ def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | N
 
 
 def as_fraction(share: float | str | Fraction) -> Fraction:
-    """Return a share as the fraction that it is written as.
-
-    Raises InputError for one that is not between 0 and 1.
-    """
+    """Return a share as the fraction that it is written as. Raises InputError for one that is not between 0 and 1."""
     written = str(share).strip()
     try:
         exact = Fraction(written if PLAIN_SHARE.fullmatch(written) else 0)

@@ -102,12 +102,10 @@ class ErrorTable:
     def of(cls, records: Iterable[Mapping[str, Any]], n_rows: int) -> ErrorTable:
         """Return the table of the records of splits.
 
-        Raises InputError where a split holds out no rows or all of them, or has two counts of errors for one method,
-        number and classifier.
-
         A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
         ``n_components``, ``used``, ``classifier`` and ``errors``. Of the ``n_rows`` of the data set, all that are not
-        held out train.
+        held out train. Raises InputError where a split holds out no rows or all of them, or has two counts of errors
+        for one method, number and classifier.
 
         Examples
         --------
@@ -161,10 +159,7 @@ class ErrorTable:
 
     @cached_property
     def positions(self) -> dict[Key, dict[int, int]]:
-        """The row of the table for each key and split.
-
-        Raises InputError where there are two.
-        """
+        """The row of the table for each key and split. Raises InputError where there are two."""
         positions: dict[Key, dict[int, int]] = {}
         keys = zip(self.method.tolist(), self.n_components.tolist(), self.classifier.tolist(), strict=True)
         for row, (key, split) in enumerate(zip(keys, self.split.tolist(), strict=True)):

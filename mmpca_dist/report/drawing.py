@@ -230,16 +230,10 @@ def widths(shape: tuple[int, int], room: float, tallest: float) -> tuple[float, 
 
 
 def mosaic(lines: Sequence[tuple[str, list[Tile]]], room: float, tallest: float, colours: str) -> Sheet:
-    """Return a sheet with a line of images beside each name.
+    """Return a sheet with a line of images, all of one shape, beside each name.
 
-    Parameters
-    ----------
-    lines : sequence of (name, tiles)
-        All images have one shape.
-    room, tallest : float
-        Inches of a column across, and of an image down, at most.
-    colours : str
-        The name of a colour map of matplotlib.
+    A column is at most ``room`` inches across, an image at most ``tallest`` inches down. ``colours`` names a colour map
+    of matplotlib.
     """
     shape = lines[0][1][0].image.shape
     width, column_width = widths(shape, room, tallest)

@@ -66,7 +66,7 @@ def _curves_caption(evaluation: Evaluation, many: bool) -> str:
     if many:
         caption += f"The reference, {title_of(evaluation.reference)}, is black. "
         caption += "Points are moved apart sideways where they would cover each other. "
-        caption += f"Dotted, where in sight: naming the largest class for every row, {evaluation.baseline:.1f}%. "
+        caption += f"Dotted, if in range: the baseline (always the largest class), {evaluation.baseline:.1f}%. "
     if any(cell.used < cell.n_components for cell in evaluation.cells.values()):
         caption += "Hollow: the method gave fewer components than asked for. "
     return caption + "Vertical scales differ from panel to panel." if many else caption.rstrip()

@@ -48,36 +48,20 @@ class Section:
 def sections(evaluation: Evaluation) -> list[Section]:
     """Return the parts of the page that have pictures, in reading order; those without content are left out."""
     grids = margin_grids(evaluation)
+    margins = [MARGIN_WORDS, MARGIN_TABLE_WORDS] if grids else []
+    published = [published_words(evaluation)] if evaluation.published else []
+    differences, rows = published_differences(evaluation), published_rows(evaluation)
     sections = [
         *(Section(figure.name, figure.title, figures=[figure]) for figure in error_curves(evaluation)),
         Section("splits", "Split by split", figures=split_errors(evaluation)),
-        Section(
-            "signed-margins",
-            "Margins",
-            [MARGIN_WORDS, MARGIN_TABLE_WORDS] if grids else [],
-            margin_figures(evaluation),
-            grids,
-        ),
-        Section(
-            "published",
-            "Published figures",
-            [published_words(evaluation)] if evaluation.published else [],
-            published_differences(evaluation),
-            published=published_rows(evaluation),
-        ),
+        Section("signed-margins", "Margins", margins, margin_figures(evaluation), grids),
+        Section("published", "Published figures", published, differences, published=rows),
     ]
     return [section for section in sections if section.figures or section.paragraphs]
 
 
 def render_evaluation(evaluation: Evaluation, parts: Sequence[Section]) -> str:
-    """Return the report of an evaluation as one HTML document.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-    parts : sequence of Section
-        As ``sections(evaluation)`` returns them.
-    """
+    """Return the report of an evaluation as one HTML document; ``parts`` are its `sections`."""
     return fill(
         "evaluation.html",
         evaluation.dataset,
@@ -101,15 +85,11 @@ def render_evaluation(evaluation: Evaluation, parts: Sequence[Section]) -> str:
 
 
 def write_evaluation_report(folder: str, evaluation: Evaluation) -> CompareRecord:
-    """Write the page, its pictures and the tables, and return where they are.
+    """Write the page, its pictures and the tables into the folder of the evaluation, and return where they are.
 
-    Parameters
-    ----------
-    folder : str
-        Folder of the evaluation, local or a URL. ``report/`` in it gets ``index.html`` and the pictures, ``tables/``
-        gets ``errors`` (a row for each split, method, number of components and classifier), ``cells`` (means over
-        splits), and, where there are any, ``margins`` and ``published``, each as Parquet and CSV.
-    evaluation : Evaluation
+    ``report/`` gets ``index.html`` and the pictures. ``tables/`` gets ``errors`` (a row for each split, method, number
+    of components and classifier), ``cells`` (means over splits), and, where there are any, ``margins`` and
+    ``published``, each as Parquet and CSV.
     """
     parts = sections(evaluation)
     figures = [figure for part in parts for figure in part.figures]
@@ -156,34 +136,24 @@ def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
 
 def evaluation_tables(evaluation: Evaluation) -> dict[str, tuple[str, list[dict[str, Any]]]]:
     """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
-    tables: dict[str, tuple[str, list[dict[str, Any]]]] = {
-        "standings": (
-            "Every method's lowest mean error, and how it stands against the reference",
-            standing_rows(evaluation),
-        )
-    }
-    tested = (
-        f"corrected t-test against the reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of "
-        "these splits"
+    about = "Every method's lowest mean error, and how it stands against the reference"
+    tables: dict[str, tuple[str, list[dict[str, Any]]]] = {"standings": (about, standing_rows(evaluation))}
+    errors = (
+        "Mean and standard deviation of test errors (%), * the lowest of a column; p: corrected t-test against the "
+        f"reference, Holm's correction for {evaluation.n_tests} tests; sign: sign test of these splits"
     )
-    for number, grid in enumerate(error_grids(evaluation)):
-        about = (
-            f"Mean and standard deviation of test errors (%), * the lowest of a column; p: {tested}{_of(grid.title)}"
-        )
-        tables[f"errors-{number + 1}"] = about, grid.records()
-    for number, grid in enumerate(margin_grids(evaluation)):
-        about = f"Smallest margin and Wasserstein-1 distance from the original columns{_of(grid.title)}"
-        tables[f"margins-{number + 1}"] = about, grid.records()
+    margins = "Smallest margin and Wasserstein-1 distance from the original columns"
+    grids = {"errors": (errors, error_grids(evaluation)), "margins": (margins, margin_grids(evaluation))}
+    for name, (about, of_classifiers) in grids.items():
+        for number, grid in enumerate(of_classifiers, 1):
+            title = f": {grid.title}" if grid.title else ""
+            tables[f"{name}-{number}"] = about + title, grid.records()
     costs = [{name: row[name] for name in ("what", "time", "read")} for row in cost_rows(evaluation)]
     if costs:
         tables["costs"] = "Time and bytes read", costs
     if evaluation.compared:
         tables["published"] = "Own figures beside published ones", published_rows(evaluation)
     return tables
-
-
-def _of(title: str) -> str:
-    return f": {title}" if title else ""
 
 
 def _write_table(folder: str, name: str, table: pa.Table) -> list[str]:

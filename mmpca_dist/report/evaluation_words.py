@@ -58,7 +58,7 @@ def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
 def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:
     """Return a sentence on the methods, other than the reference, that a picture leaves out; empty if it has all."""
     missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
-    return f" Left out, having given no components there: {', '.join(missing)}." if missing else ""
+    return f" Not shown, because they gave no components there: {', '.join(missing)}." if missing else ""
 
 
 def digits(evaluation: Evaluation) -> int:
