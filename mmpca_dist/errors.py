@@ -16,13 +16,7 @@ class InputError(MmpcaError, ValueError):
 
 
 class ColumnError(InputError):
-    """Columns of a table cannot be used as they are.
-
-    Attributes
-    ----------
-    faults : list of ColumnFault
-        Which columns, and why; those of a whole table, or the first that was met.
-    """
+    """Columns of a table cannot be used as they are; ``faults`` are all of them, or the first that was met."""
 
     def __init__(self, message: str, faults: Iterable[Any] = ()) -> None:
         super().__init__(message)

@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProgressLines:
-    """Prints every few seconds how far a stage is: the pass, units done, time since the stage began, and time left.
-
-    Parameters
-    ----------
-    print_line : callable
-        Called from another thread.
-    """
+    """Prints every few seconds, from another thread, the pass of a stage, units done, time passed and time left."""
 
     def __init__(self, print_line: Callable[[str], None], stage: str) -> None:
         self._print, self._stage, self._name = print_line, stage, ""
@@ -47,7 +41,7 @@ class ProgressLines:
         self._done, self._total = done, total
 
     def close(self) -> None:
-        """Print no more; a line that waits for a terminal or file is not waited for longer than a second."""
+        """Print no more; wait at most a second for a line that blocks."""
         self._stop.set()
         self._thread.join(1)
 

@@ -71,14 +71,18 @@ def variables_named(section: DatasetConfig) -> Iterator[None]:
 
 def _value(folder: str) -> str:
     """Return what errors may show for a folder that begins with a variable, or nothing."""
-    variable = VARIABLE.match(folder)
-    if variable is None:
-        return ""
-    path = os.environ.get(variable["braced"] or variable["plain"], "") + folder[variable.end() :]
+    name, rest = _variable(folder)
+    path = os.environ.get(name, "") + rest if name else ""
     try:
-        return storage.normalize(path)
+        return storage.normalize(path) if path else ""
     except InputError:  # which is the error at hand
         return path
+
+
+def _variable(folder: str) -> tuple[str, str]:
+    """Return the name of the variable that a folder begins with, or an empty string, and the rest."""
+    variable = VARIABLE.match(folder)
+    return (variable["braced"] or variable["plain"], folder[variable.end() :]) if variable else ("", folder)
 
 
 def _refuse_outside(uri: str) -> None:
@@ -87,10 +91,9 @@ def _refuse_outside(uri: str) -> None:
 
 
 def _expanded(folder: str) -> str:
-    variable = VARIABLE.match(folder)
-    if variable is None:
+    name, rest = _variable(folder)
+    if not name:
         return storage.normalize(folder)
-    name = variable["braced"] or variable["plain"]
     if not KNOWN_VARIABLE.fullmatch(name):
         raise InputError(
             f"dataset.data_dir is {folder}, and of environment variables only HOME and those that begin with MMPCA_ "
@@ -101,7 +104,7 @@ def _expanded(folder: str) -> str:
             f"dataset.data_dir is {folder}, and the environment variable {name} is not set. Set it to the folder of "
             "the data sets, or give the folder itself (--set dataset.data_dir=DIR)."
         )
-    return storage.normalize(os.environ[name] + folder[variable.end() :])
+    return storage.normalize(os.environ[name] + rest)
 
 
 def _fetch(source: str, uri: str, known_hash: str | None) -> None:

@@ -42,14 +42,7 @@ EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Callbacks(Callback):
-    """Passes all events on to several callbacks.
-
-    Parameters
-    ----------
-    callbacks : iterable of Callback, optional
-    records : bool, optional
-        Whether to record events, for callbacks that are added later.
-    """
+    """Passes all events on to several callbacks; one that ``records`` also tells them to those added later."""
 
     def __init__(self, callbacks: Iterable[Callback] = (), records: bool = False) -> None:
         self._callbacks = list(callbacks)

@@ -49,13 +49,12 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
-    weights = load_arrays(*_statistics_objects(run), ["weights"])["weights"]
+    weights = load_arrays(run.path(STATISTICS), _objects(run), ["weights"])["weights"]
     return not np.array_equal(weights, np.eye(weights.shape[1]))
 
 
-def _statistics_objects(run: RunDirectory) -> tuple[str, Objects | None]:
-    """Return the path of a run's statistics, and the record of their objects."""
-    return run.path(STATISTICS), objects_in(finished(run, REDUCE), STATISTICS)
+def _objects(run: RunDirectory) -> Objects | None:
+    return objects_in(finished(run, REDUCE), STATISTICS)
 
 
 def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[str, str]]:
@@ -64,7 +63,7 @@ def refreshable_config(run: RunDirectory, output: str) -> tuple[RunConfig, dict[
     Raises InputError if the run keeps no class moments, or none of its methods follows from them.
     """
     config = run.config
-    if "basis" in open_arrays(*_statistics_objects(run)):
+    if "basis" in open_arrays(run.path(STATISTICS), _objects(run)):
         raise InputError(
             f"The statistics of the run in {run.uri} cannot be extended: {statistics_of(run).fixed}. Run it anew over "
             "all rows."

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -200,9 +199,15 @@ class _RefreshJob:
             tables = self._count_all(datasets, scheduler)
             self._plan(tables)
             key = self.output.begin(self.config, self.origin, self.base.uri)
-            with self._discarding_refused():
+            try:
                 for arrival, rows, watch in zip(new, tables, watches, strict=True):
                     self._merge(arrival, rows, watch, key, scheduler)
+            except MmpcaError as error:
+                # Delete the output of a refused data set; keep it after a failure of a disk or network.
+                with suppress(MmpcaError):  # if that fails too, report the first error
+                    if not isinstance(error, AccessError) and not self.lease.is_lost:
+                        self.output.discard_unfinished()
+                raise
 
     def _open(self, arrival: Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.request
@@ -271,17 +276,6 @@ class _RefreshJob:
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
         self.data_sets = data_sets
-
-    @contextmanager
-    def _discarding_refused(self) -> Iterator[None]:
-        """Delete the output of a refused data set; keep it after a failure of a disk or network."""
-        try:
-            yield
-        except MmpcaError as error:
-            with suppress(MmpcaError):  # if that fails too, report the first error
-                if not isinstance(error, AccessError) and not self.lease.is_lost:
-                    self.output.discard_unfinished()
-            raise
 
     def solve(self) -> bool:
         """Solve the methods from the newest statistics and publish the models; return False if that is already done.

@@ -26,33 +26,23 @@ NOT_OURS = "its run.json is not of this version, or another program's"
 
 @dataclass(frozen=True)
 class RunState:
-    """A run and how far it is.
-
-    Attributes
-    ----------
-    state : str
-        ``finished``, ``running``, ``stopped`` or ``unreadable``.
-    done : list of str
-        Stages whose results are there.
-    next : str or None
-        The stage that an unfinished run is at.
-    owner : Owner or None
-        Who works on it.
-    scratch : int
-        Bytes kept of unfinished stages.
-    problem : str
-        Why it is unreadable.
-    """
+    """A run and its progress."""
 
     uri: str
     state: str
+    """``finished``, ``running``, ``stopped`` or ``unreadable``."""
     dataset: str
     methods: list[str]
     done: list[str]
+    """Stages whose results are there."""
     next: str | None
+    """The first stage that is missing."""
     owner: Owner | None
+    """Who works on it."""
     scratch: int
+    """Bytes kept of unfinished stages."""
     problem: str = ""
+    """Why it is unreadable."""
 
     @property
     def words(self) -> str:

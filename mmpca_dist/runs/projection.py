@@ -31,26 +31,21 @@ from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""
 UNFINISHED = "unfinished.parquet"
-"""A file that is no Parquet, among those of which some are to come: whoever reads the folder stumbles over it."""
+"""A file that is no Parquet, so that readers of an unfinished folder fail."""
 
 
 @dataclass(frozen=True)
 class Projector:
-    """A method's map x -> A^T x, or A^T (x - mean), and where its rows go.
-
-    Attributes
-    ----------
-    mean : array of shape (d,) or None
-        The same for all methods of a run.
-    zarr, parquet : str or None
-        Address of the Zarr group, and of the folder of Parquet files.
-    """
+    """A method's map x -> A^T x, or A^T (x - mean), and where its rows go."""
 
     name: str
     matrix: NDArray
     mean: NDArray | None
+    """Shape (d,); the same for all methods of a run."""
     zarr: str | None
+    """Address of the Zarr group."""
     parquet: str | None
+    """Address of the folder of Parquet files."""
 
     @property
     def uris(self) -> list[str]:
