@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,102 +13,126 @@ from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows, unit_
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.plan import PassPlan, Resources
-from mmpca_dist.statistics.costs import largest_unit
+from mmpca_dist.statistics.costs import largest_unit, reducing
 from mmpca_dist.statistics.medians import foreseen_rounds, key_type
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.rows import evenly_chosen, sample_rows
 
 READ_RATES = {"local": 1.5e9, "remote": 1.5e8, "synthetic": 2.5e8, "memory": 1e10}
 """Bytes a second a thread: measured for a warm page cache and for the generators, a guess for object stores."""
-
 WRITE_RATES = {True: 5e8, False: 1e8}
 """Bytes a second a thread, on a local disk (True) or elsewhere: cautious guesses."""
-
 COUNT_RATE = 2e8
 """Values a second a thread that are compared with the brackets of medians: measured."""
-
 CSR_RATE = 8e8
 """Multiply-adds a second a thread of CSR rows with a block of vectors: measured on text, 64 vectors."""
-
 DENSE_RATE = 1e10
 """Bytes of dense rows a second a thread, made of CSR rows: a third of the rate measured on text."""
-
 DRIFT = 1.2
 """Brackets may hold this much more than their share before the plan expects another pass."""
 
 
-def _sampled_rows(spans: list[Span]) -> int:
-    """Return how many rows are in the reading units that a sample comes from."""
-    units = [unit for span in spans for unit in span.units]
-    return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
+DOUBLE = 8
+"""Bytes of a value in products with CSR rows."""
 
 
-def sample_pass(dataset: Dataset, spans: list[Span], resources: Resources) -> PassPlan:
-    """Return the pass that draws a sample of the rows."""
-    return plan_pass("sample", dataset, 0, resources, n_rows=_sampled_rows(spans))
+@dataclass(frozen=True)
+class RowPasses:
+    """Passes over the rows of a data set, in ``spans``, with some resources: their cost and expected time."""
 
+    dataset: Dataset
+    spans: list[Span]
+    resources: Resources
 
-def moment_passes(
-    dataset: Dataset, spans: list[Span], resources: Resources, operations: float, *, median_rows: int, n_classes: int
-) -> tuple[list[PassPlan], int]:
-    """Return the passes for moments and medians, and how many more for medians there may be."""
-    before, after, more_passes = median_passes(dataset, spans, resources, rows=median_rows, n_classes=n_classes)
-    moments = plan_pass("moments", dataset, operations, resources, counted=median_rows * dataset.n_features)
-    return [*before, moments, *after], more_passes
+    def plan(
+        self,
+        name: str,
+        operations: float,
+        *,
+        n_rows: int | None = None,
+        counted: int = 0,
+        written: int = 0,
+        dense: bool = True,
+    ) -> PassPlan:
+        """Return a pass over the rows, or over ``n_rows`` of them.
 
+        ``operations`` are multiply-adds, ``counted`` values that are compared with the brackets of medians, ``written``
+        bytes; ``dense`` is whether sparse rows are made dense.
+        """
+        dataset, resources = self.dataset, self.resources
+        n_rows = dataset.n_rows if n_rows is None else n_rows
+        size = dataset.share_bytes(n_rows)
+        rate = product_rate(resources.precision) if dense else CSR_RATE
+        seconds = size / READ_RATES[dataset.kind] + operations / rate
+        if dataset.sparse and dense:
+            seconds += n_rows * dataset.row_bytes / DENSE_RATE
+        seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
+        return PassPlan(name, size, operations, seconds / resources.busy_threads)
 
-def median_passes(
-    dataset: Dataset, spans: list[Span], resources: Resources, *, rows: int, n_classes: int
-) -> tuple[list[PassPlan], list[PassPlan], int]:
-    """Return the passes before and after the pass for moments, and how many more there may be.
+    @property
+    def _sampled_rows(self) -> int:
+        """Rows of the reading units that a sample comes from."""
+        units = [unit for span in self.spans for unit in span.units]
+        return sum(units[i][1] - units[i][0] for i in evenly_chosen(len(units)))
 
-    ``rows`` is the number of rows in all sets that need medians, together. The forecast is for rows in random order;
-    in sorted rows, single spans overflow their share of the budget.
-    """
-    entry = key_type(n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
-    values = rows * dataset.n_features
-    if values * entry <= LIMITS.kept_bytes:
-        return [], [], 0
-    sampled = min(sample_rows(dataset.row_bytes), _sampled_rows(spans))
-    n_medians = n_classes * dataset.n_features
-    rounds = foreseen_rounds(values, entry, n_medians, sampled)
-    most = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
-    sample = sample_pass(dataset, spans, resources)
-    return [sample], [plan_pass("medians", dataset, 0, resources, counted=values)] * (rounds - 1), most - rounds
+    def sample(self) -> PassPlan:
+        """Return the pass that draws a sample of the rows."""
+        return self.plan("sample", 0, n_rows=self._sampled_rows)
 
+    def moments(self, operations: float, *, median_rows: int, n_classes: int) -> tuple[list[PassPlan], int]:
+        """Return the passes for moments and medians, and how many more for medians there may be."""
+        before, after, more_passes = self.medians(median_rows, n_classes)
+        moments = self.plan("moments", operations, counted=median_rows * self.dataset.n_features)
+        return [*before, moments, *after], more_passes
 
-def plan_pass(
-    name: str,
-    dataset: Dataset,
-    operations: float,
-    resources: Resources,
-    *,
-    n_rows: int | None = None,
-    counted: int = 0,
-    written: int = 0,
-    dense: bool = True,
-) -> PassPlan:
-    """Return a pass over the rows, or over ``n_rows`` of them.
+    def medians(self, rows: int, n_classes: int) -> tuple[list[PassPlan], list[PassPlan], int]:
+        """Return the passes before and after the pass for moments, and how many more there may be.
 
-    Parameters
-    ----------
-    operations : float
-        Multiply-adds.
-    counted : int
-        Values to compare with the brackets of medians.
-    written : int
-        Bytes to write.
-    dense : bool
-        Whether to convert sparse rows to dense ones.
-    """
-    n_rows = dataset.n_rows if n_rows is None else n_rows
-    size = dataset.share_bytes(n_rows)
-    rate = product_rate(resources.precision) if dense else CSR_RATE
-    seconds = size / READ_RATES[dataset.kind] + operations / rate
-    if dataset.sparse and dense:
-        seconds += n_rows * dataset.row_bytes / DENSE_RATE
-    seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]
-    return PassPlan(name, size, operations, seconds / resources.busy_threads)
+        ``rows`` is the number of rows in all sets that need medians, together. The forecast is for rows in random
+        order; in sorted rows, single spans overflow their share of the budget.
+        """
+        dataset = self.dataset
+        entry = key_type(n_classes, dataset.n_features).itemsize + dataset.dtype.itemsize
+        values = rows * dataset.n_features
+        if values * entry <= LIMITS.kept_bytes:
+            return [], [], 0
+        sampled = min(sample_rows(dataset.row_bytes), self._sampled_rows)
+        n_medians = n_classes * dataset.n_features
+        rounds = foreseen_rounds(values, entry, n_medians, sampled)
+        max_rounds = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
+        return [self.sample()], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
+
+    def reducing(self, n_classes: int, *, pooled: bool, medians: bool) -> int:
+        """Return what a process holds of data and sums while it takes moments, and medians if asked."""
+        item, threads = self.resources.item, self.resources.process_threads
+        return reducing(
+            self.dataset, self.spans, n_classes=n_classes, pooled=pooled, medians=medians, item=item, threads=threads
+        )
+
+    def project(self, widths: list[int], formats: int) -> PassPlan:
+        """Return the pass that projects rows by methods of ``widths`` components, into so many formats."""
+        dataset, operations = self.dataset, 2.0 * self.dataset.nnz * sum(widths)
+        written = self.projected_bytes(widths, formats)
+        return self.plan("project", operations, written=written, dense=not dataset.sparse)
+
+    def projected_bytes(self, widths: list[int], formats: int) -> int:
+        """Return the bytes of the projected rows."""
+        return formats * self.dataset.n_rows * sum(widths) * self.resources.item
+
+    def projecting(self, widths: list[int]) -> int:
+        """Return the bytes of a process that projects: units as read and converted, and their coordinates."""
+        dataset, item, width = self.dataset, self.resources.item, sum(widths)
+        # Coordinates of all methods, and of one method while it is written: its columns, the table and the bytes.
+        values = 2 * width + 3 * max(widths, default=0)
+        loadings = dataset.n_features * width * item
+        if dataset.sparse:
+            rows = output_chunk_rows(dataset, width)
+            unit = dataset.sparse_bytes(rows) + rows * width * DOUBLE
+            loadings += dataset.n_features * width * DOUBLE
+        else:
+            rows, unit = largest_unit(dataset, self.spans)
+            values += dataset.n_features
+        return self.resources.process_threads * (unit + loadings + rows * values * item)
 
 
 @functools.cache
@@ -121,10 +146,6 @@ def product_rate(precision: str) -> float:
         return rows.size * rows.shape[1] / (time.perf_counter() - begin)
 
 
-DOUBLE = 8
-"""Bytes of a value in products with CSR rows."""
-
-
 def output_chunk_rows(dataset: Dataset, width: int) -> int:
     """Return rows a chunk of the projected arrays: a reading unit, if all units have equal size.
 
@@ -134,24 +155,3 @@ def output_chunk_rows(dataset: Dataset, width: int) -> int:
     sizes = np.diff(unit_edges(dataset.chunk_edges, size))
     regular = len(sizes) == 1 or (np.all(sizes[:-1] == sizes[0]) and sizes[-1] <= sizes[0])
     return int(sizes[0]) if regular else default_chunk_rows(size)
-
-
-def projecting(dataset: Dataset, spans: list[Span], resources: Resources, widths: list[int]) -> int:
-    """Return the bytes of a process that projects: units as read and converted, and their coordinates."""
-    width = sum(widths)
-    # Coordinates of all methods, and of one method while it is written: its columns, the table and the bytes.
-    values = 2 * width + 3 * max(widths, default=0)
-    loadings = dataset.n_features * width * resources.item
-    if dataset.sparse:
-        rows = output_chunk_rows(dataset, width)
-        unit = dataset.sparse_bytes(rows) + rows * width * DOUBLE
-        loadings += dataset.n_features * width * DOUBLE
-    else:
-        rows, unit = largest_unit(dataset, spans)
-        values += dataset.n_features
-    return resources.process_threads * (unit + loadings + rows * values * resources.item)
-
-
-def projected_bytes(dataset: Dataset, resources: Resources, widths: list[int], formats: int) -> int:
-    """Return the bytes of the projected rows in so many formats."""
-    return formats * dataset.n_rows * sum(widths) * resources.item

@@ -17,13 +17,11 @@ if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
 
 WORKER_BASE = 340 << 20
 """Resident memory of a Dask worker with this library imported: 327 MiB were measured."""
-
 PROCESS_BASE = 384 << 20
 """Resident memory of a process that has run flows, drawn pictures and imported the search.
 
 The plan ignores what else a long-lived process holds: it then refuses the same settings everywhere, or nowhere.
 """
-
 MOST_LISTED = 20
 """More passes are counted by name, not listed."""
 
@@ -40,7 +38,7 @@ class PassPlan:
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """Work beside passes over the rows: operations, and roughly the seconds."""
+    """Work that reads no rows: operations, and roughly the seconds."""
 
     name: str
     operations: float
@@ -82,32 +80,25 @@ class Resources:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. Sizes are in bytes; memory is that of a worker, or of this process with threads.
-
-    ``work`` is the work of an evaluation beside its passes; its seconds follow from usual rates. ``base`` is the part
-    of ``memory`` before any data, ``more_passes`` the number of passes for medians that may be added, ``search`` the
-    cost of the search for nearest rows, ``choice`` the solver and its reason, ``advice`` how to need less, and ``kept``
-    the bytes of checkpoints at the output, which are deleted when their stage is done. ``note`` is for the user to read
-    before the run.
-    """
+    """The cost of a run. Sizes are in bytes; memory is that of a worker, or of this process with threads."""
 
     passes: list[PassPlan]
-    more_passes: int
     spans: int
-    solver: str
-    pooled: bool
     memory: int
-    base: int
+    base: int  # the part of ``memory`` before any data
     resources: Resources
-    output: int
     free: int | None
+    more_passes: int = 0  # for medians, that may be added
+    solver: str = ""
+    pooled: bool = False
+    output: int = 0
     search: SearchCosts | None = None
-    choice: Choice | None = None
-    advice: str = ""
-    kept: int = 0
+    choice: Choice | None = None  # the solver and its reason
+    advice: str = ""  # how to need less
+    kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
     fits: int = 0
-    work: list[WorkPlan] = field(default_factory=list)
-    note: str = ""
+    work: list[WorkPlan] = field(default_factory=list)  # of an evaluation, in addition to its passes
+    note: str = ""  # for the user to read before the run
 
     @property
     def scratch(self) -> int:

@@ -1,7 +1,8 @@
-"""Work of an evaluation beside its passes: fits of methods and classifiers, and margins."""
+"""Work of an evaluation in addition to its passes: fits of methods and classifiers, and margins."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,45 +18,27 @@ from mmpca_dist.planning.passes import product_rate
 from mmpca_dist.planning.plan import Resources, WorkPlan
 from mmpca_dist.predictors.classifiers import ClassifierSection, is_from_moments
 from mmpca_dist.predictors.costs import Work
-from mmpca_dist.predictors.penalties import GRID, INNER_FOLDS, fits_of
+from mmpca_dist.predictors.fits import GRID, INNER_FOLDS, fits_of
 from mmpca_dist.statistics.gather import use_pooled
 
 LEADING = 0.4
 """Leading eigenvectors take this share of the time of all: measured for 100 of 1,024 and of 2,048."""
-
 SUMMARY = 60
 """Visits of a distance for quantiles, histogram and Wasserstein's distance, sorting included: a guess."""
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """Facts about an evaluation, beside its methods, that the plan follows from.
+    """Facts about an evaluation that its plan follows from."""
 
-    Attributes
-    ----------
-    counts : int array of shape (C, P)
-        Rows of every class in every part of a split.
-    held_out : sequence of int
-        Parts held out in turn in each of the splits.
-    n_splits : int
-    merged : bool
-        Whether moments of the parts are merged; else all rows are read into memory.
-    n_methods : int
-    sizes : sequence of int
-        Numbers of components of each method.
-    classifiers : sequence of ClassifierSection
-    margins : bool
-        Whether to measure margins.
-    """
-
-    counts: NDArray[np.int64]
-    held_out: Sequence[int]
+    counts: NDArray[np.int64]  # (C, P): rows of every class in every part of a split
+    held_out: Sequence[int]  # parts that are held out in turn in each split
     n_splits: int
-    merged: bool
+    merged: bool  # whether moments of the parts are merged; else all rows are read into memory
     n_methods: int
-    sizes: Sequence[int]
+    sizes: Sequence[int]  # numbers of components of each method
     classifiers: Sequence[ClassifierSection]
-    margins: bool
+    margins: bool  # whether to measure margins
 
     @property
     def n_classes(self) -> int:
@@ -66,6 +49,11 @@ class EvaluationRequest:
         """Rows that train while each part is held out."""
         sizes = self.counts.sum(axis=0)
         return [int(sizes.sum() - sizes[part]) for part in self.held_out]
+
+    @property
+    def n_train(self) -> int:
+        """The fewest rows that train."""
+        return min(self.training)
 
     @property
     def tested(self) -> int:
@@ -118,10 +106,7 @@ class EvaluationRequest:
 def scoring_work(
     dataset: Dataset, evaluation: EvaluationRequest, resources: Resources, *, solved: bool
 ) -> list[WorkPlan]:
-    """Return the work beside passes over the rows.
-
-    ``solved`` tells whether methods solve eigenproblems of all columns, or of the span of the rows that train.
-    """
+    """Return the work that reads no rows; ``solved`` is whether methods solve whole eigenproblems."""
     rate, parts = product_rate(resources.precision), evaluation.parts
     processes = 1 if resources.in_process else resources.workers
     # Splits of rows in memory are tasks; the planning process fits merged splits one after the other.
@@ -147,7 +132,7 @@ def scoring_work(
 
 def _methods(dataset: Dataset, evaluation: EvaluationRequest, solved: bool) -> Work:
     """Return the operations of fitting all methods while a part is held out, and of reducing rows in memory."""
-    rank = min(dataset.n_features, min(evaluation.training))
+    rank = min(dataset.n_features, evaluation.n_train)
     work = Work(eigen=evaluation.n_methods * LEADING * float(rank) ** 3 * solved)
     if evaluation.merged:
         return work + Work(numbers=3.0 * evaluation.n_classes * dataset.n_features**2)
@@ -156,42 +141,32 @@ def _methods(dataset: Dataset, evaluation: EvaluationRequest, solved: bool) -> W
 
 def _classifiers(dataset: Dataset, evaluation: EvaluationRequest) -> Work:
     """Return the operations of all classifiers of all methods and sizes while a part is held out."""
-    n_train, n_classes, rank = (
-        min(evaluation.training),
-        evaluation.n_classes,
-        min(dataset.n_features, min(evaluation.training)),
-    )
+    n_train, n_classes = evaluation.n_train, evaluation.n_classes
+    rank = min(dataset.n_features, n_train)
+    pooled = use_pooled(n_classes, rank)
     works = []
-    for size in evaluation.sizes:
-        for spec in evaluation.classifiers:
-            works.append(spec.classifier.fit_work(n_train, size, n_classes) * fits_of(spec))
-            if not is_from_moments(spec):
-                works.append(spec.classifier.use_work(evaluation.tested, size, n_classes))
-                continue
-            pooled = use_pooled(n_classes, rank)
+    for size, spec in itertools.product(evaluation.sizes, evaluation.classifiers):
+        classifier, from_moments = spec.classifier, is_from_moments(spec)
+        works.append(classifier.fit_work(n_train, size, n_classes) * fits_of(spec))
+        if from_moments:
             works.append(Work(products=float(n_train) * size**2 if pooled else float(n_classes) * rank**2 * size))
-            if not evaluation.merged or not spec.classifier.summed_scores:
-                works.append(spec.classifier.use_work(evaluation.tested, size, n_classes))
+        if not (from_moments and evaluation.merged and classifier.summed_scores):
+            works.append(classifier.use_work(evaluation.tested, size, n_classes))
     return sum(works, Work()) * evaluation.n_methods
 
 
 def _margins(dataset: Dataset, evaluation: EvaluationRequest) -> Work:
     """Return the operations of margins while a part is held out."""
-    d, n_train, n_test, n_classes = (
-        dataset.n_features,
-        min(evaluation.training),
-        evaluation.tested,
-        evaluation.n_classes,
-    )
+    d, n_train, n_test = dataset.n_features, evaluation.n_train, evaluation.tested
+    n_classes = evaluation.n_classes
     if evaluation.merged:
         n_test = min(n_test, LIMITS.margin_rows)
         n_train = min(n_train, sampled_rows(dataset.n_rows, d, len(evaluation.held_out), n_classes, fitted=True))
-    rank = min(d, n_train)
+    rank, summary = min(d, n_train), Work(numbers=float(SUMMARY) * n_test)
     works = [Work(products=0.0 if evaluation.merged or evaluation.from_rows else float(n_train) * d * rank)]
     for spec in evaluation.measuring:
         before = spec.classifier.fit_work(n_train, rank if is_from_moments(spec) else d, n_classes) * fits_of(spec)
-        works += [before, spec.classifier.use_work(n_test, d, n_classes), Work(numbers=float(SUMMARY) * n_test)]
+        works += [before, spec.classifier.use_work(n_test, d, n_classes), summary]
         for size in evaluation.sizes:
-            after = spec.classifier.use_work(n_test, size, n_classes) + Work(numbers=float(SUMMARY) * n_test)
-            works.append(after * evaluation.n_methods)
+            works.append((spec.classifier.use_work(n_test, size, n_classes) + summary) * evaluation.n_methods)
     return sum(works, Work())
