@@ -53,6 +53,41 @@ class Limits:
     groups. Where there are more, missing values are found as rows are read."""
     spread_bytes: int = 4 << 20
     """Doubles of a piece of rows whose columns' squares `mmpca ingest` sums, so that pieces stay in the cache."""
+    piece_rows: int = 4096
+    """Rows of a piece of a cell, at most: it bounds the results of matrix products."""
+    smallest_piece: int = 256
+    """Wide rows make smaller pieces, lest one be more than a segment, but none smaller than this."""
+    segment_bytes: int = 32 << 20
+    """Rows of a segment of the search, at most: what a task reads at a time."""
+    layout_block_rows: int = 8192
+    """Rows that the search brings to coordinates at a time, at most."""
+    layout_block_bytes: int = 64 << 20
+    """What these take in double precision, at most."""
+    few_classes: int = 3
+    """With so few classes the queries of each face the other classes in matrix products of their own, which leave out
+    pairs within the class. With more, small products would cost more than leaving out saves."""
+    task_bytes: int = 64 << 20
+    """Drawn queries of a task of the search, at most."""
+    smallest_task: int = 256
+    """Drawn queries of a task, at least."""
+    scratch_chunk_bytes: int = 1 << 20
+    """Scratch arrays that are read in part have chunks of this size, all in one shard."""
+    pair_block_rows: int = 2048
+    """Differences of pairs that are multiplied at a time, at most."""
+    pair_block_bytes: int = 16 << 20
+    """What these take in double precision, at most."""
+    sampled_pairs: int = 20_000
+    """Differences that are kept for pictures and standard errors, at most."""
+    sampled_pair_bytes: int = 64 << 20
+    """What these take, unless they are fewer than ``fewest_sampled_pairs``."""
+    fewest_sampled_pairs: int = 256
+    """Differences that are kept however wide they are."""
+    training_block_rows: int = 65_536
+    """Rows of a block for classifiers that learn block by block; fixed, so that results do not depend on where the
+    rows come from."""
+    cholesky_columns: int = 512
+    """Linear classifiers of so many columns try two Cholesky factors before eigenvectors, which take at least five
+    times as long."""
     direct_bytes: int = 512 << 20
     """Rows of up to this size are taken into memory, where any method and classifier can be evaluated."""
     gathered_bytes: int = 1 << 30

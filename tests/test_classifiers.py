@@ -25,10 +25,9 @@ from sklearn.svm import SVC, LinearSVC
 from mmpca_dist import class_moments
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import convergence_note, fit_rows, linear_parts
+from mmpca_dist.predictors.fits import GRID, INNER_FOLDS, choose_C, convergence_note, fit_rows, linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
-from mmpca_dist.predictors.penalties import choose_C
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.predictors.specification import CLASSIFIERS
 
@@ -296,14 +295,15 @@ def test_the_choice_of_c(shape):
     divided = csr_array(X / X.std(axis=0))
     assert choose_C(specs, csr_array(X * units), y, standardize=True) == choose_C(specs, divided, y)
     apart = X + 50 * codes[:, None]
-    assert choose_C(specs[:1], apart - apart.mean(), y, grid=[10, 1]) == {"svm": 1.0}
+    assert choose_C(specs[:1], apart - apart.mean(), y) == {"svm": GRID[0]}
 
 
 def test_choosing_c_tells_how_many_fits_are_done():
     X, y = labelled(60, 3, 2, seed=14, separation=0.5)
     specs, told = [spec("svm", C="auto"), spec("logistic", C="auto")], []
-    choose_C(specs, X, y, grid=[0.1, 1], folds=3, progress=lambda *counts: told.append(counts))
-    assert told == [(done, 12) for done in range(1, 13)]
+    choose_C(specs, X, y, progress=lambda *counts: told.append(counts))
+    n_fits = 2 * len(GRID) * INNER_FOLDS
+    assert told == [(done, n_fits) for done in range(1, n_fits + 1)]
 
 
 def test_what_cannot_be_chosen_or_fitted():
@@ -316,10 +316,6 @@ def test_what_cannot_be_chosen_or_fitted():
     )
     with pytest.raises(InputError, match="class 5 has one row"):
         choose_C([auto], Z, np.where(np.arange(40) == 3, 5, y))
-    with pytest.raises(InputError, match="must hold positive numbers"):
-        choose_C([auto], Z, y, grid=[0, 1])
-    with pytest.raises(InputError, match="with 1 folds"):
-        choose_C([auto], Z, y, folds=1)
     with pytest.raises(InputError, match="at least two classes; there is 1"):
         fit_rows(spec("svm"), Z, np.zeros(40, int))
     with pytest.raises(InputError, match="40 rows and 39 labels"):

@@ -10,7 +10,7 @@ from helpers.samples import labelled
 from mmpca_dist.errors import ConfigError, InputError
 from mmpca_dist.evaluation_runs.stages import preview_evaluation
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.fits import choose_C
 
 NESTED = [{"name": "svm", "C": "nested"}, {"name": "logistic", "C": "nested", "bias": True}]
 

@@ -26,12 +26,11 @@ CLASSIFIERS = ["fisher", "incremental", LOGISTIC]
 
 
 @pytest.fixture
-def rows(tmp_path, monkeypatch):
+def rows(tmp_path, limits, monkeypatch):
     """Chunks that are reading units, and blocks of rows that train which begin and end inside them."""
     import zarr
 
-    monkeypatch.setattr(out_of_core, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(LIMITS, "direct_bytes", 0)
+    limits.training_block_rows, limits.direct_bytes = 64, 0
     small_units(monkeypatch, unit_bytes=CHUNK * 5 * 8)
     X, y = labelled(ROWS, 5, 2, seed=1, separation=0.5)
     group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")

@@ -17,7 +17,6 @@ from sklearn.naive_bayes import GaussianNB
 
 from mmpca_dist import MarginPCA, class_moments
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors import linear
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
@@ -345,22 +344,22 @@ def test_what_is_refused():
     for options in ({"reg_param": 1.5}, {"ddof": 2}):
         with pytest.raises(InputError, match="must be"):
             quadratic_discriminant(reduced, **options)
-    with pytest.raises(InputError, match="var_smoothing=-1 must be zero or more"):
+    with pytest.raises(InputError, match=r"var_smoothing of naive-bayes must be a number, zero or more \(found -1\)"):
         naive_bayes(reduced, -1)
-    with pytest.raises(InputError, match="ddof=2 must be 0 or 1"):
+    with pytest.raises(InputError, match="ddof of naive-bayes must be 0 or 1"):
         naive_bayes(reduced, ddof=2)
     with pytest.raises(InputError, match="threshold of fisher is 'midwya'; it must be midway or log-odds"):
         fisher_linear(reduced, "midwya")
     with pytest.raises(InputError, match="log-odds of fisher is between two classes, and there are 3"):
         fisher_linear(sample(3)[0], "log-odds")
-    with pytest.raises(InputError, match=r"tol of lda is -0\.1"):
+    with pytest.raises(InputError, match=r"tol of lda must be a number, zero or more \(found -0\.1\)"):
         linear_discriminant(reduced, -0.1)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_definite_scatter_of_many_columns_needs_no_eigenvectors(n_classes, monkeypatch):
+def test_a_definite_scatter_of_many_columns_needs_no_eigenvectors(n_classes, limits, monkeypatch):
     reduced, y, Z, rows = sample(n_classes)
-    monkeypatch.setattr(linear, "LARGE", 2)
+    limits.cholesky_columns = 2
     monkeypatch.setattr("scipy.linalg.eigh", pytest.fail)
     assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, rows), rows, 1e-8)
     assert_scores(linear_discriminant(reduced), gaussian_scores(Z, y, rows, "lda"), rows, 1e-8)
@@ -368,13 +367,13 @@ def test_a_definite_scatter_of_many_columns_needs_no_eigenvectors(n_classes, mon
 
 @pytest.mark.parametrize("make", [fisher_linear, linear_discriminant])
 @pytest.mark.parametrize("spread", [0.0, 1e-7])
-def test_directions_of_no_spread_are_left_out_of_many_columns_too(make, spread, monkeypatch):
+def test_directions_of_no_spread_are_left_out_of_many_columns_too(make, spread, limits):
     """A column that is the sum of two others, exactly or but for rounding."""
     X, y = labelled(120, 4, 3, seed=2)
     X = np.column_stack([X, X[:, 0] + X[:, 1] + spread * np.random.default_rng(0).standard_normal(120)])
     reduced = ReducedMoments.of(class_moments(X, y), np.eye(5))
     expected = make(reduced)
-    monkeypatch.setattr(linear, "LARGE", 2)
+    limits.cholesky_columns = 2
     found = make(reduced)
     np.testing.assert_array_equal(found.coef, expected.coef)
     np.testing.assert_array_equal(found.intercept, expected.intercept)

@@ -223,7 +223,7 @@ class _LazyScores:
             for (start, stop), size in zip(units, sizes, strict=True)
             if size
         ]
-        return da.concatenate(pieces).rechunk((out_of_core.BLOCK_ROWS, -1))
+        return da.concatenate(pieces).rechunk((LIMITS.training_block_rows, -1))
 
 
 def _computing_on(scheduler: Scheduler) -> AbstractContextManager:

@@ -14,8 +14,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.evaluation.reductions import Reduction
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments, is_from_moments
-from mmpca_dist.predictors.fits import FittedRows, convergence_note, fit_rows
-from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.fits import FittedRows, choose_C, convergence_note, fit_rows
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.gather import class_moments
 

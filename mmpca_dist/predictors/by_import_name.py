@@ -65,7 +65,7 @@ def make_classifier(name: str, settings: dict[str, Any]) -> Any:
         As ``classifier_class``, and for settings that the class does not have.
     """
     kind = classifier_class(name)
-    parameters = parameters_of(kind)
+    parameters: list[str] = kind._get_param_names()  # type: ignore[attr-defined]
     check_names(settings, parameters, name)
     fixed = {"random_state": 0} if "random_state" in parameters else {}
     try:
@@ -74,25 +74,14 @@ def make_classifier(name: str, settings: dict[str, Any]) -> Any:
         raise InputError(f"{name} does not start with these options: {' '.join(str(error).split())}.") from error
 
 
-def parameters_of(kind: type) -> list[str]:
-    """Return the names of the settings that a class of estimators takes."""
-    return sorted(kind._get_param_names())  # type: ignore[attr-defined]
-
-
 def imported_classifier(name: str) -> Classifier:
-    """Return the specification of a class by its import name.
-
-    Raises
-    ------
-    InputError
-        As ``classifier_class``.
-    """
+    """Return the specification of a class by its import name; raise as ``classifier_class``."""
     return Classifier(
         name,
         "a class after scikit-learn's conventions",
         fit=lambda rows: _fit(name, rows),
         check_options=lambda options: _check_options(name, options),
-        has_C="C" in parameters_of(classifier_class(name)),
+        has_C="C" in classifier_class(name)._get_param_names(),  # type: ignore[attr-defined]
         fit_work=other_fit,
         # The model may keep the rows, and as much again.
         kept_bytes=lambda n_rows, n_columns, n_classes: 16 * (n_classes + n_rows) * n_columns,
@@ -101,7 +90,7 @@ def imported_classifier(name: str) -> Classifier:
 
 def _check_options(name: str, options: dict[str, Any]) -> None:
     if "C" in options:
-        raise InputError(f"C of {name} is given beside its options, not among them.")
+        raise InputError(f"C of {name} stands beside its options, not among them: write C: 1, not options: {{C: 1}}.")
     make_classifier(name, options)
 
 

@@ -8,40 +8,25 @@ from typing import Self
 
 EIGEN_RATE = 4e9
 """Symmetric eigenproblems of d columns, d^3 a second a thread: measured for 1,024 and 2,048 columns."""
-
 NUMBER_RATE = 3e8
 """Numbers a second a thread that a NumPy operation reads, changes and writes: a guess on the slow side."""
-
 LIBLINEAR_RATE = 4e6
 """Rows x columns x problems a second, of a fit by LIBLINEAR: measured, 4e6 to 1e7 for 500 to 4,000 rows."""
-
 NEARLY_SQUARE = 10
 """LIBLINEAR takes so many times as long if there are more rows than columns, but less than four times as many. 5 to 30
 times were measured."""
-
 OTHER_RATE = 1e7
 """Rows x columns a second, of a fit by any other classifier: a guess."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Operations by kind; each kind has its own rate.
+    """Operations by kind; each kind has its own rate."""
 
-    Attributes
-    ----------
-    products : float
-        Multiply-adds of matrix products.
-    eigen : float
-        d^3 for every symmetric eigenproblem of d columns.
-    numbers : float
-        Numbers that NumPy operations visit.
-    alone : float
-        Rows x columns x problems of LIBLINEAR and of other classifiers, which one thread of a process uses at a time.
-    """
-
-    products: float = 0.0
-    eigen: float = 0.0
-    numbers: float = 0.0
+    products: float = 0.0  # multiply-adds of matrix products
+    eigen: float = 0.0  # d^3 for every symmetric eigenproblem of d columns
+    numbers: float = 0.0  # numbers that NumPy operations visit
+    # rows x columns x problems of LIBLINEAR and of other classifiers, which one thread of a process uses at a time
     alone: float = 0.0
 
     def __add__(self, other: Self) -> Work:

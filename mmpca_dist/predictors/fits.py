@@ -1,51 +1,45 @@
-"""Fit classifiers to reduced rows, and extract the coefficients of linear ones."""
+"""Fit classifiers to reduced rows, choose their penalty C, and extract the coefficients of linear ones."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import dask.array as da
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
+from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import CLASSIFIERS, Training
+from mmpca_dist.statistics.coordinates import column_units, in_units
+
+GRID = tuple(10.0**power for power in range(-3, 3))
+INNER_FOLDS = 5
 
 
 @dataclass(frozen=True)
 class FittedRows:
-    """A classifier fitted to reduced rows.
+    """A classifier fitted to reduced rows."""
 
-    Attributes
-    ----------
-    label : str
-        What tables call it.
-    classes : array of shape (C,)
-        Sorted labels.
-    model : LinearRule or scikit-learn estimator
-        It predicts positions in ``classes``.
-    unconverged : int
-        How many of its optimisation problems stopped at their largest number of iterations.
-    C : float or None
-        The penalty; None for the classifier's default.
-    """
-
-    label: str
-    classes: NDArray
-    model: Any
-    unconverged: int = 0
-    C: float | None = None
+    label: str  # what tables call it
+    classes: NDArray  # (C,): sorted labels
+    model: Any  # it predicts positions in ``classes``
+    unconverged: int = 0  # how many of its optimisation problems stopped at their largest number of iterations
+    C: float | None = None  # the penalty; None for the classifier's default
 
     def predict(self, Z: Any) -> NDArray:
         """Return the class of each of the reduced rows ``Z``, shape (n, K), dense or CSR.
@@ -70,7 +64,6 @@ def fit_rows(
 
     Parameters
     ----------
-    spec : ClassifierSection
     Z : array or CSR matrix of shape (n, K); for ``incremental`` and ``dask-logistic`` also a Dask array
         Rows as they are: nothing is centred or scaled.
     y : array-like of shape (n,)
@@ -203,3 +196,103 @@ def _is_linear(model: Any, coef: NDArray[np.float64], intercept: NDArray[np.floa
     decisions = np.asarray(model.decision_function(probes)).reshape(len(probes), -1)
     tolerance = 1e-9 * np.abs(scores).max()
     return decisions.shape == scores.shape and np.allclose(decisions, scores, rtol=1e-6, atol=tolerance)
+
+
+def choose_C(  # noqa: N802
+    specs: Sequence[ClassifierSection],
+    X: Any,
+    y: ArrayLike,
+    seed: int = 0,
+    standardize: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """Choose C by cross-validation, for classifiers with ``C: auto`` or ``C: nested``.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        For ``C: auto`` all rows, in their original columns: one C then serves every method, size and split. For
+        ``C: nested`` the reduced rows that train, of one method, size and split.
+    seed : int
+        Of the folds, which are stratified: `INNER_FOLDS`, but at most the rows of the smallest class.
+    standardize : bool
+        Whether to subtract the means of columns and divide by their standard deviations first; CSR rows are only
+        divided.
+    progress : callable, optional
+        Called after each fit with the number of fits done and of all.
+
+    Returns
+    -------
+    dict
+        C by label; of values with equally many errors the smallest.
+
+    Raises
+    ------
+    InputError
+        For a class with one row, or rows that a classifier refuses.
+
+    Notes
+    -----
+    Source: Luo & Durrant 2017, section 5, for ``auto``. There the rows that are held out later take part in the choice
+    of C, so that errors may be too low. With ``nested`` they do not.
+    """
+    unset = [spec for spec in specs if spec.C in ("auto", "nested")]
+    if not unset:
+        return {}
+    labels = normalize_labels(y, "the labels")
+    splits = _folds(labels, seed)
+    numbers, n_fits = itertools.count(1), len(unset) * len(GRID) * len(splits)
+
+    def on_fit() -> None:
+        if progress is not None:
+            progress(next(numbers), n_fits)
+
+    if standardize:
+        X = in_units(X, *column_units(X))
+    with single_blas_thread():
+        rotated, _ = row_space(X)
+    chosen = {}
+    for spec in unset:
+        rows = rotated if spec.classifier.rotatable else X
+        search = GridSearchCV(
+            _WithPenalty(spec, on_fit), {"C": GRID}, scoring=_correct, cv=splits, refit=False, error_score="raise"
+        )
+        chosen[spec.label] = float(search.fit(rows, labels).best_params_["C"])
+    return chosen
+
+
+def fits_of(spec: ClassifierSection) -> int:
+    """Return how many times a classifier is fitted, at most, for each method, size and part held out."""
+    return 1 + len(GRID) * INNER_FOLDS if spec.C == "nested" else 1
+
+
+def _folds(y: NDArray, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    classes, counts = np.unique(y, return_counts=True)
+    if counts.min() < 2:
+        raise InputError(
+            f"C cannot be chosen by cross-validation: class {classes[counts.argmin()]!s} has one row. Give C a number, "
+            "or leave the class out."
+        )
+    splitter = StratifiedKFold(min(INNER_FOLDS, int(counts.min())), shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(len(y)), y))
+
+
+class _WithPenalty(ClassifierMixin, BaseEstimator):
+    """A classifier with C as a parameter, for scikit-learn's grid search."""
+
+    def __init__(self, spec: ClassifierSection, on_fit: Callable[[], None], C: float = 1.0) -> None:
+        self.spec, self.on_fit, self.C = spec, on_fit, C
+
+    def fit(self, X: Any, y: NDArray) -> Self:
+        self.fitted_ = fit_rows(self.spec, X, y, self.C)
+        self.classes_ = np.unique(y)
+        self.on_fit()
+        return self
+
+    def predict(self, X: Any) -> NDArray:
+        return self.fitted_.predict(X)
+
+
+def _correct(fitted: _WithPenalty, X: Any, y: NDArray) -> int:
+    """Count correct rows: every row then weighs the same, whatever the size of its fold."""
+    return int(np.count_nonzero(fitted.predict(X) == y))

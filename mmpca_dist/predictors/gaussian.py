@@ -6,9 +6,8 @@ classes share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -18,28 +17,18 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.costs import Work
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
-from mmpca_dist.predictors.specification import Classifier, Rule, check_names, check_numbers
+from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, NumberOption, Rule, check_options
 
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "reg_param": (lambda value: 0 <= value <= 1, "between 0 and 1"),
-    "var_smoothing": (lambda value: value >= 0, "zero or more"),
-    "ddof": (lambda value: value in (0, 1), "0 or 1"),
-}
-"""A test of every setting, and its range in words."""
+DDOF = NumberOption(lambda value: value in (0, 1), "0 or 1")
+QDA_OPTIONS = {"reg_param": NumberOption(lambda value: 0 <= value <= 1, "a number between 0 and 1"), "ddof": DDOF}
+BAYES_OPTIONS = {"var_smoothing": ZERO_OR_MORE, "ddof": DDOF}
 
 
 @dataclass(frozen=True)
 class QuadraticRule(Rule):
-    """Scores b_c - ||R_c^T (z - m_c)||^2 / 2.
+    """Scores b_c - ||R_c^T (z - m_c)||^2 / 2, with R_c R_c^T the inverse covariance of a class.
 
-    Attributes
-    ----------
-    means : array of shape (C, K)
-        m_c.
-    roots : array of shape (C, K, K)
-        R_c, with R_c R_c^T the inverse covariance of a class.
-    constants : array of shape (C,)
-        b_c.
+    ``means`` m_c have shape (C, K), ``roots`` R_c (C, K, K), and ``constants`` b_c (C,).
     """
 
     means: NDArray[np.float64]
@@ -62,14 +51,7 @@ class QuadraticRule(Rule):
 class NaiveBayesRule(Rule):
     """Scores b_c - sum_k (z_k - m_ck)^2 / (2 v_ck).
 
-    Attributes
-    ----------
-    means : array of shape (C, K)
-        m_ck.
-    variances : array of shape (C, K)
-        v_ck.
-    constants : array of shape (C,)
-        b_c.
+    ``means`` m_ck and ``variances`` v_ck have shape (C, K), and ``constants`` b_c (C,).
     """
 
     means: NDArray[np.float64]
@@ -106,7 +88,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     accepts the rows. A covariance is singular here within rounding error, and there below a fixed 1e-4. Source: STAT
     841, quadratic discriminant analysis.
     """
-    check_settings({"reg_param": reg_param, "ddof": ddof})
+    check_options("qda", QDA_OPTIONS, {"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
     scatters = reduced.of_every_class("Quadratic discriminant analysis")
     for scatter, floors, n, label in zip(scatters, reduced.floors, reduced.counts, reduced.classes, strict=True):
@@ -149,7 +131,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     With ``ddof=0`` it equals ``sklearn.naive_bayes.GaussianNB(var_smoothing=var_smoothing)``. Source: Luo & Durrant
     2017, section 5, one of the classifiers there.
     """
-    check_settings({"var_smoothing": var_smoothing, "ddof": ddof})
+    check_options("naive-bayes", BAYES_OPTIONS, {"var_smoothing": var_smoothing, "ddof": ddof})
     scatters = np.diagonal(reduced.of_every_class("Gaussian naive Bayes"), axis1=1, axis2=2)
     scatters = np.where(scatters > reduced.floors, scatters, 0)
     offsets = reduced.means - reduced.counts @ reduced.means / reduced.n_rows
@@ -166,20 +148,6 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     return NaiveBayesRule(reduced.classes, reduced.means, variances, constants)
 
 
-def check_settings(settings: Mapping[str, float]) -> None:
-    """Raise `InputError` for the first setting that is out of its range."""
-    for name, value in settings.items():
-        is_valid, allowed = RANGES[name]
-        if not is_valid(value):
-            raise InputError(f"{name}={value!r} must be {allowed}.")
-
-
-def _check_options(options: dict[str, Any], classifier: str, *names: str) -> None:
-    check_names(options, names, classifier)
-    check_numbers(options, classifier)
-    check_settings(options)
-
-
 def _quadratic_use(n_rows: int, n_columns: int, n_classes: int) -> Work:
     values = float(n_rows) * n_columns * n_classes
     return Work(products=values * n_columns, numbers=2 * values)
@@ -189,7 +157,7 @@ QDA = Classifier(
     "qda",
     "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     rule=quadratic_discriminant,
-    check_options=lambda options: _check_options(options, "qda", "reg_param", "ddof"),
+    check_options=partial(check_options, "qda", QDA_OPTIONS),
     fit_work=lambda n_rows, n_columns, n_classes: Work(eigen=n_classes * float(n_columns) ** 3),
     use_work=_quadratic_use,
     kept_bytes=lambda n_rows, n_columns, n_classes: (16 + 8 * n_columns) * n_classes * n_columns,
@@ -199,7 +167,7 @@ NAIVE_BAYES = Classifier(
     "naive-bayes",
     "Gaussian classes with independent columns; options var_smoothing and ddof",
     rule=naive_bayes,
-    check_options=lambda options: _check_options(options, "naive-bayes", "var_smoothing", "ddof"),
+    check_options=partial(check_options, "naive-bayes", BAYES_OPTIONS),
     fit_work=lambda n_rows, n_columns, n_classes: Work(numbers=8.0 * n_classes * n_columns),
     use_work=lambda n_rows, n_columns, n_classes: Work(numbers=4.0 * n_rows * n_columns * n_classes),
 )

@@ -25,7 +25,6 @@ from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training,
 
 OPTIONS = ["intercept_scaling", "max_iter", "tol"]
 """Options of scikit-learn's classes that do not turn the problem into another."""
-
 PRIMAL = {"tol": 1e-8, "max_iter": 1000}
 DUAL = {"tol": 1e-6, "max_iter": 5000}
 """With scikit-learn's tolerance of 1e-4 the primal form ends up to a tenth above the minimum if the rows are separable
@@ -47,10 +46,10 @@ def fit_alone(model: Any, Z: Any, codes: NDArray) -> None:
 
 def unconverged(model: Any) -> int:
     """Return how many of the problems behind a fitted estimator stopped at their largest number of iterations."""
-    iterations, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
-    if iterations is None or not isinstance(most, int) or most < 1:
+    iterations, max_iter = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    if iterations is None or not isinstance(max_iter, int) or max_iter < 1:
         return 0
-    return int(np.count_nonzero(np.asarray(iterations) >= most))
+    return int(np.count_nonzero(np.asarray(iterations) >= max_iter))
 
 
 def row_space(Z: NDArray) -> tuple[NDArray, NDArray | None]:

@@ -7,6 +7,7 @@ Both compare a row z with the class means in the metric P, a pseudo-inverse of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,33 +17,23 @@ from scipy.sparse import issparse
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
-from mmpca_dist.predictors.specification import Classifier, Rule, check_names, check_numbers
+from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, Rule, check_names, check_options
 
 THRESHOLDS = ("midway", "log-odds")
 """Thresholds of Fisher's classifier."""
-
-LARGE = 512
-"""From so many columns on, try two Cholesky factors before eigenvectors, which take at least five times as long."""
+LDA_OPTIONS = {"tol": ZERO_OR_MORE}
 
 
 @dataclass(frozen=True)
 class LinearRule(Rule):
-    """Scores (z - centre)^T w_c + b_c.
+    """Scores (z - centre)^T w_c + b_c."""
 
-    Attributes
-    ----------
-    centre : array of shape (K,)
-        Midway between the class means; subtracted first, so that means far from zero cost no accuracy.
-    coef : array of shape (C, K)
-        w_c.
-    intercept : array of shape (C,)
-        b_c.
-    """
-
+    # (K,): midway between the class means; subtracted first, so that means far from zero cost no accuracy
     centre: NDArray[np.float64]
-    coef: NDArray[np.float64]
-    intercept: NDArray[np.float64]
+    coef: NDArray[np.float64]  # (C, K): w_c
+    intercept: NDArray[np.float64]  # (C,): b_c
 
     @property
     def n_components(self) -> int:
@@ -86,7 +77,11 @@ def fisher_linear(reduced: ReducedMoments, threshold: str = "midway") -> LinearR
     check_threshold(threshold, len(reduced.counts))
     root = _pseudo_inverse_root(reduced.covariance, reduced.covariance_floors)
     midway = _nearest_mean(reduced, root, np.zeros(len(reduced.counts)))
-    return midway if threshold == "midway" else _moved_by_log_odds(midway, reduced.counts)
+    if threshold == "midway":
+        return midway
+    length = float(np.linalg.norm(midway.coef[1] - midway.coef[0]))
+    coef = midway.coef / (length or 1.0)  # for equal means, the shares of the classes alone decide
+    return LinearRule(midway.classes, midway.centre, coef, np.log(reduced.counts / reduced.counts.sum()))
 
 
 def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRule:
@@ -108,7 +103,7 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     It equals ``sklearn.discriminant_analysis.LinearDiscriminantAnalysis()``. Source: STAT 841, linear discriminant
     analysis.
     """
-    check_tolerance(tol)
+    check_options("lda", LDA_OPTIONS, {"tol": tol})
     covariance, floors = reduced.covariance, reduced.covariance_floors
     variances = np.diagonal(covariance)
     varying = variances > floors
@@ -116,12 +111,6 @@ def linear_discriminant(reduced: ReducedMoments, tol: float = 1e-4) -> LinearRul
     scaled = covariance * scale[:, None] * scale
     root = _pseudo_inverse_root(scaled, floors * scale**2, tol**2)
     return _nearest_mean(reduced, root * scale[:, None], np.log(reduced.counts / reduced.n_rows))
-
-
-def check_tolerance(tol: float) -> None:
-    """Raise `InputError` for a tolerance of linear discriminant analysis that is no standard deviation."""
-    if not 0 <= tol < np.inf:
-        raise InputError(f"The option tol of lda is {tol!r}; it must be a number, zero or more.")
 
 
 def check_threshold(threshold: Any, n_classes: int = 2) -> None:
@@ -140,12 +129,6 @@ def _check_fisher(options: dict[str, Any]) -> None:
     check_threshold(options.get("threshold", THRESHOLDS[0]))
 
 
-def _check_lda(options: dict[str, Any]) -> None:
-    check_names(options, ["tol"], "lda")
-    check_numbers(options, "lda")
-    check_tolerance(options.get("tol", 0))
-
-
 FISHER = Classifier(
     "fisher",
     "nearest class mean in the metric of the scatter within classes (Fisher's linear discriminant); option threshold "
@@ -160,7 +143,7 @@ LDA = Classifier(
     "lda",
     "Gaussian classes with one covariance (linear discriminant analysis); options tol",
     rule=linear_discriminant,
-    check_options=_check_lda,
+    check_options=partial(check_options, "lda", LDA_OPTIONS),
     summed_scores=True,
 )
 
@@ -172,19 +155,13 @@ def rule_of_scores(coef: NDArray[np.float64], intercept: NDArray[np.float64]) ->
     return LinearRule(np.arange(len(coef)), np.zeros(coef.shape[1]), coef, intercept)
 
 
-def _moved_by_log_odds(midway: LinearRule, counts: NDArray[np.int64]) -> LinearRule:
-    length = float(np.linalg.norm(midway.coef[1] - midway.coef[0]))
-    coef = midway.coef / (length or 1.0)  # for equal means, the shares of the classes alone decide
-    return LinearRule(midway.classes, midway.centre, coef, np.log(counts / counts.sum()))
-
-
 def _pseudo_inverse_root(S: NDArray[np.float64], floors: NDArray[np.float64], least: float = 0.0) -> NDArray:
     """Return R, shape (K, r), with R R^T the pseudo-inverse of a positive semidefinite matrix.
 
     Eigenvalues within the rounding error ``floors`` of the diagonal, or of at most ``least``, count as zero.
     """
     with single_blas_thread():
-        if len(S) >= LARGE:
+        if len(S) >= LIMITS.cholesky_columns:
             root = _inverse_root(S, max(least, float(floors.max()), 10 * len(S) * EPS * float(np.trace(S))))
             if root is not None:
                 return root

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dask
@@ -16,16 +17,25 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
 from mmpca_dist.predictors.costs import liblinear_fit, other_fit
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
-from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
+from mmpca_dist.predictors.specification import (
+    DEFAULT_C,
+    ZERO_OR_MORE,
+    Classifier,
+    NumberOption,
+    Training,
+    check_options,
+)
 
 DEFAULT_ESTIMATOR = "sklearn.linear_model.SGDClassifier"
-LOGISTIC_OPTIONS = ["max_iter", "tol"]
-LOGISTIC_TOLERANCE, LOGISTIC_ITERATIONS = 1e-4, 1000
-BLOCK_ROWS = 65_536
-"""Rows of a block of rows in memory; fixed, so that results do not depend on where the rows come from."""
+LOGISTIC_OPTIONS = {
+    "max_iter": NumberOption(lambda value: isinstance(value, int) and value >= 1, "a whole number, at least 1"),
+    "tol": ZERO_OR_MORE,
+}
+LOGISTIC_DEFAULTS = {"max_iter": 1000, "tol": 1e-4}
 
 _settings_lock = threading.Lock()
 _settings: list[dict[str, Any]] = []
@@ -87,16 +97,6 @@ def fit_incremental(rows: Training) -> tuple[Any, int]:
     return model.estimator_, 0
 
 
-def check_logistic(options: dict[str, Any]) -> None:
-    """Raise `InputError` for options that logistic regression does not have, or out of their range."""
-    check_names(options, LOGISTIC_OPTIONS, "dask-logistic")
-    most, tol = options.get("max_iter", LOGISTIC_ITERATIONS), options.get("tol", LOGISTIC_TOLERANCE)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise InputError(f"The option max_iter of dask-logistic must be a whole number, at least 1 (found {most!r}).")
-    if isinstance(tol, bool) or not isinstance(tol, int | float) or not 0 <= tol < np.inf:
-        raise InputError(f"The option tol of dask-logistic must be a number, zero or more (found {tol!r}).")
-
-
 def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
     """Fit logistic regression; of more than two classes, each against the rest.
 
@@ -115,8 +115,7 @@ def fit_logistic(rows: Training) -> tuple[LinearRule, int]:
         family = _BlockLosses(rows.on_pass)
 
     Z, labels = _in_blocks(rows.Z, rows.codes)
-    settings = {"tol": LOGISTIC_TOLERANCE, "max_iter": LOGISTIC_ITERATIONS, **rows.options}
-    settings |= {"C": rows.C or DEFAULT_C, "fit_intercept": rows.bias}
+    settings = {**LOGISTIC_DEFAULTS, **rows.options, "C": rows.C or DEFAULT_C, "fit_intercept": rows.bias}
     coef, intercept = [], []
     for code in range(1 if rows.n_classes == 2 else 0, rows.n_classes):
         model = OutOfCore(solver="lbfgs", solver_kwargs={"normalize": False}, **settings)
@@ -160,7 +159,7 @@ def _gradient(Z: NDArray, y: NDArray, beta: NDArray) -> NDArray[np.float64]:
 def _in_blocks(Z: Any, codes: Any) -> tuple[Any, Any]:
     """Return rows as a Dask array with known blocks of whole rows, and labels in the same blocks."""
     if not isinstance(Z, da.Array):
-        Z = da.from_array(np.asarray(Z, dtype=np.float64), chunks=(BLOCK_ROWS, -1))
+        Z = da.from_array(np.asarray(Z, dtype=np.float64), chunks=(LIMITS.training_block_rows, -1))
     elif np.isnan(Z.shape[0]):
         Z = copy.copy(Z).compute_chunk_sizes()
     if len(Z.chunks[1]) > 1:
@@ -181,7 +180,7 @@ DASK_LOGISTIC = Classifier(
     "dask-logistic",
     "dask-ml's logistic regression of rows that do not fit in memory; takes C and bias",
     fit=fit_logistic,
-    check_options=check_logistic,
+    check_options=partial(check_options, "dask-logistic", LOGISTIC_OPTIONS),
     has_C=True,
     has_bias=True,
     linear=True,

@@ -22,40 +22,24 @@ ROUNDING = {"single": 4 * float(np.finfo(np.float32).eps), "double": 64 * EPS}
 
 @dataclass(frozen=True)
 class ReducedMoments:
-    """Class moments of reduced rows z = A^T (x - mean), of the classes that have rows.
+    """Class moments of reduced rows z = A^T (x - mean), of the classes that have rows."""
 
-    Attributes
-    ----------
-    classes : array of shape (C,)
-        Sorted labels.
-    counts : int64 array of shape (C,)
-        At least 1 each.
-    means : float64 array of shape (C, K)
-    within : float64 array of shape (K, K)
-        Sum over the classes of their centred scatters.
-    scatters : float64 array of shape (C, K, K) or None
-        The scatter of every class; None if only their sum is stored.
-    floors : float64 array of shape (C, K), or (1, K) if ``scatters`` is None
-        What the rounding of the pass may add to each diagonal entry of a scatter.
-    """
-
-    classes: NDArray
-    counts: NDArray[np.int64]
-    means: NDArray[np.float64]
-    within: NDArray[np.float64]
-    scatters: NDArray[np.float64] | None
+    classes: NDArray  # (C,): sorted labels
+    counts: NDArray[np.int64]  # (C,): at least 1 each
+    means: NDArray[np.float64]  # (C, K)
+    within: NDArray[np.float64]  # (K, K): sum over the classes of their centred scatters
+    scatters: NDArray[np.float64] | None  # (C, K, K): the scatter of every class; None if only their sum is stored
+    # (C, K) or (1, K): what the rounding of the pass may add to each diagonal entry of a scatter
     floors: NDArray[np.float64]
 
     @classmethod
     def of(
         cls, moments: ClassMoments, projection: NDArray, mean: NDArray | None = None, *, precision: str = "single"
     ) -> Self:
-        """Reduce class moments.
+        """Reduce class moments of d columns.
 
         Parameters
         ----------
-        moments : ClassMoments
-            In d columns.
         projection : array of shape (d, K)
             A.
         mean : array of shape (d,), optional
@@ -92,35 +76,23 @@ class ReducedMoments:
         filled = np.flatnonzero(moments.counts)
         if len(filled) < 2:
             raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
-        means = moments.means[filled] if mean is None else moments.means[filled] - mean
+        classes, counts, means = _filled(moments, mean)
         ones = np.ones(len(moments.counts))
         stored = [moments.scatter(ones)] if moments.pooled else [moments.scatters[c] for c in filled]
         with single_blas_thread():
             products = [A.T @ scatter @ A for scatter in stored]
             scatters = np.stack([(product + product.T) / 2 for product in products])
             floors = ROUNDING[precision] * np.stack([np.diagonal(scatter) for scatter in stored]) @ A**2
-            return cls(
-                moments.classes[filled],
-                moments.counts[filled],
-                means @ A,
-                scatters.sum(axis=0),
-                None if moments.pooled else scatters,
-                floors,
-            )
+            each = None if moments.pooled else scatters
+            return cls(classes, counts, means @ A, scatters.sum(axis=0), each, floors)
 
     @classmethod
     def of_columns(cls, moments: ClassMoments, mean: NDArray | None = None, *, precision: str = "single") -> Self:
-        """Return the moments of the columns as they are, with only the sum of the scatters of all classes.
-
-        Parameters and sums are those of ``of`` with an identity as the projection.
-        """
-        filled = moments.counts > 0
+        """Return what ``of`` does with an identity as the projection, with only the sum of the scatters."""
         within = moments.scatter(np.ones(len(moments.counts)))
         within = within + within.T
         within /= 2
-        means = moments.means[filled] if mean is None else moments.means[filled] - mean
-        floors = ROUNDING[precision] * np.diagonal(within)[None]
-        return cls(moments.classes[filled], moments.counts[filled], means, within, None, floors)
+        return cls(*_filled(moments, mean), within, None, ROUNDING[precision] * np.diagonal(within)[None])
 
     @classmethod
     def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
@@ -128,7 +100,6 @@ class ReducedMoments:
 
         Parameters
         ----------
-        statistics : Statistics
         components : array of shape (K, d)
             Of (standardised) columns; of any method.
         center : bool
@@ -195,6 +166,13 @@ class ReducedMoments:
                 "because there are many; Fisher's linear classifier and linear discriminant analysis do with sums."
             )
         return self.scatters
+
+
+def _filled(moments: ClassMoments, mean: NDArray | None) -> tuple[NDArray, NDArray[np.int64], NDArray[np.float64]]:
+    """Return the labels, counts and means, less a mean, of the classes that have rows."""
+    filled = moments.counts > 0
+    means = moments.means[filled] if mean is None else moments.means[filled] - mean
+    return moments.classes[filled], moments.counts[filled], means
 
 
 def _spans(basis: NDArray | None, working: NDArray[np.float64], V: NDArray[np.float64]) -> bool:

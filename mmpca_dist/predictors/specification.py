@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -157,7 +159,7 @@ class Classifier:
     kept_bytes: Callable[[int, int, int], int] = linear_bytes
 
 
-def check_names(settings: dict[str, Any], names: Sequence[str], owner: str, kind: str = "option") -> None:
+def check_names(settings: Iterable[str], names: Sequence[str], owner: str, kind: str = "option") -> None:
     """Raise `InputError` for the first setting of ``owner`` that has none of these names."""
     unknown = next((setting for setting in settings if setting not in names), None)
     if unknown is not None:
@@ -165,11 +167,24 @@ def check_names(settings: dict[str, Any], names: Sequence[str], owner: str, kind
         raise InputError(f"{owner} has no {kind} {unknown!r}.{hint}")
 
 
-def check_numbers(options: dict[str, Any], name: str) -> None:
-    """Raise `InputError` for the first option that is no number."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"The option {option} of {name} must be a number (found {value!r}).")
+@dataclass(frozen=True)
+class NumberOption:
+    """An option that is a number: which ones it accepts, and these in words."""
+
+    accepts: Callable[[Any], bool]
+    words: str
+
+
+ZERO_OR_MORE = NumberOption(lambda value: 0 <= value < math.inf, "a number, zero or more")
+
+
+def check_options(owner: str, numbers: Mapping[str, NumberOption], options: Mapping[str, Any]) -> None:
+    """Raise `InputError` for the first option of ``owner`` that is none of ``numbers``, or not a number it accepts."""
+    check_names(options, list(numbers), owner)
+    for name, value in options.items():
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (is_number and numbers[name].accepts(value)):
+            raise InputError(f"The option {name} of {owner} must be {numbers[name].words} (found {value!r}).")
 
 
 CLASSIFIERS = Registry(
