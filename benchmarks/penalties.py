@@ -28,7 +28,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.predictors.classifiers import ClassifierSection
-from mmpca_dist.predictors.penalties import GRID, choose_C
+from mmpca_dist.predictors.fits import GRID, choose_C
 
 SIZES = {"breast_cancer": [2, 8], "wine": [1, 3]}
 METHODS = ["pca", "m-pca1a"]

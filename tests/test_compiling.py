@@ -87,10 +87,10 @@ def test_loops_are_compiled_again_where_what_they_call_has_changed(tmp_path):
         return float(ended.stdout)
 
     before = nearest()
-    refinement = package / "neighbors" / "refinement.py"
-    text, sums = refinement.read_text(), "+ ((s4 + s5) + (s6 + s7))) + rest"
+    bounds = package / "neighbors" / "bounds.py"
+    text, sums = bounds.read_text(), "+ ((s4 + s5) + (s6 + s7))) + rest"
     assert text.count(sums) == 1
-    refinement.write_text(text.replace(sums, sums.replace("+ rest", "+ 4 * rest")))
+    bounds.write_text(text.replace(sums, sums.replace("+ rest", "+ 4 * rest")))
     assert nearest() == pytest.approx(2 * before)
 
 

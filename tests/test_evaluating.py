@@ -12,7 +12,7 @@ from helpers.samples import counts_like_text, labelled
 
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.fits import choose_C
 
 ROW_METHODS = ["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"]
 MOVED = {"name": "fisher", "options": {"threshold": "log-odds"}, "label": "moved"}

@@ -14,7 +14,7 @@ from mmpca_dist.jobs.run_stage import watched_memory
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
-from mmpca_dist.statistics.tasks import Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 from mmpca_dist.statistics.tree_reduction import Threads
 import psutil
 

@@ -18,12 +18,10 @@ from helpers.samples import entangled, even_edges, find
 from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
-from mmpca_dist.neighbors import scratch as scratch_module
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch
-from mmpca_dist.neighbors.search import load_found
 from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.schedulers import Cluster, Threads
 
@@ -89,10 +87,10 @@ def assert_distances_are_of_the_neighbours(X, y, neighbours, distances):
 def proved_queries(found):
     """Return which rows' neighbours the tables prove: nothing that was left out can be nearer."""
     proved = np.zeros(found.layout.n_rows, bool)
-    for span in found.tasks:
-        rows, table = load_found(found.scratch, found.name, span.index)
-        (codes,) = found.scratch.get(f"{found.name}-{span.index}", ("codes",))
-        proved[rows] = table.open_bounds > table.reach(codes, found.layout.cells.frame.scale, 1)
+    for span in found.tables.spans:
+        rows, codes = found.tables.get(span.index, "queries", "codes")
+        best = found.tables.best(span)
+        proved[rows] = best.open_bounds > best.reach(codes, found.layout.cells.frame.scale, 1)
     return proved
 
 
@@ -105,13 +103,13 @@ def test_an_approximate_search_is_cheaper():
 
 
 def rounds_of(found):
-    return len({name.split("-")[1] for name in found.scratch.tables if name.startswith("nearest.")})
+    return len({name.split("-")[1] for name in found.layout.scratch.tables if name.startswith("nearest.")})
 
 
 def calibrated_in_steps(step, asked):
     """Return a calibration that looks a little further whenever it is asked, and notes for which recall."""
 
-    def calibrate(searcher, sample, recall):
+    def calibrate(sample, recall):
         asked.append(recall)
         return step * len(asked)
 
@@ -130,7 +128,7 @@ def test_too_low_a_recall_is_searched_further(monkeypatch):
         distances = found.arrays()[2]
         rounds.append(rounds_of(found))
         assert found.recall is None or found.recall.interval[0] >= wanted
-        assert found.effort == (0.25 * rounds[-1] if rounds[-1] <= nearest.MOST_ROUNDS else np.inf)
+        assert found.effort == (0.25 * rounds[-1] if rounds[-1] <= nearest.MAX_ROUNDS else np.inf)
         np.testing.assert_allclose(1 - np.array(asked), (1 - wanted) * 0.5 ** np.arange(len(asked)))
         assert np.mean(distances == exact) >= wanted  # 1,500 rows: far above the interval's lower end
         assert (distances == exact)[proved_queries(found)].all()
@@ -142,7 +140,7 @@ def test_a_recall_that_is_never_reached_ends_exact(monkeypatch):
     monkeypatch.setattr(nearest, "_measure", lambda *_: Recall(1, 10, 10, np.empty((0, 3), np.int64)))
     X, y = entangled(1000, 12, 7)
     found = find(X, y, mode="approximate", recall=0.9)
-    assert found.recall is None and found.effort == np.inf and rounds_of(found) == nearest.MOST_ROUNDS + 1
+    assert found.recall is None and found.effort == np.inf and rounds_of(found) == nearest.MAX_ROUNDS + 1
     np.testing.assert_array_equal(found.arrays()[1], naive.nearest_opposite(X, y)[0])
     assert found.certificate()["proved_exact"] == 1
 
@@ -201,11 +199,10 @@ def test_so_many_queries_are_drawn_always_the_same(wanted, mode):
     np.testing.assert_array_equal(again[0], rows)
 
 
-def test_every_row_is_as_likely_to_be_drawn(monkeypatch):
+def test_every_row_is_as_likely_to_be_drawn():
     drawn = np.zeros(60)
     for seed in range(400):
-        monkeypatch.setattr(nearest, "SEED", seed)
-        drawn[nearest.draw_rows(60, 15)] += 1
+        drawn[nearest.draw_rows(60, 15, seed)] += 1
     # 400 draws a row with probability 1/4: 100 with standard deviation 8.7; five of these over 60 rows
     assert np.abs(drawn - 100).max() < 5 * 8.7
 
@@ -268,16 +265,16 @@ def test_the_same_bits_for_any_number_of_worker_processes(cluster, tmp_path, ref
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 300, 1 << 20])
-def test_rows_taken_from_a_store_are_those_of_memory(chunk_bytes, tmp_path, monkeypatch):
+def test_rows_taken_from_a_store_are_those_of_memory(chunk_bytes, tmp_path, limits):
     """Whatever chunks they lie in; arrays without columns and of one dimension too."""
-    monkeypatch.setattr(scratch_module, "CHUNK_BYTES", chunk_bytes)
+    limits.scratch_chunk_bytes = chunk_bytes
     rng = np.random.default_rng(0)
     table = {"x": rng.standard_normal((50, 7)), "tail": np.empty((50, 0), np.float32), "rows": rng.permutation(50)}
     kept = [MemoryScratch(), ZarrScratch(str(tmp_path))]
     for scratch in kept:
         scratch.put("table", table)
-    for places in ([], [0], [49], [3, 4, 5, 20, 48], np.arange(50)):
-        memory, store = (scratch.take("table", tuple(table), np.asarray(places, np.int64)) for scratch in kept)
+    for positions in ([], [0], [49], [3, 4, 5, 20, 48], np.arange(50)):
+        memory, store = (scratch.get("table", tuple(table), np.asarray(positions, np.int64)) for scratch in kept)
         for expected, found in zip(memory, store, strict=True):
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected)
@@ -290,12 +287,12 @@ class Fatal(ZarrScratch):
     flag: str = ""
     driver: int = field(default_factory=os.getpid)
 
-    def get(self, name, arrays, start=0, stop=None):
+    def get(self, name, arrays, rows=slice(None)):
         mine = os.getpid() == self.driver
         if name == "segment-5" and arrays == ARRAYS and not mine and not Path(self.flag).exists():
             Path(self.flag).touch()
             os._exit(1)
-        return super().get(name, arrays, start, stop)
+        return super().get(name, arrays, rows)
 
 
 @pytest.mark.slow
@@ -308,9 +305,9 @@ def test_the_same_bits_after_a_worker_was_lost_in_mid_search(cluster, tmp_path, 
 
 
 @pytest.mark.parametrize("length", [0, 1, 9, 3000])
-def test_a_store_gives_back_what_was_put_there(length, tmp_path, monkeypatch):
+def test_a_store_gives_back_what_was_put_there(length, tmp_path, limits):
     """Whole and in part, of every shape; a table that is there is not written again, for it may be being read."""
-    monkeypatch.setattr("mmpca_dist.neighbors.scratch.CHUNK_BYTES", 4096)
+    limits.scratch_chunk_bytes = 4096
     rng = np.random.default_rng(12)
     shapes = {"x": (length, 5), "tail": (length, 0), "halves": (length,), "three": (length, 2, 3)}
     scratch = ZarrScratch(str(tmp_path / "store"))
@@ -319,7 +316,7 @@ def test_a_store_gives_back_what_was_put_there(length, tmp_path, monkeypatch):
     scratch.put("table", arrays)
     scratch.put("table", {"other": np.zeros(3)})
     for start, stop in ((0, None), (0, 5), (length // 3, length // 3 + 5), (length, length)):
-        found = scratch.get("table", tuple(arrays), start, stop)
+        found = scratch.get("table", tuple(arrays), slice(start, stop))
         for part, whole in zip(found, arrays.values(), strict=True):
             np.testing.assert_array_equal(part, whole[start:stop])
             assert part.dtype == whole.dtype

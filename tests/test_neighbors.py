@@ -26,27 +26,26 @@ from hypothesis import strategies as st
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors import bounds, queries, refinement
+from mmpca_dist.neighbors import bounds
 from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors.cells import BALL, relative_rounding, train_frame
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.queries import queries_from, queries_of
 from mmpca_dist.neighbors.scratch import ZarrScratch
-from mmpca_dist.neighbors.search import search_queries
+from mmpca_dist.neighbors.search import queries_from, queries_of, search_queries
 from mmpca_dist.statistics.medians import PAIRINGS
 
 
 @st.composite
 def sizes(draw):
-    """Constants so small that few rows make many cells, pieces, segments and units."""
+    """Limits so small that few rows make many cells, pieces, segments and units."""
     return {
-        (LIMITS, "rows_per_cell"): draw(st.sampled_from([1, 3, 10, 300])),
-        (layouts, "PIECE_ROWS"): draw(st.sampled_from([1, 4, 4096])),
-        (layouts, "SMALLEST_PIECE"): draw(st.sampled_from([1, 3, 256])),
-        (layouts, "SEGMENT_BYTES"): draw(st.sampled_from([1, 2000, 32 << 20])),
-        (LIMITS, "smallest_segment"): draw(st.sampled_from([1, 8, 512])),
-        (layouts, "BLOCK_ROWS"): draw(st.sampled_from([5, 8192])),
-        (layouts, "BLOCK_BYTES"): draw(st.sampled_from([1000, 64 << 20])),
+        "rows_per_cell": draw(st.sampled_from([1, 3, 10, 300])),
+        "piece_rows": draw(st.sampled_from([1, 4, 4096])),
+        "smallest_piece": draw(st.sampled_from([1, 3, 256])),
+        "segment_bytes": draw(st.sampled_from([1, 2000, 32 << 20])),
+        "smallest_segment": draw(st.sampled_from([1, 8, 512])),
+        "layout_block_rows": draw(st.sampled_from([5, 8192])),
+        "layout_block_bytes": draw(st.sampled_from([1000, 64 << 20])),
     }
 
 
@@ -61,11 +60,11 @@ def assert_found(found, X, y, pairing, rows=None):
 
 @settings(max_examples=100)
 @given(labelled_rows(), sizes(), st.sampled_from(PAIRINGS), st.sampled_from([3, 17, 100]))
-def test_every_neighbour_is_that_of_the_definition(data, constants, pairing, chunk):
+def test_every_neighbour_is_that_of_the_definition(data, limits, pairing, chunk):
     (X, y), n = data, len(data[0])
     with pytest.MonkeyPatch.context() as patch:
-        for place, value in constants.items():
-            patch.setattr(*place, value)
+        for name, value in limits.items():
+            patch.setattr(LIMITS, name, value)
         found = find(X, y, edges=even_edges(n, chunk), pairing=pairing)
         assert_found(found, X, y, pairing)
         assert_found_without_room(found, X, y, pairing)
@@ -150,11 +149,11 @@ def test_the_distance_is_summed_in_its_order_and_given_up_only_beyond_the_limit(
         factor = np.clip(factor, 1e-30, 1e30)
     a, b = ((factor * rng.standard_normal((2, d))).astype(dtype) for _ in range(2))
     expected = naive.squared_distance([float(v) for v in a[1]], [float(v) for v in b[0]])
-    buffer = np.empty(refinement.STEP)
-    assert refinement.squared_distance(a, 1, b, 0, np.inf, buffer) == expected
-    assert refinement.squared_distance(a, 1, b, 0, expected, buffer) == expected  # a tie is not beyond the limit
+    buffer = np.empty(bounds.STEP)
+    assert bounds.squared_distance(a, 1, b, 0, np.inf, buffer) == expected
+    assert bounds.squared_distance(a, 1, b, 0, expected, buffer) == expected  # a tie is not beyond the limit
     limit = expected * share
-    found = refinement.squared_distance(a, 1, b, 0, limit, buffer)
+    found = bounds.squared_distance(a, 1, b, 0, limit, buffer)
     assert found == expected or (np.isinf(found) and expected > limit)
 
 
@@ -196,16 +195,16 @@ def test_most_of_the_distance_shows_in_the_coordinates():
 
 @settings(max_examples=40)
 @given(labelled_rows(), sizes(), st.sampled_from([3, 17, 100]))
-def test_the_layout_holds_every_row_once_by_cell_and_class(data, constants, chunk):
+def test_the_layout_holds_every_row_once_by_cell_and_class(data, limits, chunk):
     (X, y), n = data, len(data[0])
     with pytest.MonkeyPatch.context() as patch:
-        for place, value in constants.items():
-            patch.setattr(*place, value)
+        for name, value in limits.items():
+            patch.setattr(LIMITS, name, value)
         layout, scratch, census = lay_out_rows(X, y, edges=even_edges(n, chunk))
         piece_rows = layouts.piece_rows(layout.row_bytes)
-        assert piece_rows <= layouts.PIECE_ROWS
-        wide = piece_rows * layout.row_bytes > layouts.SEGMENT_BYTES
-        assert not wide or piece_rows <= layouts.SMALLEST_PIECE
+        assert piece_rows <= LIMITS.piece_rows
+        wide = piece_rows * layout.row_bytes > LIMITS.segment_bytes
+        assert not wide or piece_rows <= LIMITS.smallest_piece
     codes = np.searchsorted(census.classes, y)
     assert sorted(scratch.tables) == sorted(f"segment-{i}" for i in range(layout.n_segments)), "units are gone"
     parts = [scratch.get(f"segment-{i}", layouts.ARRAYS) for i in range(layout.n_segments)]
@@ -240,16 +239,16 @@ def test_queries_of_a_layout_are_all_rows_or_those_chosen(monkeypatch):
     monkeypatch.setattr(LIMITS, "rows_per_cell", 8)
     monkeypatch.setattr(LIMITS, "smallest_segment", 20)
     X, y = labelled(150, 20, 5, seed=5)
-    layout, scratch, _ = lay_out_rows(X, y)
+    layout, _, _ = lay_out_rows(X, y)
     assert layout.n_segments > 4
     chosen = np.asarray([0, 3, 77, 149])
     for wanted, expected in ((None, np.arange(150)), (chosen, chosen)):
-        found = queries_of(layout, scratch, 0, layout.n_segments, wanted)
+        found = queries_of(layout, 0, layout.n_segments, wanted)
         np.testing.assert_array_equal(np.sort(found.rows), expected)
         np.testing.assert_array_equal(found.x, X[found.rows])
         np.testing.assert_array_equal(found.codes, y[found.rows])
         assert_grouped(found, layout)
-    assert len(queries_of(layout, scratch, 0, 1, np.asarray([-1]))) == 0
+    assert len(queries_of(layout, 0, 1, np.asarray([-1]))) == 0
 
 
 def assert_grouped(found, layout):
@@ -264,7 +263,7 @@ def assert_grouped(found, layout):
     n_classes = layout.classes.shape[1] - 1
     for few in (1, 100):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(queries, "FEW_CLASSES", few)
+            patch.setattr(LIMITS, "few_classes", few)
             blocks = found.blocks(n_classes)
         covered = np.concatenate([np.arange(start, stop) for _, start, stop, _ in blocks])
         np.testing.assert_array_equal(np.sort(covered), np.arange(len(found)))
@@ -276,19 +275,19 @@ def assert_grouped(found, layout):
 
 @settings(max_examples=40)
 @given(labelled_rows(), sizes(), st.sampled_from(PAIRINGS), st.sampled_from([0.5, 1.0, 1e12]))
-def test_rows_from_elsewhere_find_their_nearest_too(data, constants, pairing, factor):
+def test_rows_from_elsewhere_find_their_nearest_too(data, limits, pairing, factor):
     """Queries that are not in the layout, also such as are far beyond all that is."""
     X, y = data
     with pytest.MonkeyPatch.context() as patch:
-        for place, value in constants.items():
-            patch.setattr(*place, value)
-        layout, scratch, census = lay_out_rows(X, y)
+        for name, value in limits.items():
+            patch.setattr(LIMITS, name, value)
+        layout, _, census = lay_out_rows(X, y)
     rng = np.random.default_rng(0)
     others = X[rng.integers(0, len(X), 7)].astype(np.float64) * factor
     codes = rng.integers(0, len(census.classes), 7)
     asked = queries_from(layout.cells, others, codes)
     assert_grouped(asked, layout)
-    found, _ = search_queries(asked, layout, scratch, one_vs_one=pairing == "one-vs-one")
+    found, _ = search_queries(asked, layout, one_vs_one=pairing == "one-vs-one")
     for place, i in enumerate(asked.rows.tolist()):
         both = np.concatenate([X.astype(np.float64), others[i : i + 1]])
         expected, distances = naive.nearest_opposite(both, np.append(y, census.classes[codes[i]]), pairing, [len(X)])

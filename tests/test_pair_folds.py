@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import naive
@@ -17,15 +18,14 @@ from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors import nearest
+from mmpca_dist.neighbors.kernels import NO_ROW, Best
 from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
-from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
-from mmpca_dist.neighbors.search import NONE, Found, search_queries
+from mmpca_dist.neighbors.search import queries_of, search_queries
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
@@ -63,7 +63,7 @@ def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LIMITS, "rows_per_cell", cell)
         patch.setattr(LIMITS, "smallest_segment", segment)
-        patch.setattr(layouts, "PIECE_ROWS", piece)
+        patch.setattr(LIMITS, "piece_rows", piece)
         found = find_all(ArrayDataset(X, y), names, edges=even_edges(len(X), chunk), pairing=pairing)
         assert_training(found, X, y, names, pairing)
         assert_training_without_room(found, X, y, names, pairing)
@@ -71,15 +71,12 @@ def test_every_neighbour_is_the_nearest_that_trains(data, n_parts, seed, pairing
 
 def assert_training_without_room(found, X, y, names, pairing):
     """Search again with the true distances as what is known, but of higher rows: every neighbour is then a tie."""
-    layout, scratch, name = found[0].layout, found[0].searcher.scratch.scratch, found[0].name
-    asked = queries_of(layout, scratch, 0, layout.n_segments, None)
-    tables = [scratch.get(f"{name}-{span.index}", ("squared", "parts")) for span in found[0].tasks]
-    exact, parts = (np.concatenate(arrays) for arrays in zip(*tables, strict=True))
+    layout = found[0].layout
+    asked = queries_of(layout, 0, layout.n_segments, None)
+    exact, parts = replace(found[0].tables, part=None).joined("squared", "parts")
     nothing = np.full(exact.shape, -1)
-    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), nothing, np.full(len(X), np.inf), parts.copy())
-    again, _ = search_queries(
-        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known, apart=True
-    )  # fmt: skip
+    known = Best(exact.copy(), np.full(exact.shape, NO_ROW - 1), nothing, np.full(len(X), np.inf), parts.copy())
+    again, _ = search_queries(asked, layout, one_vs_one=pairing == "one-vs-one", best=known, apart=True)
     slots = parts.shape[1]
     for code, part in enumerate(np.unique(names)):
         rows, expected, distances = naive.nearest_training(X, y, names, part, pairing)
@@ -135,14 +132,14 @@ def test_names_of_parts_folds_and_one_search(stored, tmp_path):
     layout = make_layout(
         Rows(dataset=data, census=census, spans=spans, scheduler=Threads(2)), scratch, members=RowsInParts(parts)
     )
-    found = find_by_part(layout, scratch, parts, Search(), Tasks(scheduler=Threads(2)))
+    found = find_by_part(layout, parts, Search(), Tasks(scheduler=Threads(2)))
     assert_training(found, X, y, names)
     alone = 0
     for part in range(5):
         alone += searched_alone(X, y, names != part, Search()).work.compared
-    assert found[0].whole.compared < 0.75 * alone
+    assert found[0].cost.compared < 0.75 * alone
     assert found[0].certificate()["shared_by"] == 5
-    assert found[0].certificate()["compared_per_query"] == found[0].whole.compared / 600
+    assert found[0].certificate()["compared_per_query"] == found[0].cost.compared / 600
 
 
 def searched_alone(X, y, trains, search):
@@ -150,7 +147,7 @@ def searched_alone(X, y, trains, search):
     spans, scratch = make_spans(data), MemoryScratch()
     census = take_census(data, spans, Tasks(scheduler=Threads(1)))
     layout = make_layout(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), scratch)
-    return find_nearest(layout, scratch, census.classes, search, Tasks(scheduler=Threads(1)))
+    return find_nearest(layout, census.classes, search, Tasks(scheduler=Threads(1)))
 
 
 # ------------------------------------------------------------------------------------------------- scatters
@@ -298,9 +295,9 @@ def test_what_an_approximate_search_says_of_each_part_is_true(seed, pairing):
 
 def assert_recall_is_measured(neighbors, queries, right, known):
     """Count again on the queries of the sample that the effort was not chosen from."""
-    view, recall = neighbors.searcher, neighbors.recall
-    names = [name for name in view.scratch.scratch.tables if name.startswith("sample.")]
-    rows = np.sort(np.concatenate([view.scratch.get(name, ("queries",))[0] for name in names]))
+    scratch, recall = neighbors.layout.scratch, neighbors.recall
+    names = [name for name in scratch.tables if name.startswith("sample.")]
+    rows = np.sort(np.concatenate([scratch.get(name, ("queries",))[0] for name in names]))
     tested = np.isin(queries, rows[~nearest._first_half(rows)])
     assert recall.sampled == known[tested].sum()
     assert recall.found == right[tested].sum()

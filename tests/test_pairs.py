@@ -14,12 +14,7 @@ from sklearn.base import clone
 
 from mmpca_dist import MarginPCA
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors import layout as layouts
 from mmpca_dist.neighbors import nearest
-from mmpca_dist.neighbors import pair_statistics as pair_module
-from mmpca_dist.neighbors import scratch as scratch_module
-from mmpca_dist.neighbors import search as search_module
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, sum_pairs
 from mmpca_dist.neighbors.scratch import ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
@@ -28,8 +23,8 @@ SINGLE = float(np.finfo(np.float32).eps)
 
 
 @pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(pair_module, "BLOCK_ROWS", 7)
+def small_blocks(limits):
+    limits.pair_block_rows = 7
 
 
 def close(found, expected, n_rows, unit):
@@ -62,17 +57,12 @@ def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairi
 
 
 @pytest.fixture
-def few_bytes(monkeypatch):
+def few_bytes(limits):
     """Limits in bytes so low that cells of few rows are in pieces, and their segments and tasks in blocks."""
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 40)
-    monkeypatch.setattr(layouts, "SMALLEST_PIECE", 8)
-    monkeypatch.setattr(layouts, "SEGMENT_BYTES", 1000)
-    monkeypatch.setattr(layouts, "BLOCK_BYTES", 3000)
-    monkeypatch.setattr(pair_module, "BLOCK_BYTES", 1500)
-    monkeypatch.setattr(search_module, "TASK_BYTES", 1000)
-    monkeypatch.setattr(search_module, "SMALLEST_TASK", 10)
-    monkeypatch.setattr(scratch_module, "CHUNK_BYTES", 2000)
-    monkeypatch.setattr(LIMITS, "calibration_queries", 40)
+    limits.rows_per_cell, limits.smallest_piece, limits.segment_bytes = 40, 8, 1000
+    limits.layout_block_bytes, limits.pair_block_bytes = 3000, 1500
+    limits.task_bytes, limits.smallest_task, limits.scratch_chunk_bytes = 1000, 10, 2000
+    limits.calibration_queries = 40
 
 
 @pytest.mark.usefixtures("few_bytes")
@@ -114,17 +104,16 @@ def test_wide_rows_in_small_pieces_and_blocks(search, mutual, stored, tmp_path):
 
 
 @pytest.mark.usefixtures("few_bytes")
-def test_tasks_in_great_number_send_no_more_rows_to_the_sample(monkeypatch):
-    monkeypatch.setattr(pair_module, "SAMPLE_BYTES", 20 * 60 * 8)
-    monkeypatch.setattr(pair_module, "LEAST_SAMPLE", 5)
+def test_tasks_in_great_number_send_no_more_rows_to_the_sample(limits):
+    limits.sampled_pair_bytes, limits.fewest_sampled_pairs = 20 * 60 * 8, 5
     X, y = labelled(400, 60, 3, seed=10)
     found = find(X, y)
-    assert len(found.tasks) > 40
+    assert len(found.tables.spans) > 40
     assert len(pair_scatter(found, mutual="twice", precision="double").sample) == 20
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_what_pictures_are_drawn_from(pairing, monkeypatch):
+def test_what_pictures_are_drawn_from(pairing, limits):
     """All distances in a histogram, and differences of pairs spread evenly over all of them."""
     X, y = labelled(300, 6, 4, seed=1)
     found = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double")
@@ -135,7 +124,7 @@ def test_what_pictures_are_drawn_from(pairing, monkeypatch):
     assert found.edges[-1] == distances.max()
     differences = np.asarray(naive.mpca2_rows(X, y, pairing))
     np.testing.assert_array_equal(in_order(found.sample), in_order(differences))  # few rows: all of them
-    monkeypatch.setattr(pair_module, "SAMPLE_PAIRS", 90)
+    limits.sampled_pairs = 90
     some = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double").sample
     assert 90 <= len(some) < len(differences)
     known = {row.tobytes() for row in differences}
@@ -189,8 +178,8 @@ def test_searching_for_some_rows_takes_the_differences_of_those():
     assert reducer.certificate_["queries"] == 100 and min(errors["eigenvalues"]) > 0 and errors["angle"] > 0
 
 
-def test_an_approximate_fit_is_near_the_exact_one(monkeypatch):
-    monkeypatch.setattr(LIMITS, "calibration_queries", 300)
+def test_an_approximate_fit_is_near_the_exact_one(limits):
+    limits.calibration_queries = 300
     rng = np.random.default_rng(5)
     X, y = rng.standard_normal((1500, 10)) / np.arange(1, 11), rng.integers(0, 3, 1500)
     X[:, 0] += 3 * y  # a leading direction that stands out
@@ -230,7 +219,7 @@ def test_equal_rows_of_two_classes_have_no_difference_to_look_at():
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_standard_errors_are_those_of_drawing_again_and_again(pairing, monkeypatch):
+def test_standard_errors_are_those_of_drawing_again_and_again(pairing):
     """Against 1,500 subsets of the exact differences: standard deviations of eigenvalues, angle of the first axis.
 
     1,500 draws know a standard deviation to 2% (one standard error); the eight fits know theirs to some 5%, for fourth
@@ -252,9 +241,9 @@ def test_standard_errors_are_those_of_drawing_again_and_again(pairing, monkeypat
     expected = np.std(eigenvalues, axis=0)
     reported = []
     for seed in range(8):
-        monkeypatch.setattr(nearest, "SEED", seed)
+        order = np.random.default_rng(seed).permutation(n)  # so that other rows are drawn
         for k in (K, 1):
-            reducer = MarginPCA(k, "m-pca2", pairing=pairing, max_queries=m, precision="double").fit(X, y)
+            reducer = MarginPCA(k, "m-pca2", pairing=pairing, max_queries=m, precision="double").fit(X[order], y[order])
             reported.append(reducer.certificate_["sampling_error"])
     errors = np.mean([report["eigenvalues"] for report in reported[::2]], axis=0)
     np.testing.assert_allclose(errors, expected, rtol=0.15)

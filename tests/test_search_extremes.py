@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors import search
+from mmpca_dist.neighbors import bounds
+from mmpca_dist.neighbors.bounds import SMALLEST_NORMAL
 from mmpca_dist.neighbors.cells import train_frame
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import LARGEST_VALUE
 from mmpca_dist.neighbors.pair_statistics import PairSums, as_scatter
-from mmpca_dist.neighbors.refinement import SMALLEST_NORMAL
 from mmpca_dist.statistics.medians import PAIRINGS
 
 EXPONENTS = {
@@ -142,7 +142,7 @@ def test_equal_rows_of_different_classes_are_no_vanishing_differences():
 
 def test_a_row_that_is_left_without_a_neighbour_is_an_error(monkeypatch):
     """Never dropped: here a bound that is wrong leaves out all cells."""
-    monkeypatch.setattr(search, "near_cells", lambda groups, targets, *_: np.zeros(targets.between.shape, bool))
+    monkeypatch.setattr(bounds, "near_cells", lambda asking, targets, *_: np.zeros(targets.between.shape, bool))
     X, y = labelled(40, 3, 2, seed=2)
     with pytest.raises(MmpcaError, match=r"found no row of another class for row \d+ \(40 such rows\)"):
         find(X, y)

@@ -82,7 +82,7 @@ def test_faults_while_tables_go_to_scratch_and_back(bucket, s3_proxy, quick):
         scratch = ZarrScratch(f"{bucket}/scratch{number}")
         scratch.put("t", {"a": rows, "b": rows[:, :1]})
         for _ in range(2):
-            found = scratch.get("t", ("a", "b"), 100, 4000)
+            found = scratch.get("t", ("a", "b"), slice(100, 4000))
             np.testing.assert_array_equal(found[0], rows[100:4000])
             np.testing.assert_array_equal(found[1], rows[100:4000, :1])
         scratch.drop("t")

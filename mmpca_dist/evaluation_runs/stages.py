@@ -30,7 +30,7 @@ from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
-from mmpca_dist.predictors.penalties import choose_C
+from mmpca_dist.predictors.fits import choose_C
 from mmpca_dist.statistics.schedulers import Threads
 
 

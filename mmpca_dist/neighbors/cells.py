@@ -15,54 +15,39 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.scratch import MOST_FIRST, MOST_SECOND
+from mmpca_dist.neighbors.scratch import MAX_FIRST, MAX_SECOND
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 """Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""
-
 SMALL = 40
 """Rows of up to so many columns are only rotated: nothing is left over."""
-
 CANCELS = 0.01
 """Share of a row's square that must be missed for it to be known from the difference of two squares."""
 BALL = 256.0
 """Coordinates are brought into a ball of this radius, which lengthens no distance: rows far from all that was sampled
 neither overflow single precision nor spoil the bounds of the others."""
-
 FAR, LARGEST_SCALE = 2.0**256, 2.0**500
 """Scaled columns are clipped to +-FAR before anything is squared: a projection onto a convex set, like that into the
 ball, so it lengthens no distance. Rows are below 1e150 (`layout.LARGEST_VALUE`) and the scale is at most 2^500: a
 scaled column is below 1e301, and a sum of d clipped squares below d 2^512. So no coordinate is infinite or NaN."""
-
 TYPICAL = 0.9
 """Share of the sample that is to lie in the unit ball."""
-
 LARGEST_EIGENPROBLEM = 1536
 """Beyond so many rows and columns of the sample, its axes come from a randomized decomposition."""
+MAX_CELLS, ITERATIONS = 8192, 8
+SAMPLE_PER_CELL = 32
+"""Rows of the sample a cell; more rows do not make better cells."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Maps rows to coordinates that never lengthen a distance.
+    """Maps rows to coordinates that never lengthen a distance."""
 
-    Attributes
-    ----------
-    centre : array of shape (d,)
-    axes : array of shape (d, k)
-        Orthonormal columns, those of largest variance first.
-    first : int
-        How many axes the matrix products use.
-    scale : float
-        A power of two that brings most of the sample's rows into the unit ball.
-    deviations : array of shape (d,) or None
-        What columns are divided by before anything else.
-    """
-
-    centre: NDArray[np.float64]
-    axes: NDArray[np.float64]
-    first: int
-    scale: float
-    deviations: NDArray[np.float64] | None = None
+    centre: NDArray[np.float64]  # (d,)
+    axes: NDArray[np.float64]  # (d, k): orthonormal columns, those of largest variance first
+    first: int  # how many axes the matrix products use
+    scale: float  # a power of two that brings most of the sample's rows into the unit ball
+    deviations: NDArray[np.float64] | None = None  # (d,): what columns are divided by before anything else
 
     @property
     def complete(self) -> bool:
@@ -80,7 +65,7 @@ class Frame:
         return 0 if self.complete else self.axes.shape[1] + (self.axes.shape[1] < len(self.centre))
 
     def rows(self, X: NDArray) -> NDArray:
-        """Return rows as they are compared: standardised where wanted, single precision where that loses nothing."""
+        """Return rows as they are compared: standardised if asked, in single precision if that loses nothing."""
         if self.deviations is not None:
             return np.asarray(X, np.float64) / self.deviations
         return np.ascontiguousarray(X, dtype=row_type(X.dtype))
@@ -158,7 +143,7 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
     centre = rows.mean(axis=0)
     rows = rows - centre
     _, exponent = np.frexp(np.abs(rows).max(initial=0.0))
-    rows = np.ldexp(rows, -exponent)  # lest their squares overflow or vanish
+    rows = np.ldexp(rows, -exponent)  # so that no square overflows or vanishes
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     typical = float(np.quantile(norms, TYPICAL, method="higher")) or float(norms.max())
     scale = float(np.ldexp(1.0, -exponent - int(np.ceil(np.log2(typical))))) if typical > 0 else 1.0
@@ -171,8 +156,8 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
         return Frame(centre, np.ascontiguousarray(axes[:, :first]), first, scale, deviations)
     explained = np.cumsum(variances) / total
     first = 1 + int(np.searchsorted(explained, FIRST_SHARE))
-    first = min(max(-(-(first + 1) // 8) * 8 - 1, SMALL - 1), MOST_FIRST, d, axes.shape[1])
-    second = min(max(1 + int(np.searchsorted(explained, SECOND_SHARE)), first), MOST_SECOND, axes.shape[1])
+    first = min(max(-(-(first + 1) // 8) * 8 - 1, SMALL - 1), MAX_FIRST, d, axes.shape[1])
+    second = min(max(1 + int(np.searchsorted(explained, SECOND_SHARE)), first), MAX_SECOND, axes.shape[1])
     if first >= d - 1:
         first = second = min(d, axes.shape[1])
     return Frame(centre, np.ascontiguousarray(axes[:, :second]), first, scale, deviations)
@@ -181,35 +166,22 @@ def train_frame(sample: NDArray, deviations: NDArray[np.float64] | None = None) 
 def _principal_axes(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the scatter along, and the orthonormal columns of, the leading principal axes of centred rows."""
     n, d = rows.shape
-    wanted = min(MOST_SECOND, d)
+    n_axes = min(MAX_SECOND, d)
     with single_blas_thread():
         if d <= LARGEST_EIGENPROBLEM:
             values, vectors = scipy.linalg.eigh(rows.T @ rows, check_finite=False)
-            return values[::-1][:wanted], np.ascontiguousarray(vectors[:, ::-1][:, :wanted])
-        wanted = min(wanted, n)
-        _, values, axes = randomized_svd(rows, wanted, n_iter=2, random_state=0)
+            return values[::-1][:n_axes], np.ascontiguousarray(vectors[:, ::-1][:, :n_axes])
+        _, values, axes = randomized_svd(rows, min(n_axes, n), n_iter=2, random_state=0)
         return values**2, np.ascontiguousarray(np.linalg.qr(axes.T)[0])
-
-
-MOST_CELLS = 8192
-SAMPLE_PER_CELL = 32
-"""Rows of the sample a cell; more rows do not make better cells."""
-ITERATIONS = 8
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Centres of the cells in a frame, in an order that keeps neighbours together; single precision.
-
-    Attributes
-    ----------
-    centres : array of shape (k, width)
-    tail_centres : array of shape (k, tail_width)
-    """
+    """Centres of the cells in a frame, in an order that keeps neighbours together; single precision."""
 
     frame: Frame
-    centres: NDArray[np.float32]
-    tail_centres: NDArray[np.float32]
+    centres: NDArray[np.float32]  # (k, width)
+    tail_centres: NDArray[np.float32]  # (k, tail_width)
 
     def assign(self, coordinates: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the cell of every row, one of the nearest; which one of them matters for speed alone."""
@@ -219,10 +191,36 @@ class Cells:
             product = z @ self.centres.T
             return np.argmin(np.subtract(halves, product, out=product), axis=1)
 
+    def locate(self, X: NDArray) -> tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.float32]]:
+        """Return the cell of every row, and coordinates relative to its centre, (n, width) and (n, tail_width)."""
+        frame = self.frame
+        cell = np.empty(len(X), np.intp)
+        z, tail = (np.empty((len(X), width), np.float32) for width in (frame.width, frame.tail_width))
+        size = block_rows(X.shape[1])
+        for start in range(0, len(X), size):
+            block = slice(start, start + size)
+            along, along_tail = frame.coordinates(frame.rows(X[block]))
+            cell[block] = own = self.assign(along)
+            z[block] = along - self.centres[own]
+            if tail.size:
+                tail[block] = along_tail - self.tail_centres[own]
+        return cell, z, tail
+
+
+def block_rows(n_features: int) -> int:
+    """Return how many rows are brought to coordinates at a time."""
+    return max(min(LIMITS.layout_block_rows, LIMITS.layout_block_bytes // (8 * n_features)), 1)
+
+
+def group_radii(coordinates: NDArray[np.float32], starts: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return upper bounds on the norms of groups of rows: the largest norm, raised by more than its rounding."""
+    squares = np.einsum("ij,ij->i", coordinates, coordinates, dtype=np.float64)
+    return np.sqrt(np.maximum.reduceat(squares, starts)) * (1 + 1e-6)
+
 
 def n_cells(n_rows: int) -> int:
     """Return how many cells so many rows are divided into."""
-    return int(np.clip(n_rows // LIMITS.rows_per_cell, 1, MOST_CELLS))
+    return int(np.clip(n_rows // LIMITS.rows_per_cell, 1, MAX_CELLS))
 
 
 def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:
@@ -235,7 +233,7 @@ def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(count, n_init=1, init="random", max_iter=ITERATIONS, random_state=0).fit(single)
-    order = _along_the_tree(means.cluster_centers_)
+    order = _along_the_tree(means.cluster_centers_, np.arange(count))
     owner = np.argsort(order)[means.labels_]
     sizes = np.maximum(np.bincount(owner, minlength=count), 1)[:, None]
     tails = np.stack([np.bincount(owner, column, count) for column in tail.T], 1) / sizes if tail.size else tail[:count]
@@ -243,16 +241,10 @@ def train_cells(frame: Frame, sample: NDArray, count: int) -> Cells:
     return Cells(frame, centres, np.ascontiguousarray(tails.reshape(count, -1), dtype=np.float32))
 
 
-def _along_the_tree(points: NDArray) -> NDArray[np.intp]:
-    """Order points by halving them again and again along their widest coordinate."""
-    finished: list[NDArray[np.intp]] = []
-    waiting = [np.arange(len(points))]
-    while waiting:
-        group = waiting.pop()
-        if len(group) <= 2:
-            finished.append(group)
-            continue
-        widest = int(np.argmax(np.ptp(points[group], axis=0)))
-        ordered = group[np.argsort(points[group, widest], kind="stable")]
-        waiting += [ordered[len(ordered) // 2 :], ordered[: len(ordered) // 2]]
-    return np.concatenate(finished)
+def _along_the_tree(points: NDArray, group: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Order some points by halving them again and again along their widest coordinate."""
+    if len(group) <= 2:
+        return group
+    widest = int(np.argmax(np.ptp(points[group], axis=0)))
+    ordered = group[np.argsort(points[group, widest], kind="stable")]
+    return np.concatenate([_along_the_tree(points, half) for half in np.split(ordered, [len(ordered) // 2])])

@@ -1,7 +1,7 @@
 """Report that the inner loops of the search are compiled, which delays a first run.
 
-Numba keeps what it has compiled, so that this happens once per machine and version. It tells of a compilation only
-where its cache has no such function for such arguments.
+Numba caches what it has compiled, so that this happens once per machine and version. It reports a compilation only
+if its cache does not have the function for these types.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 TOPIC = "mmpca-compiling"
-"""Under which workers of a Dask cluster tell their clients."""
+"""Topic of the events by which workers of a Dask cluster report to their clients."""
 _watchers: list[Callable[[], None]] = []
 
 
 @contextmanager
 def watching(tell: Callable[[], None], client: Any = None) -> Iterator[None]:
-    """Call ``tell`` once, should a compilation begin in this process meanwhile, or on a worker of ``client``.
+    """Call ``tell`` once if a compilation begins meanwhile, in this process or on a worker of ``client``.
 
-    It is called in a thread of its own, in the context of the caller: a compilation may begin within an event loop.
+    The call comes from a new thread, in the context of the caller: a compilation may begin within an event loop.
     """
     context = contextvars.copy_context()
 
     def say() -> None:
         try:
             context.run(tell)
-        except Exception:  # the work does not fail for it
-            log.warning("Cannot tell that loops are being compiled", exc_info=True)
+        except Exception:  # which must not end the work
+            log.warning("Cannot report that loops are being compiled", exc_info=True)
 
     thread = threading.Thread(target=say, name="compiling", daemon=True)
 
-    def begins() -> None:
-        with suppress(RuntimeError):  # it was told before
+    def begins(_: Any = None) -> None:
+        with suppress(RuntimeError):  # the thread has been started before
             thread.start()
 
     _watchers.append(begins)
     if client is not None:
-        client.subscribe_topic(TOPIC, lambda _: begins())
+        client.subscribe_topic(TOPIC, begins)
     try:
         yield
     finally:

@@ -22,9 +22,8 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.queries import queries_from
-from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
-from mmpca_dist.neighbors.search import search_queries
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
@@ -78,7 +77,6 @@ class NearestOpposite(BaseEstimator):
     """
 
     _layout: Layout
-    _scratch_tables: Scratch
     _scheduler: Scheduler
 
     def __init__(
@@ -117,8 +115,7 @@ class NearestOpposite(BaseEstimator):
         in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
         stack = ExitStack()
         self._finalizer = weakref.finalize(self, stack.close)
-        self._scratch_tables = stack.enter_context(open_scratch(in_memory, self.scratch))
-        self._layout = make_layout(rows, self._scratch_tables)
+        self._layout = make_layout(rows, stack.enter_context(open_scratch(in_memory, self.scratch)))
         self._scheduler = scheduler
         self.classes_, self.n_samples_fit_ = rows.census.classes, dataset.n_rows
         return self
@@ -132,7 +129,7 @@ class NearestOpposite(BaseEstimator):
         ----------
         X : as in ``fit``, of shape (n_queries, n_features), optional
             By default the fitted rows themselves (those drawn, with ``max_queries``; see ``find``). Rows of Dask or of
-            a ``Dataset`` are read piece by piece; what is found is in memory.
+            a ``Dataset`` are read piece by piece; the results are in memory.
         y : as in ``fit``
             Classes of the rows of ``X``.
 
@@ -152,24 +149,24 @@ class NearestOpposite(BaseEstimator):
         return (distances, rows) if return_distance else rows
 
     def find(self, *, progress: Progress | None = None) -> Neighbors:
-        """Search for the fitted rows and return what is found piece by piece, whatever its size.
+        """Search for the fitted rows.
 
         Returns
         -------
         Neighbors
-            ``arrays()`` has everything at once: row numbers of the queries, of their neighbours, and distances.
+            Tables that are read piece by piece, whatever their size. ``arrays()`` has everything at once: row numbers
+            of the queries, of their neighbours, and distances.
         """
         check_is_fitted(self, "classes_")
         tasks = Tasks(scheduler=self._scheduler, progress=progress)
-        found = find_nearest(self._layout, self._scratch_tables, self.classes_, self._options(), tasks)
-        self.certificate_ = found.certificate()
-        return found
+        neighbors = find_nearest(self._layout, self.classes_, self._options(), tasks)
+        self.certificate_ = neighbors.certificate()
+        return neighbors
 
     def close(self) -> None:
         """Remove what was laid out."""
-        finalizer = getattr(self, "_finalizer", None)
-        if finalizer is not None:
-            finalizer()
+        if hasattr(self, "_finalizer"):
+            self._finalizer()
 
     def __enter__(self) -> Self:
         return self
@@ -193,10 +190,11 @@ class NearestOpposite(BaseEstimator):
 
     def _of_others(self, X: Any, y: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         dataset, scheduler = self._dataset(X, y, reset=False)
-        edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
-        spans = [Span(i, (a, b)) for i, (a, b) in enumerate(itertools.pairwise(edges))]
-        spans = spans if isinstance(scheduler, Threads) and dataset.in_memory else make_spans(dataset)
-        task = _SearchRows(self._layout, self._scratch_tables, dataset, self.classes_, self.pairing == "one-vs-one")
+        spans = make_spans(dataset)
+        if isinstance(scheduler, Threads) and dataset.in_memory:
+            edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
+            spans = [Span(i, edge) for i, edge in enumerate(itertools.pairwise(edges))]
+        task = _SearchRows(self._layout, dataset, self.classes_, self.pairing == "one-vs-one")
         return Tasks(scheduler=scheduler).run(task, spans, _join, "queries")
 
 
@@ -205,7 +203,6 @@ class _SearchRows:
     """The task: search for rows that are not in the layout."""
 
     layout: Layout
-    scratch: Scratch
     dataset: Dataset
     classes: NDArray
     one_vs_one: bool
@@ -224,10 +221,10 @@ class _SearchRows:
                 f"Found {X[row, column]} in row {start + row}, column {column} of X: squared distances overflow."
             )
         queries = queries_from(self.layout.cells, X, codes)
-        found, _ = search_queries(queries, self.layout, self.scratch, one_vs_one=self.one_vs_one)
-        rows, squared = np.empty_like(found.rows), np.empty_like(found.squared)
-        rows[queries.rows] = np.where(np.isfinite(found.squared), found.rows, -1)
-        squared[queries.rows] = found.squared
+        best, _ = search_queries(queries, self.layout, one_vs_one=self.one_vs_one)
+        rows, squared = np.empty_like(best.rows), np.empty_like(best.squared)
+        rows[queries.rows] = np.where(np.isfinite(best.squared), best.rows, -1)
+        squared[queries.rows] = best.squared
         return rows, np.sqrt(squared)
 
 

@@ -13,23 +13,23 @@ from numba.core import event
 
 from mmpca_dist.neighbors import compile_notice
 
-MODULES = ("bounds", "refinement", "kernels")
+MODULES = ("bounds", "kernels")
 """Modules with compiled functions."""
 
 N = np.uint64
-"""Of indices in inner loops: signed ones could be negative, and slices are counted references; both cost more than
-the arithmetic."""
+"""Type of indices in inner loops: signed ones could be negative, and slices are counted references; both cost more
+than the arithmetic."""
 
 
 class _Compilations(event.Listener):
-    """Hears of what numba compiles of this package, as its cache does not have it."""
+    """Listens to what numba compiles of this package because its cache does not have it."""
 
     def on_start(self, event: Any) -> None:
         if event.data["dispatcher"].py_func.__module__.startswith("mmpca_dist."):
             compile_notice.begun()
 
     def on_end(self, event: Any) -> None:
-        """Nobody waits to hear of the end."""
+        """Ignore the end."""
 
 
 event.register("numba:compile", _Compilations())
@@ -38,24 +38,17 @@ event.register("numba:compile", _Compilations())
 @functools.cache
 def _sources() -> str:
     """Return a checksum of all modules with compiled functions."""
-    found = hashlib.sha256()
-    for name in (*MODULES, "jit"):
-        found.update(files(__package__).joinpath(f"{name}.py").read_bytes())
-    return found.hexdigest()[:12]
+    sources = (files(__package__).joinpath(f"{name}.py").read_bytes() for name in (*MODULES, "jit"))
+    return hashlib.sha256(b"".join(sources)).hexdigest()[:12]
 
 
-def _cached(function: Any, **options: Any) -> Any:
+def compiled(function: Any, **options: Any) -> Any:
+    """Compile a function, and cache it on disk."""
     # Numba compares a cached function with its own file alone, but a caller contains the functions and constants that
     # it takes from other files. The name is part of the cache's file names.
     function.__qualname__ = f"{function.__qualname__}_{_sources()}"
     return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
 
 
-def compiled(function: Any) -> Any:
-    """Compile a function."""
-    return _cached(function)
-
-
-def reordered(function: Any) -> Any:
-    """Compile a function with sums in any order: for bounds, never for distances."""
-    return _cached(function, fastmath={"reassoc", "contract"})
+reordered = functools.partial(compiled, fastmath={"reassoc", "contract"})
+"""Compile a function with sums in any order: for bounds, never for distances."""

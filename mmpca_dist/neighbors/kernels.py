@@ -10,7 +10,7 @@ of the frame, stored relative to the centre of their own cell):
   order of summation, with or without fused operations;
 * the sum of squared differences is wrong by at most its ``(m + 8) u``-fold.
 
-Survivors are compared by the defined distance (`refinement.squared_distance`) alone.
+Survivors are compared by the defined distance (`bounds.squared_distance`) alone.
 """
 
 # mypy: disable-error-code="assignment"
@@ -23,94 +23,80 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.neighbors.bounds import Rules, U, cell_bound, is_near
+from mmpca_dist.neighbors.bounds import LOST, STEP, TINY, Asking, Metric, Rules, U, cell_bound, is_near, refine
+from mmpca_dist.neighbors.cells import relative_rounding
 from mmpca_dist.neighbors.jit import N, compiled
-from mmpca_dist.neighbors.refinement import LOST, STEP, TINY, Metric, refine
 
+NO_ROW = np.iinfo(np.int64).max
+"""Row number where there is no candidate yet: higher than any."""
 SWEEP = 64
 """Entries of a product that are looked through at once where one of its row is small enough."""
-MOST_TOGETHER, PRODUCT = 1024, 1 << 18
+MAX_ACTIVE, PRODUCT = 1024, 1 << 18
 """Queries that face a cell in one matrix product, and the numbers it should not exceed, to stay near the processor."""
 
 
-class Asking(NamedTuple):
-    """Queries: coordinates ``z`` (n, m), those of the second bound ``tail`` (may have no columns), rows ``x``.
-
-    Attributes
-    ----------
-    codes : int array of shape (n,)
-    allowances : array of shape (n,)
-        See `bounds.Groups`.
-    blocks : int array of shape (b, 4)
-        Stretches of queries: cell, start, stop, and their class, or -1 for several.
-    centres, tail_centres, radii, tail_radii
-        Of their cells.
-    """
-
-    z: NDArray[np.float32]
-    tail: NDArray[np.float32]
-    x: NDArray
-    codes: NDArray[np.int64]
-    allowances: NDArray[np.float64]
-    blocks: NDArray[np.int64]
-    centres: NDArray[np.float32]
-    tail_centres: NDArray[np.float32]
-    radii: NDArray[np.float64]
-    tail_radii: NDArray[np.float64]
-
-
 class Candidates(NamedTuple):
-    """Rows of consecutive cells, with halves of the squared norms of their coordinates and their row numbers.
-
-    Attributes
-    ----------
-    parts : int array of shape (n,)
-        Of the rows; empty where `Metric.apart` is zero.
-    first_position : int
-        Of the first row, in the layout.
-    starts : int array of shape (cells + 1,)
-    classes : int array of shape (cells, C + 1)
-        Where each class begins.
-    centres, tail_centres, radii, tail_radii
-        Of the cells.
-    distances : array of shape (n, cells)
-        From the queries to the centres; infinite where the cell is not near.
-    """
+    """Rows of consecutive cells, with halves of the squared norms of their coordinates and their row numbers."""
 
     z: NDArray[np.float32]
     halves: NDArray[np.float32]
     tail: NDArray[np.float32]
     x: NDArray
     rows: NDArray[np.int64]
-    parts: NDArray[np.int32]
-    first_position: int
-    starts: NDArray[np.int64]
-    classes: NDArray[np.int64]
-    centres: NDArray[np.float32]
+    parts: NDArray[np.int32]  # (n,): of the rows; empty where `Metric.apart` is zero
+    first_position: int  # of the first row, in the layout
+    starts: NDArray[np.int64]  # (cells + 1,)
+    classes: NDArray[np.int64]  # (cells, C + 1): where each class begins
+    centres: NDArray[np.float32]  # of the cells
     tail_centres: NDArray[np.float32]
     radii: NDArray[np.float64]
     tail_radii: NDArray[np.float64]
-    distances: NDArray[np.float32]
+    distances: NDArray[np.float32]  # (n, cells): from the queries to the centres; infinite where the cell is not near
 
 
 class Best(NamedTuple):
-    """What is known: squared distances, row numbers, positions (n, slots), and bounds on what was left out (n,).
+    """The nearest candidates so far, by query and slot: one slot, or one for each class with ``one-vs-one``.
 
-    ``parts`` (n, `Metric.apart`) are those of the nearest rows.
+    With ``apart`` there are as many slots again, for the nearest rows that are in other parts than those of the first.
     """
 
+    # (n, slots): squared distances; infinite where there is no candidate, as in the slot of the query's own class
     squared: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    positions: NDArray[np.int64]
+    rows: NDArray[np.int64]  # (n, slots): row numbers
+    positions: NDArray[np.int64]  # (n, slots): in the layout
+    # (n,): proved lower bound, in units of the frame, on the distance to all that was left out without proof
     open_bounds: NDArray[np.float64]
-    parts: NDArray[np.int32]
+    parts: NDArray[np.int32]  # (n, slots / 2) or (n, 0): of the rows in the first half of the slots, with ``apart``
+
+    @classmethod
+    def none(cls, n_queries: int, n_slots: int, apart: bool = False) -> Best:
+        """Return what there is before a search."""
+        shape = (n_queries, n_slots * (1 + apart))
+        return cls(
+            np.full(shape, np.inf), np.full(shape, NO_ROW), np.full(shape, -1), np.full(n_queries, np.inf),
+            np.full((n_queries, n_slots * apart), -1, np.int32),
+        )  # fmt: skip
+
+    @property
+    def n_slots(self) -> int:
+        """One, or one for each class."""
+        return self.parts.shape[1] or self.squared.shape[1]
+
+    def reach(self, codes: NDArray[np.int64], scale: float, n_features: int) -> NDArray[np.float64]:
+        """Return the largest distance of interest of every query, in units of the frame, rounding included."""
+        squared, n_slots = self.squared, self.n_slots
+        if n_slots > 1:
+            squared = squared.copy()
+            for own in range(0, squared.shape[1], n_slots):
+                squared[np.arange(len(codes)), own + codes] = 0
+        return np.sqrt(squared.max(axis=1) + LOST) * scale * (1 + relative_rounding(n_features))
 
 
-class _Room(NamedTuple):
-    """Where a thread works.
+class _Workspace(NamedTuple):
+    """Buffers of a thread.
 
     ``counters``: cells met by queries, pairs compared, not discarded, refined; and a query and a row, or -1, that
-    differ by less than squares can show (`refinement.SMALLEST_NORMAL`).
+    differ by less than squares can show (`bounds.SMALLEST_NORMAL`).
     """
 
     product: NDArray[np.float32]
@@ -130,14 +116,14 @@ def search_in_turn(
 ) -> None:
     """Take every block of queries through the cells in an order of its own, (groups, cells): the nearest first.
 
-    What is found nearer replaces what was known.
+    Nearer candidates replace those of ``best``.
     """
-    room = _make_room(asking, offered, counters)
+    space = _make_workspace(asking, offered, counters)
     for b in range(len(asking.blocks)):
         for turn in range(order.shape[1]):
             c = order[asking.blocks[b, 0], turn]
-            n_active = _gather(b, c, 0, asking, offered, best, metric, rules, room)
-            _compare(c, asking.blocks[b, 3], n_active, asking, offered, best, metric, rules, room)
+            n_active = _gather(b, c, 0, asking, offered, best, metric, rules, space)
+            _compare(c, asking.blocks[b, 3], n_active, asking, offered, best, metric, rules, space)
 
 
 @compiled
@@ -146,34 +132,34 @@ def search_together(
 ) -> None:
     """Let all queries of a class (blocks are sorted by class) face a cell together, the cells in one ``order``.
 
-    What is found nearer replaces what was known.
+    Nearer candidates replace those of ``best``.
     """
-    room = _make_room(asking, offered, counters)
-    most = len(room.active)
+    space = _make_workspace(asking, offered, counters)
+    capacity = len(space.active)
     for c in order:
         limit = PRODUCT // max(offered.starts[c + 1] - offered.starts[c], 1)
         n_active = 0
         for b in range(len(asking.blocks)):
             block_class = asking.blocks[b, 3]
-            n_active = _gather(b, c, n_active, asking, offered, best, metric, rules, room)
+            n_active = _gather(b, c, n_active, asking, offered, best, metric, rules, space)
             ends = b + 1 == len(asking.blocks) or asking.blocks[b + 1, 3] != block_class
-            if ends or n_active >= limit or n_active + asking.blocks[b + 1, 2] - asking.blocks[b + 1, 1] > most:
-                _compare(c, block_class, n_active, asking, offered, best, metric, rules, room)
+            if ends or n_active >= limit or n_active + asking.blocks[b + 1, 2] - asking.blocks[b + 1, 1] > capacity:
+                _compare(c, block_class, n_active, asking, offered, best, metric, rules, space)
                 n_active = 0
 
 
 @compiled
-def _make_room(asking: Asking, offered: Candidates, counters: Any) -> _Room:
+def _make_workspace(asking: Asking, offered: Candidates, counters: Any) -> _Workspace:
     m, m_tail = asking.z.shape[1], asking.tail.shape[1]
     largest_cell = largest_block = 0
     for c in range(len(offered.starts) - 1):
         largest_cell = max(largest_cell, offered.starts[c + 1] - offered.starts[c])
     for b in range(len(asking.blocks)):
         largest_block = max(largest_block, asking.blocks[b, 2] - asking.blocks[b, 1])
-    most = max(largest_block, MOST_TOGETHER)
-    return _Room(
-        np.empty(min(largest_cell * most, largest_cell * largest_block + PRODUCT), np.float32),
-        np.empty((most, m), np.float32), np.empty(most, np.int64), np.empty(most, np.int64),
+    capacity = max(largest_block, MAX_ACTIVE)
+    return _Workspace(
+        np.empty(min(largest_cell * capacity, largest_cell * largest_block + PRODUCT), np.float32),
+        np.empty((capacity, m), np.float32), np.empty(capacity, np.int64), np.empty(capacity, np.int64),
         np.empty(largest_cell + 1, np.int64), np.empty(m, np.float32), np.empty(m_tail, np.float32), np.empty(STEP),
         counters,
     )  # fmt: skip
@@ -182,12 +168,12 @@ def _make_room(asking: Asking, offered: Candidates, counters: Any) -> _Room:
 @compiled
 def _gather(
     b: int, c: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric, rules: Rules,
-    room: _Room,
+    space: _Workspace,
 ) -> int:  # fmt: skip
-    """Add the queries of a block that want a cell to those active, brought to its centre; return how many are."""
+    """Add the queries of a block that must visit a cell to those active, brought to its centre; return how many are."""
     codes, allowances, z, distances = asking.codes, asking.allowances, asking.z, offered.distances
     classes, squared, open_bounds = offered.classes, best.squared, best.open_bounds
-    shift, moved, active, groups = room.shift, room.moved, room.active, room.groups
+    shift, moved, active, groups = space.shift, space.moved, space.active, space.groups
     g, block_class = asking.blocks[b, 0], asking.blocks[b, 3]
     size = offered.starts[c + 1] - offered.starts[c]
     if block_class >= 0 and classes[c, block_class + 1] - classes[c, block_class] == size:
@@ -220,12 +206,12 @@ def _gather(
 @compiled
 def _compare(
     c: int, block_class: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric,
-    rules: Rules, room: _Room,
+    rules: Rules, space: _Workspace,
 ) -> None:  # fmt: skip
     """Compare the active queries, all of one class or of several (-1), with the rows of a cell."""
     if n_active == 0:
         return
-    room.counters[0] += n_active
+    space.counters[0] += n_active
     start, stop = offered.starts[c], offered.starts[c + 1]
     for side in range(2):
         # Queries of one class face what lies before and behind that class in the cell; others all of it.
@@ -235,26 +221,26 @@ def _compare(
         else:
             first, last = (start, stop) if side == 0 else (stop, stop)
         if first < last:
-            product = room.product[: n_active * (last - first)].reshape(n_active, last - first)
-            np.dot(room.moved[:n_active], offered.z[first:last].T, product)
-            room.counters[1] += product.size
-            _sweep(c, first, last, n_active, asking, offered, best, metric, rules, room)
+            product = space.product[: n_active * (last - first)].reshape(n_active, last - first)
+            np.dot(space.moved[:n_active], offered.z[first:last].T, product)
+            space.counters[1] += product.size
+            _sweep(c, first, last, n_active, asking, offered, best, metric, rules, space)
 
 
 @compiled
 def _sweep(
     c: int, x_start: int, x_stop: int, n_active: int, asking: Asking, offered: Candidates, best: Best, metric: Metric,
-    rules: Rules, room: _Room,
+    rules: Rules, space: _Workspace,
 ) -> None:  # fmt: skip
-    """Look through a product for what may be nearer than what is known, and refine it."""
+    """Look through a product for what may be nearer than the best candidates, and refine it."""
     codes, distances, classes, rows = asking.codes, offered.distances, offered.classes, offered.rows
     best_squared, best_rows, best_positions, best_parts = best.squared, best.rows, best.positions, best.parts
-    halves, product, hits, counters = offered.halves, room.product, room.hits, room.counters
+    halves, product, hits, counters = offered.halves, space.product, space.hits, space.counters
     q_tail, q_x, c_tail, c_x, c_parts, tail_shift, buffer = (
-        asking.tail, asking.x, offered.tail, offered.x, offered.parts, room.tail_shift, room.squares,
+        asking.tail, asking.x, offered.tail, offered.x, offered.parts, space.tail_shift, space.squares,
     )  # fmt: skip
     tail_centres, tail_centre, first_position = asking.tail_centres, offered.tail_centres[c], offered.first_position
-    radii, tail_radii, active, groups = asking.radii, asking.tail_radii, room.active, room.groups
+    radii, tail_radii, active, groups = asking.radii, asking.tail_radii, space.active, space.groups
     radius, tail_radius = offered.radii[c], offered.tail_radii[c]
     for a in range(n_active):
         i, g = active[a], groups[a]
@@ -290,7 +276,7 @@ def _sweep(
             for k in range(N(q_tail.shape[1])):
                 tail_shift[k] = tail_centres[g, k] - tail_centre[k]
             if best_squared[i, beaten] == np.inf:
-                # Begin with the candidate that seems nearest, lest all of the cell pass for near.
+                # Begin with the candidate that seems nearest; else all rows of the cell would count as near.
                 hits[0] = _lowest(halves, product, offset, first, last)
                 refine(
                     hits, 1, i, slot, q_tail, tail_shift, q_x, c_tail, c_x, rows, c_parts, np.inf, first_position,
@@ -314,7 +300,7 @@ def _collect(halves: Any, products: Any, offset: int, first: int, last: int, thr
         below += np.int32(halves[k] - products[N(offset) + k] <= threshold)
     if below == 0:
         return 0
-    found, begin, count = N(0), N(first), N(last) - N(first)
+    n_hits, begin, count = N(0), N(first), N(last) - N(first)
     while count > N(0):
         length = min(count, N(SWEEP))
         below = np.int32(0)
@@ -322,10 +308,10 @@ def _collect(halves: Any, products: Any, offset: int, first: int, last: int, thr
             below += np.int32(halves[k] - products[N(offset) + k] <= threshold)
         if below > 0:
             for k in range(begin, begin + length):
-                hits[found] = k
-                found += N(halves[k] - products[N(offset) + k] <= threshold)
+                hits[n_hits] = k
+                n_hits += N(halves[k] - products[N(offset) + k] <= threshold)
         begin, count = begin + length, count - length
-    return np.int64(found)
+    return np.int64(n_hits)
 
 
 @compiled

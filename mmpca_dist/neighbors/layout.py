@@ -13,123 +13,98 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.cells import Cells, Frame
+from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
 from mmpca_dist.statistics.units import Locate, read_units
 
-PIECE_ROWS = 4096
-"""Cells with more rows are worked on in pieces: it bounds the matrix products' results."""
-SMALLEST_PIECE = 256
-"""Wide rows make smaller pieces, lest one be more than a segment, but not smaller than this."""
-SEGMENT_BYTES = 32 << 20
 MIN_SEGMENTS = 32
-BLOCK_ROWS, BLOCK_BYTES = 8192, 64 << 20
-"""Rows that are brought to coordinates at a time, as doubles."""
-
+"""Few rows make smaller segments, so that there are tasks for all threads."""
 LARGEST_VALUE = 1e150
 """Values must be smaller in double precision: then up to 4e7 squares of differences, each at most 4e300, have a finite
-sum. Single precision, whose values end at 3.4e38, always has. `refinement.SMALLEST_NORMAL` is the limit at the other
-end, and `frame.FAR` keeps coordinates finite in between."""
-
+sum. Single precision, whose values end at 3.4e38, always has. `bounds.SMALLEST_NORMAL` is the limit at the other
+end, and `cells.FAR` keeps coordinates finite in between."""
 ARRAYS = ("x", "z", "halves", "tail", "rows")
 PARTS = "parts"
-"""The array beside these where rows are laid out with their parts."""
-HALF_BYTES = 4
-"""Of half the square of a row's coordinates, in single precision."""
-
-
-@dataclass(frozen=True)
-class SegmentCells:
-    """The pieces of a segment, as in `Layout`; positions count from the beginning of all rows."""
-
-    table: str
-    cell: NDArray[np.intp]
-    starts: NDArray[np.int64]
-    classes: NDArray[np.int64]
-    radii: NDArray[np.float64]
-    tail_radii: NDArray[np.float64]
-
-    @property
-    def others(self) -> NDArray[np.bool_]:
-        """Whether each piece holds rows of other classes than each class, shape (p, C)."""
-        return np.diff(self.classes, axis=1) < np.diff(self.starts)[:, None]
+"""One more array if rows are laid out with their parts."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is: pieces of cells one after the other, in segments.
+    """Rows by cell and class in ``scratch``: pieces of cells one after the other, in segments."""
 
-    Attributes
-    ----------
-    cell : int array of shape (p,)
-        The cell each piece belongs to.
-    starts : int array of shape (p + 1,)
-        Positions where pieces begin.
-    classes : int array of shape (p, C + 1)
-        Positions where each class begins within a piece.
-    radii, tail_radii : arrays of shape (p,)
-        Largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one.
-    segments : int array of shape (s + 1,)
-        Pieces where segments begin.
-    row_bytes : int
-        Of a row in its segment's table.
-    """
-
+    scratch: Scratch
     cells: Cells
-    cell: NDArray[np.intp]
-    starts: NDArray[np.int64]
-    classes: NDArray[np.int64]
+    cell: NDArray[np.intp]  # (p,): the cell of each piece
+    starts: NDArray[np.int64]  # (p + 1,): positions where pieces begin
+    classes: NDArray[np.int64]  # (p, C + 1): positions where each class begins within a piece
+    # (p,): largest norm of the rows of a piece, relative to the centre of its cell; never less than the true one
     radii: NDArray[np.float64]
-    tail_radii: NDArray[np.float64]
-    segments: NDArray[np.int64]
-    row_bytes: int
+    tail_radii: NDArray[np.float64]  # (p,)
+    segments: NDArray[np.int64]  # (s + 1,): pieces where segments begin
+    row_bytes: int  # of a row in its segment's table, ``segment-0`` and so on
 
     @property
     def n_rows(self) -> int:
         return int(self.starts[-1])
 
     @property
+    def n_features(self) -> int:
+        return self.cells.frame.centre.size
+
+    @property
+    def n_classes(self) -> int:
+        return self.classes.shape[1] - 1
+
+    @property
     def n_segments(self) -> int:
         return len(self.segments) - 1
+
+    def pieces(self, segment: int) -> slice:
+        """Return the pieces of a segment."""
+        return slice(int(self.segments[segment]), int(self.segments[segment + 1]))
 
     def positions(self, segment: int) -> tuple[int, int]:
         """Return where a segment begins and ends."""
         first, last = self.segments[segment], self.segments[segment + 1]
         return int(self.starts[first]), int(self.starts[last])
 
-    def segment(self, number: int) -> SegmentCells:
-        """Return the pieces of a segment."""
-        first, last = int(self.segments[number]), int(self.segments[number + 1])
-        pieces = slice(first, last)
-        return SegmentCells(
-            f"segment-{number}", self.cell[pieces], self.starts[first : last + 1], self.classes[pieces],
-            self.radii[pieces], self.tail_radii[pieces],
-        )  # fmt: skip
-
     def segment_of(self, positions: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the segments that hold positions."""
         return np.searchsorted(self.starts[self.segments], positions, side="right") - 1
 
+    def at(self, array: str, positions: NDArray[np.int64]) -> NDArray:
+        """Return an array of the rows at positions, in any order and more than once."""
+        distinct, number = np.unique(positions, return_inverse=True)
+        segments = self.segment_of(distinct)
+        (none,) = self.scratch.get("segment-0", (array,), slice(0, 0))
+        values = np.empty((len(positions), *none.shape[1:]), none.dtype)
+        for segment in np.unique(segments).tolist():
+            own = np.flatnonzero(segments == segment)
+            (rows,) = self.scratch.get(f"segment-{segment}", (array,), distinct[own] - self.positions(segment)[0])
+            # Distinct positions are in order, so those of a segment lie together.
+            users = np.flatnonzero((number >= own[0]) & (number <= own[-1]))
+            values[users] = rows[number[users] - own[0]]
+        return values
 
-Kept = slice | NDArray[np.intp]
+
+Members = tuple[slice | NDArray[np.intp], NDArray[np.int64], dict[str, NDArray]]
+"""Of consecutive rows: which are laid out, their numbers, and the columns that go with them."""
 
 
-class Members(Protocol):
-    """The rows of a data set that are laid out, and the columns that go with them."""
+class Membership(Protocol):
+    """The rows of a data set that are laid out, and ``columns`` that go with them, of ``row_bytes`` a row."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
+    def columns(self) -> tuple[str, ...]: ...
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row of them."""
+    def row_bytes(self) -> int: ...
 
-    def of(self, start: int, labels: NDArray) -> tuple[Kept, NDArray[np.int64], dict[str, NDArray]]:
-        """Return places and numbers of the members among the rows from ``start`` on, and their columns."""
+    def of(self, start: int, labels: NDArray) -> Members:
+        """Return the members among the rows from ``start`` on, which have these labels."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +114,7 @@ class AllRows:
     columns = ()
     row_bytes = 0
 
-    def of(self, start: int, labels: NDArray) -> tuple[Kept, NDArray[np.int64], dict[str, NDArray]]:
+    def of(self, start: int, labels: NDArray) -> Members:
         return slice(None), np.arange(start, start + len(labels)), {}
 
 
@@ -156,6 +131,10 @@ class _Runs:
     start: NDArray[np.int64]
     count: NDArray[np.int64]
 
+    @classmethod
+    def joined(cls, *parts: _Runs) -> _Runs:
+        return cls(*(np.concatenate(column) for column in zip(*(vars(p).values() for p in parts), strict=True)))
+
 
 @dataclass(frozen=True)
 class _SortUnits:
@@ -165,48 +144,43 @@ class _SortUnits:
     labels: NDArray
     cells: Cells
     scratch: Scratch
-    members: Members
+    members: Membership
 
     def __call__(self, span: Span) -> _Runs:
-        found = [self._sort(start, X) for start, X in read_units(self.dataset, span)]
-        return _join_all(found)
+        return _Runs.joined(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
 
     def _sort(self, start: int, X: NDArray) -> _Runs:
         labels = self.dataset.read_labels(start, start + len(X))
         codes = encode(labels, self.labels, self.dataset.uri)
-        frame, n_classes = self.cells.frame, len(self.labels)
+        frame = self.cells.frame
         _refuse_bad_rows(X, frame, self.dataset, start)
-        kept, rows, more = self.members.of(start, labels)
+        kept, numbers, columns = self.members.of(start, labels)
         X, codes = X[kept], codes[kept]
-        z = np.empty((len(X), frame.width), np.float32)
-        tail = np.empty((len(X), frame.tail_width), np.float32)
-        cell = np.empty(len(X), np.intp)
-        size = rows_within(BLOCK_BYTES, 8 * X.shape[1], BLOCK_ROWS)
-        for a in range(0, len(X), size):
-            block = slice(a, a + size)
-            along, along_tail = frame.coordinates(frame.rows(X[block]))
-            cell[block] = own = self.cells.assign(along)
-            z[block] = along - self.cells.centres[own]
-            if tail.size:
-                tail[block] = along_tail - self.cells.tail_centres[own]
-        keys = cell * n_classes + codes
+        cell, z, tail = self.cells.locate(X)
+        keys = cell * len(self.labels) + codes
         order = np.argsort(keys, kind="stable")
-        table = {"x": frame.rows(X[order]), "z": z[order], "tail": tail[order], "rows": rows[order]}
-        table |= {name: array[order] for name, array in more.items()}
         if len(X):
-            self.scratch.put(f"run-{start}", table)
+            table: dict[str, NDArray] = {"z": z, "tail": tail, "rows": numbers, **columns}
+            table = {name: array[order] for name, array in table.items()}
+            self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table})
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
         return _Runs(np.full(len(key), start), key, first, count)
 
 
-def rows_within(n_bytes: int, row_bytes: int, most: int, least: int = 1) -> int:
-    """Return how many rows take up so many bytes: at least ``least`` and, before that, at most ``most``."""
-    return max(min(most, n_bytes // row_bytes), least)
+def rows_within(n_bytes: int, row_bytes: int, maximum: int, minimum: int = 1) -> int:
+    """Return how many rows take up so many bytes: at least ``minimum`` and, before that, at most ``maximum``."""
+    return max(min(maximum, n_bytes // row_bytes), minimum)
 
 
 def piece_rows(row_bytes: int) -> int:
     """Return how many rows of ``row_bytes`` a piece of a cell holds at most."""
-    return rows_within(SEGMENT_BYTES, row_bytes, PIECE_ROWS, min(PIECE_ROWS, SMALLEST_PIECE))
+    limit = LIMITS.piece_rows
+    return rows_within(LIMITS.segment_bytes, row_bytes, limit, min(limit, LIMITS.smallest_piece))
+
+
+def segment_rows(n_rows: int, row_bytes: int) -> int:
+    """Return how many rows of ``row_bytes`` a segment holds at most, unless one piece is larger."""
+    return min(max(LIMITS.segment_bytes // row_bytes, 1), max(n_rows // MIN_SEGMENTS, LIMITS.smallest_segment))
 
 
 def is_usable(X: NDArray) -> NDArray[np.bool_]:
@@ -222,76 +196,58 @@ def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> 
         usable = is_usable(X / frame.deviations)
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
-        value, place = float(X[row, column]), dataset.describe_chunk(start + int(row))
+        value = float(X[row, column])
         if np.isfinite(value):
+            chunk = dataset.describe_chunk(start + int(row))
             raise InputError(
-                f"Found {value} in row {start + row}, column {column}, in {place}: squared distances to it overflow. "
+                f"Found {value} in row {start + row}, column {column}, in {chunk}: squared distances to it overflow. "
                 "Scale the rows down."
             )
         Locate(dataset, start).refuse(int(row), int(column), value)
 
 
-def _join(left: _Runs, right: _Runs) -> _Runs:
-    return _join_all([left, right])
+def _within(entries: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
+    """Return the entries that go to positions ``first`` to ``last`` of the layout, clipped, relative to ``first``.
 
-
-def _join_all(parts: list[_Runs]) -> _Runs:
-    columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("unit", "key", "start", "count")}
-    return _Runs(**columns)
-
-
-@dataclass(frozen=True)
-class _Entries:
-    """Stretches of sorted units in the order of the layout; ``position`` is where each goes."""
-
-    unit: NDArray[np.int64]
-    start: NDArray[np.int64]
-    count: NDArray[np.int64]
-    position: NDArray[np.int64]
-
-    def within(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return what goes to positions ``start`` to ``stop``, clipped, relative to ``start``: shape (e, 4)."""
-        first = int(np.searchsorted(self.position, start, side="right")) - 1
-        last = int(np.searchsorted(self.position, stop))
-        before = np.maximum(start - self.position[first:last], 0)
-        after = np.maximum(self.position[first:last] + self.count[first:last] - stop, 0)
-        starts, counts = self.start[first:last] + before, self.count[first:last] - before - after
-        return np.stack([self.unit[first:last], starts, counts, self.position[first:last] + before - start], axis=1)
+    ``entries`` (4, e) are stretches of sorted units in the order of the layout: unit, start and count there, position.
+    """
+    i, j = int(np.searchsorted(entries[3], first, side="right")) - 1, int(np.searchsorted(entries[3], last))
+    unit, start, count, position = entries[:, i:j]
+    before, after = np.maximum(first - position, 0), np.maximum(position + count - last, 0)
+    return np.stack([unit, start + before, count - before - after, position + before - first], axis=1)
 
 
 @dataclass(frozen=True)
 class _FillSegment:
-    """Bring the rows of a segment together from the sorted units and write it whole."""
+    """Bring the rows of a segment together from the sorted units and write it whole.
+
+    ``edges`` are where the entries of each segment begin in the table ``entries``.
+    """
 
     scratch: Scratch
     edges: NDArray[np.int64]
-    """Where the entries of each segment begin in the table ``entries``."""
     piece_starts: list[NDArray[np.int64]]
     names: tuple[str, ...]
 
     def __call__(self, span: Span) -> NDArray[np.float64]:
         """Return the radii of the segment's pieces, shape (2, pieces)."""
         starts = self.piece_starts[span.index]
-        (columns,) = self.scratch.get("entries", ("columns",), *self.edges[span.index : span.index + 2].tolist())
-        entries, n = _Entries(*columns.T), int(starts[-1])
+        edges = slice(*self.edges[span.index : span.index + 2].tolist())
+        (columns,) = self.scratch.get("entries", ("columns",), edges)
+        n = int(starts[-1])
         table: dict[str, NDArray] = {}
-        for unit in np.unique(entries.unit):
-            own = entries.unit == unit
-            first, count, position = entries.start[own], entries.count[own], entries.position[own]
+        for unit in np.unique(columns[:, 0]):
+            first, count, position = columns[columns[:, 0] == unit, 1:].T
             low, high = int(first.min()), int((first + count).max())
-            source = _expand(first - low, count)
-            target = _expand(position, count)
-            arrays = self.scratch.get(f"run-{unit}", self.names, low, high)
+            source, target = _expand(first - low, count), _expand(position, count)
+            arrays = self.scratch.get(f"run-{unit}", self.names, slice(low, high))
             for name, array in zip(self.names, arrays, strict=True):
                 out = table.setdefault(name, np.empty((n, *array.shape[1:]), array.dtype))
                 out[target] = array[source]
-        squares = np.einsum("ij,ij->i", table["z"], table["z"], dtype=np.float64)
-        tails = np.einsum("ij,ij->i", table["tail"], table["tail"], dtype=np.float64)
-        table["halves"] = (0.5 * squares).astype(np.float32)
+        z = table["z"]
+        table["halves"] = (0.5 * np.einsum("ij,ij->i", z, z, dtype=np.float64)).astype(np.float32)
         self.scratch.put(f"segment-{span.index}", table)
-        # Raised a little, for they were rounded themselves.
-        largest = [np.maximum.reduceat(norms, starts[:-1]) for norms in (squares, tails)]
-        return np.sqrt(np.stack(largest)) * (1 + 1e-6)
+        return np.stack([group_radii(table[name], starts[:-1]) for name in ("z", "tail")])
 
 
 def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -300,68 +256,59 @@ def _expand(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
 
 
-def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members: Members | None = None) -> Layout:
+def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members: Membership | None = None) -> Layout:
     """Write rows, or their ``members``, into ``scratch``, by cell and class, as tables ``segment-0``...
 
-    One pass over the rows; what is written is read back once, by tasks in the context ``filling``.
-
-    Raises
-    ------
-    InputError
-        For rows that are not finite.
+    One pass over the rows; tasks in the context ``filling`` read back once what it writes. Raises `InputError` for rows
+    that are not finite.
     """
-    dataset, labels = rows.dataset, rows.census.classes
+    dataset, labels, frame = rows.dataset, rows.census.classes, cells.frame
     members = members or AllRows()
     task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
-    runs = rows.pass_over(task, _join, "cells", kept)
-    n_classes = len(labels)
+    runs = rows.pass_over(task, _Runs.joined, "cells", kept)
     order = np.lexsort((runs.unit, runs.key))
     count = runs.count[order]
-    entries = _Entries(runs.unit[order], runs.start[order], count, np.cumsum(count) - count)
-    sizes = np.bincount(runs.key, runs.count, len(cells.centres) * n_classes).astype(np.int64)
-    frame, one = cells.frame, np.zeros((1, dataset.n_features), dataset.dtype)
-    coordinates = np.dtype(np.float32).itemsize * (frame.width + frame.tail_width)
-    row_bytes = HALF_BYTES + frame.rows(one).nbytes + coordinates + np.dtype(np.int64).itemsize + members.row_bytes
-    cell, starts, classes = _pieces(sizes.reshape(-1, n_classes), piece_rows(row_bytes))
+    entries = np.stack([runs.unit[order], runs.start[order], count, np.cumsum(count) - count])
+    sizes = np.bincount(runs.key, runs.count, len(cells.centres) * len(labels)).astype(np.int64)
+    numbers = 4 * (frame.width + frame.tail_width) + 4 + 8  # coordinates, half of their square, and the row number
+    row_bytes = frame.rows(np.zeros((1, dataset.n_features), dataset.dtype)).nbytes + numbers + members.row_bytes
+    cell, starts, classes = _pieces(sizes.reshape(-1, len(labels)), piece_rows(row_bytes))
     segments = _segments(starts, row_bytes)
-    bounds = starts[segments]
-    parts = [entries.within(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+    parts = [_within(entries, int(a), int(b)) for a, b in itertools.pairwise(starts[segments])]
     scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
-    edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    edges = np.cumsum([0, *(len(part) for part in parts)])
     piece_starts = [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)]
     fill = _FillSegment(scratch, edges, piece_starts, ("x", "z", "tail", "rows", *members.columns))
-    tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     rows.begins("segments")
+    tasks = [Span(i, (i, i + 1)) for i in range(len(segments) - 1)]
     radii = filling.run(fill, tasks, _side_by_side, "segments", kept)
     for unit in np.unique(runs.unit):
         scratch.drop(f"run-{unit}")
     scratch.drop("entries")
-    return Layout(cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes)
+    return Layout(scratch, cells, cell, starts, classes, radii[0], radii[1], segments, row_bytes)
 
 
 def _side_by_side(left: NDArray, right: NDArray) -> NDArray:
     return np.concatenate([left, right], axis=1)
 
 
-def _pieces(sizes: NDArray[np.int64], most: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut cells, whose rows by class are given, into pieces; return their cells, starts and classes' starts."""
+def _pieces(sizes: NDArray[np.int64], limit: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+    """Cut cells with ``sizes`` (cells, C) into pieces; return their cells, starts and classes' starts."""
     edges = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
-    counts = -(-np.diff(edges) // most)
+    counts = -(-np.diff(edges) // limit)
     cell = np.repeat(np.arange(len(sizes)), counts)
-    starts = _expand(np.zeros(len(sizes), np.int64), counts) * most + edges[cell]
+    starts = _expand(np.zeros(len(sizes), np.int64), counts) * limit + edges[cell]
     starts = np.append(starts, edges[-1])
     class_edges = edges[:-1, None] + np.concatenate([np.zeros((len(sizes), 1), np.int64), np.cumsum(sizes, axis=1)], 1)
-    classes = np.clip(class_edges[cell], starts[:-1, None], starts[1:, None])
-    return cell, starts, classes
+    return cell, starts, np.clip(class_edges[cell], starts[:-1, None], starts[1:, None])
 
 
 def _segments(starts: NDArray[np.int64], row_bytes: int) -> NDArray[np.int64]:
     """Return the pieces where segments begin."""
-    n = int(starts[-1])
-    rows = min(max(SEGMENT_BYTES // row_bytes, 1), max(n // MIN_SEGMENTS, LIMITS.smallest_segment))
-    kept = [0]
-    while kept[-1] < len(starts) - 1:
-        fitting = int(np.searchsorted(starts, starts[kept[-1]] + rows, side="right")) - 1
-        kept.append(max(fitting, kept[-1] + 1))
-    return np.asarray(kept, np.int64)
+    rows = segment_rows(int(starts[-1]), row_bytes)
+    edges = [0]
+    while edges[-1] < len(starts) - 1:
+        last = int(np.searchsorted(starts, starts[edges[-1]] + rows, side="right")) - 1
+        edges.append(max(last, edges[-1] + 1))
+    return np.asarray(edges, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -10,22 +11,20 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.datasets.stores.storage import digest
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells, train_frame
-from mmpca_dist.neighbors.layout import Layout, Members, is_usable, lay_out
+from mmpca_dist.neighbors.layout import Layout, Membership, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.queries import is_among
 from mmpca_dist.neighbors.scratch import Scratch
-from mmpca_dist.neighbors.search import Searcher, Work
+from mmpca_dist.neighbors.search import SearchSegments, Tables, Work, is_among
 from mmpca_dist.statistics.dask_rows import BlockScheduler
 from mmpca_dist.statistics.rows import Rows, draw_sample
 from mmpca_dist.statistics.schedulers import Configured
-from mmpca_dist.statistics.tree_reduction import OnPass, Tasks
+from mmpca_dist.statistics.tree_reduction import Tasks
 
 CONFIDENCE = 0.95
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 SEED = 841
 FRAME_SAMPLE = 8192
 SAMPLE_BYTES = 128 << 20
@@ -33,30 +32,13 @@ SAMPLE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The search for some rows that is exact: its tables' name, and the sorted numbers of the rows."""
-
-    name: str
-    rows: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
 class Recall:
-    """Measured share of neighbours that are as near as the nearest, with its 95% confidence interval.
+    """Measured share of neighbours that are as near as the nearest, with its 95% confidence interval."""
 
-    Attributes
-    ----------
-    found, sampled : int
-        Neighbours as near as the exact ones, of those compared.
-    queries : int
-        Whose neighbours these are: one each, or one for every other class.
-    missed : int array of shape (k, 3)
-        Positions of the other queries, of what was found for them and of what is nearest.
-    """
-
-    found: int
-    sampled: int
-    queries: int
+    found: int  # neighbours as near as the exact ones
+    sampled: int  # neighbours compared
+    queries: int  # whose neighbours these are: one each, or one for every other class
+    # (k, 3): positions of the other queries, of what was found for them and of what is nearest
     missed: NDArray[np.int64]
 
     @property
@@ -67,185 +49,162 @@ class Recall:
     def interval(self) -> tuple[float, float]:
         """Clopper and Pearson's interval, as if the neighbours of one query were all found or all missed."""
         n, tail = self.queries, (1 - CONFIDENCE) / 2
-        found = self.share * n
-        low = scipy.stats.beta.ppf(tail, found, n - found + 1) if found > 0 else 0.0
-        high = scipy.stats.beta.ppf(1 - tail, found + 1, n - found) if found < n else 1.0
+        hits = self.share * n
+        low = scipy.stats.beta.ppf(tail, hits, n - hits + 1) if hits > 0 else 0.0
+        high = scipy.stats.beta.ppf(1 - tail, hits + 1, n - hits) if hits < n else 1.0
         return float(low), float(high)
 
 
 @dataclass(frozen=True)
 class Neighbors:
-    """What a search has found, in tables of ``scratch`` that are read piece by piece.
+    """What a search has found, in ``tables`` that are read piece by piece."""
 
-    Attributes
-    ----------
-    classes : array of shape (C,)
-    searched : int array or None
-        Sorted numbers of the rows that were searched for; None for all.
-    work : Work
-        Of the final search, over all queries.
-    recall : Recall or None
-        None where every neighbour is proved.
-    effort : float
-        How far the search looked in the end, see `bounds.OWN_SHARE`; infinite if nothing was left out without proof.
-    """
-
-    layout: Layout
-    scratch: Scratch
-    searcher: Searcher
-    name: str
-    classes: NDArray
+    tables: Tables
+    classes: NDArray  # (C,)
     search: Search
-    searched: NDArray[np.int64] | None
-    work: Work
-    recall: Recall | None
+    n_rows: int  # how many rows were searched among; with ``tables.part`` those that train
+    work: Work  # of the final search, over all queries; with ``tables.part`` its queries are those that train
+    cost: Work  # of the final search, for all parts together
+    read: int  # bytes that came back from scratch, for calibration too
+    recall: Recall | None  # None where every neighbour is proved
+    # how far the search looked in the end, see `bounds.OWN_SHARE`; infinite if nothing was left out without proof
     effort: float
+    tasks: Tasks  # the context of further passes over the tables
+    shared_by: int = 1  # how many parts that are held out in turn the search serves
+
+    @property
+    def layout(self) -> Layout:
+        return self.tables.layout
 
     @property
     def fraction(self) -> float:
         """Share of the rows that were searched for."""
-        return self.work.queries / self.layout.n_rows
-
-    @property
-    def tasks(self) -> list[Span]:
-        """The tables, as spans of segments."""
-        return self.searcher.spans(self.searched)
+        return self.work.queries / self.n_rows
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return row numbers of the queries, sorted, with the neighbours' row numbers and distances.
+        """Return row numbers of the queries (q,), sorted, and the neighbours' row numbers and distances (q, slots).
 
-        Returns
-        -------
-        queries : array of shape (q,)
-        neighbours : array of shape (q, slots)
-            -1 in the slot of a query's own class.
-        distances : array of shape (q, slots)
-            Infinite there.
+        In the slot of a query's own class these are -1 and infinite.
         """
-        queries, rows, squared = self.searcher.table(self.name, self.searched, ("queries", "rows", "squared"))
+        queries, rows, squared = self.tables.joined("queries", "rows", "squared")
+        has_neighbor = np.isfinite(squared)
         order = np.argsort(queries)
-        known = np.isfinite(squared)
-        return queries[order], np.where(known, rows, -1)[order], np.sqrt(squared)[order]
+        order = order[has_neighbor[order].any(axis=1)]  # rows that are held out have no neighbours
+        return queries[order], np.where(has_neighbor, rows, -1)[order], np.sqrt(squared)[order]
 
     def survey(self) -> tuple[float, list[int]]:
-        """Return the largest distance found, and how many queries each of the tables holds."""
+        """Return the largest distance to a neighbour, and how many queries each of the tables holds."""
         largest, sizes = 0.0, []
-        for span in self.tasks:
-            (squared,) = self.scratch.get(f"{self.name}-{span.index}", ("squared",))
+        for span in self.tables.spans:
+            (squared,) = self.tables.get(span.index, "squared")
             largest = max(largest, float(squared[np.isfinite(squared)].max(initial=0.0)))
             sizes.append(len(squared))
         return float(np.sqrt(largest)), sizes
 
     def certificate(self) -> dict[str, Any]:
-        """Return what is proved and measured, as JSON-like values."""
+        """Return what is proved and measured, and what the search has cost, as JSON-like values."""
         recall = None
         if self.recall is not None:
             low, high = self.recall.interval
             recall = {"share": self.recall.share, "low": low, "high": high, "sampled": self.recall.sampled}
-        work = self.work
+        work, cost, cells = self.work, self.cost, self.layout.cells
         return {
             "mode": self.search.mode,
             "queries": work.queries,
             "proved_exact": work.proved / work.queries,
             "recall": recall,
-            "compared_per_query": work.compared / work.queries,
-            "refined_per_query": work.refined / work.queries,
-            "bytes_read": self.searcher.work.read,
+            "compared_per_query": cost.compared / cost.queries,
+            "refined_per_query": cost.refined / cost.queries,
+            "bytes_read": self.read,
             "scratch_bytes": self.layout.n_rows * self.layout.row_bytes,
-            "cells": len(self.layout.cells.centres),
-            "coordinates": [self.layout.cells.frame.width, self.layout.cells.frame.tail_width],
+            "cells": len(cells.centres),
+            "coordinates": [cells.frame.width, cells.frame.tail_width],
             "effort": self.effort if np.isfinite(self.effort) else None,
             "work": asdict(work),
+            **({} if self.tables.part is None else {"shared_by": self.shared_by}),
         }
 
 
-def find_nearest(layout: Layout, scratch: Scratch, classes: NDArray, search: Search, tasks: Tasks) -> Neighbors:
+def find_nearest(layout: Layout, classes: NDArray, search: Search, tasks: Tasks) -> Neighbors:
     """Find the nearest row of another class for the rows of a layout.
 
-    The distance is the float64 sum of squared differences in a fixed order (`refinement.squared_distance`); ties go to
+    The distance is the float64 sum of squared differences in a fixed order (`bounds.squared_distance`); ties go to
     the lowest row number.
     """
-    one_vs_one = search.pairing == "one-vs-one"
-    searcher = Searcher(layout, scratch, without_blocks(tasks), one_vs_one)
-    searched = draw_rows(layout.n_rows, search.max_queries)
-    found = run_search(searcher, searched, search, enough_tests(search.recall), say=tasks.begins)
-    recall = None if found.recalls is None else found.recalls[0]
-    return Neighbors(layout, scratch, searcher, found.name, classes, search, searched, found.work, recall, found.effort)
+    chosen, tasks = draw_rows(layout.n_rows, search.max_queries), without_blocks(tasks)
+    task = SearchSegments(layout, search.pairing == "one-vs-one", chosen=chosen)
+    outcome = run_search(task, search, enough_tests(search.recall), tasks)
+    work, (recall,) = outcome.work, outcome.recalls
+    return Neighbors(
+        outcome.tables, classes, search, layout.n_rows, work, work, outcome.read, recall, outcome.effort, tasks
+    )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A search that is done: its tables' name, its costs, how far it looked, and its recalls, unless it is exact."""
+    """A search that is done."""
 
-    name: str
-    work: Work
-    effort: float
-    recalls: list[Recall] | None
+    tables: Tables
+    work: Work  # of the final search
+    read: int  # bytes that came back from scratch, for calibration too
+    effort: float  # how far it looked
+    recalls: Sequence[Recall | None]  # of each part; None where it is exact
 
 
 def run_search(
-    searcher: Searcher,
-    searched: NDArray[np.int64] | None,
-    search: Search,
-    tests: int,
-    views: Sequence[Scratch] = (),
-    *,
-    say: OnPass,
+    task: SearchSegments, search: Search, tests: int, tasks: Tasks, parts: Sequence[int | None] = (None,)
 ) -> Outcome:
-    """Search for all rows, or for those drawn; approximately where that is wanted and there are queries enough.
+    """Search for all rows, or for those chosen; approximately where that is asked and there are queries enough.
 
-    Parameters
-    ----------
-    tests : int
-        How many queries show a recall.
-    views : sequence of Scratch, optional
-        Measure as many recalls, of what each of these shows of the tables, and reach what is wanted in all of them.
+    Looks further, round by round, until the intervals of all recalls lie above what ``search`` asks: a recall for each
+    of ``parts``, while it is held out, shown by ``tests`` queries.
     """
+
+    def run(task: SearchSegments) -> Work:
+        return tasks.run(task, task.tables.spans, operator.add, task.name)
+
     # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own.
     token = digest(asdict(search))[:8]
-    label = f"nearest.{token}"
-    n_queries = searcher.layout.n_rows if searched is None else len(searched)
+    task = replace(task, name=f"nearest.{token}")
+    n_queries = task.layout.n_rows if task.chosen is None else len(task.chosen)
+    exact = [None] * len(parts)
     if search.mode == "exact" or n_queries <= 2 * tests:
-        say("search", 0)
-        return Outcome(label, searcher.run(label, np.inf, searched), np.inf, None)
-    say("calibrate", 0)
-    sample = Sample(f"sample.{token}", _sampled(n_queries, searched, tests))
-    searcher.run(sample.name, np.inf, sample.rows)
-    return _approach(searcher, searched, sample, label, search.recall, views or (searcher.scratch,), say)
-
-
-def _approach(
-    searcher: Searcher, searched: NDArray[np.int64] | None, sample: Sample, label: str, wanted: float,
-    views: Sequence[Scratch], say: OnPass,
-) -> Outcome:  # fmt: skip
-    """Search, measure, and look further until the intervals of all recalls lie above what is wanted."""
-    earlier = None
-    for number in range(MOST_ROUNDS + 1):
-        say("search", 0)
-        name = f"{label}-{number}"
-        effort = np.inf if number == MOST_ROUNDS else _calibrate(searcher, sample, 1 - (1 - wanted) * 0.5**number)
-        work = searcher.run(name, effort, searched, earlier)
+        tasks.begins("search")
+        work = run(task)
+        return Outcome(task.tables, work, work.read, np.inf, exact)
+    tasks.begins("calibrate")
+    sampling = replace(task, name=f"sample.{token}", chosen=_sampled(n_queries, task.chosen, tests))
+    read, sample, earlier = run(sampling).read, sampling.tables, None
+    for number in range(MAX_ROUNDS + 1):
+        tasks.begins("search")
+        aim = 1 - (1 - search.recall) * 0.5**number
+        effort = np.inf if number == MAX_ROUNDS else _calibrate(sample, aim)
+        trial = replace(task, name=f"{task.name}-{number}", effort=effort, earlier=earlier)
+        work, earlier = run(trial), trial.tables
+        read += work.read
         if effort == np.inf:
-            return Outcome(name, work, effort, None)
-        recalls = [_measure(replace(searcher, scratch=view), sample, name, searched) for view in views]
-        if all(recall.interval[0] >= wanted for recall in recalls):
-            return Outcome(name, work, effort, recalls)
-        earlier = name
+            return Outcome(earlier, work, read, effort, exact)
+        recalls = [_measure(replace(sample, part=part), replace(earlier, part=part)) for part in parts]
+        if all(recall.interval[0] >= search.recall for recall in recalls):
+            return Outcome(earlier, work, read, effort, recalls)
     raise AssertionError("a search with infinite effort is exact and ends the rounds")
 
 
 def make_layout(
-    rows: Rows, scratch: Scratch, deviations: NDArray[np.float64] | None = None, members: Members | None = None
+    rows: Rows, scratch: Scratch, deviations: NDArray[np.float64] | None = None, members: Membership | None = None
 ) -> Layout:
     """Learn axes and cells from a sample, and lay the rows out by cell and class in ``scratch``."""
-    dataset = rows.dataset
-    count = n_cells(dataset.n_rows)
-    wanted = min(max(count * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * dataset.n_features), 256))
-    sample, _ = draw_sample(rows, wanted)
+    n, d = rows.dataset.n_rows, rows.dataset.n_features
+    sample, _ = draw_sample(rows, sample_size(n, d))
     usable = is_usable(sample).all(axis=1)  # the layout names rows that are not
     sample = sample[usable] if usable.any() else np.zeros_like(sample[:1])
-    cells = train_cells(train_frame(sample, deviations), sample, count)
+    cells = train_cells(train_frame(sample, deviations), sample, n_cells(n))
     return lay_out(rows, cells, scratch, without_blocks(rows), members)
+
+
+def sample_size(n_rows: int, n_features: int) -> int:
+    """Return how many rows the sample for axes and cells has, at most."""
+    return min(max(n_cells(n_rows) * SAMPLE_PER_CELL, FRAME_SAMPLE), max(SAMPLE_BYTES // (8 * n_features), 256))
 
 
 def without_blocks(tasks: Tasks) -> Tasks:
@@ -253,11 +212,11 @@ def without_blocks(tasks: Tasks) -> Tasks:
     return replace(tasks, scheduler=Configured()) if isinstance(tasks.scheduler, BlockScheduler) else tasks
 
 
-def draw_rows(n_rows: int, wanted: int | None) -> NDArray[np.int64] | None:
-    """Draw rows with a fixed seed, without replacement; None for all."""
-    if wanted is None or wanted >= n_rows:
+def draw_rows(n_rows: int, max_queries: int | None, seed: int = SEED) -> NDArray[np.int64] | None:
+    """Draw rows without replacement, always the same; None for all."""
+    if max_queries is None or max_queries >= n_rows:
         return None
-    return np.sort(np.random.default_rng(SEED).choice(n_rows, wanted, replace=False, shuffle=False)).astype(np.int64)
+    return np.sort(np.random.default_rng(seed).choice(n_rows, max_queries, replace=False, shuffle=False))
 
 
 def enough_tests(recall: float) -> int:
@@ -266,39 +225,39 @@ def enough_tests(recall: float) -> int:
     return max(LIMITS.calibration_queries, int(np.ceil(2 * least)))
 
 
-def _sampled(n_queries: int, searched: NDArray[np.int64] | None, tests: int) -> NDArray[np.int64]:
+def _sampled(n_queries: int, chosen: NDArray[np.int64] | None, tests: int) -> NDArray[np.int64]:
     """Draw the queries that are searched exactly, from those that are searched at all: twice as many as tests."""
     drawn = np.random.default_rng(SEED + 1).choice(n_queries, 2 * tests, replace=False, shuffle=False)
-    return np.sort(drawn if searched is None else searched[drawn]).astype(np.int64)
+    return np.sort(drawn if chosen is None else chosen[drawn])
 
 
-def _calibrate(searcher: Searcher, sample: Sample, recall: float) -> float:
+def _calibrate(sample: Tables, recall: float) -> float:
     """Choose the effort from what half of the sampled queries need; infinite where none suffices."""
-    queries, needed = searcher.table(sample.name, sample.rows, ("queries", "needed"))
+    queries, needed = sample.joined("queries", "needed")
     needed = np.sort(needed[_first_half(queries)])
     # Two standard errors above the target for the interval measured to reach it, and half of one for the choice.
     level = recall + 2.5 * np.sqrt(recall * (1 - recall) / len(needed))
     return max(float(needed[min(int(np.ceil(level * len(needed))), len(needed)) - 1]), 0.0) + 1e-6
 
 
-def _measure(searcher: Searcher, sample: Sample, name: str, searched: NDArray[np.int64] | None) -> Recall:
-    """Compare the search with the exact one, on the queries that the factor was not chosen from."""
-    columns = searcher.table(sample.name, sample.rows, ("queries", "own", "squared", "positions"))
-    kept = np.flatnonzero(~_first_half(columns[0]))
-    kept = kept[np.argsort(columns[0][kept])]
-    sampled, own, exact, nearest = (column[kept] for column in columns)
+def _measure(sample: Tables, tables: Tables) -> Recall:
+    """Compare a search with the exact one, on the sampled queries that the effort was not chosen from."""
+    columns = sample.joined("queries", "own", "squared", "positions")
+    tested = np.flatnonzero(~_first_half(columns[0]))
+    tested = tested[np.argsort(columns[0][tested])]
+    queries, own, exact, nearest = (column[tested] for column in columns)
     squared, positions = np.full(exact.shape, np.nan), np.full(exact.shape, -1)
-    for span in searcher.spans(searched):
-        tables = searcher.scratch.get(f"{name}-{span.index}", ("queries", "squared", "positions"))
-        hit = is_among(tables[0], sampled)
-        place = np.searchsorted(sampled, tables[0][hit])
-        squared[place], positions[place] = tables[1][hit], tables[2][hit]
+    for span in tables.spans:
+        numbers, *values = tables.get(span.index, "queries", "squared", "positions")
+        hit = is_among(numbers, queries)
+        target = np.searchsorted(queries, numbers[hit])
+        squared[target], positions[target] = (array[hit] for array in values)
     counted = np.isfinite(exact)  # not in the slot of a query's own class
     missed = counted & (squared != exact)
     query, slot = np.nonzero(missed)
     positions_missed = np.stack([own[query], positions[query, slot], nearest[query, slot]], axis=1)
-    n_queries = int(counted.any(axis=1).sum())
-    return Recall(int(counted.sum() - missed.sum()), int(counted.sum()), n_queries, positions_missed)
+    n_counted, n_queries = int(counted.sum()), int(counted.any(axis=1).sum())
+    return Recall(n_counted - len(query), n_counted, n_queries, positions_missed)
 
 
 def _first_half(queries: NDArray[np.int64]) -> NDArray[np.bool_]:

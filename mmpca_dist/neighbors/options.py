@@ -14,23 +14,12 @@ MUTUAL = ("twice", "once")
 
 @dataclass(frozen=True)
 class Search:
-    """How to search.
-
-    Attributes
-    ----------
-    mode : {"exact", "approximate"}
-    recall : float
-        What an approximate search aims at: the lower end of the interval measured reaches it.
-    max_queries : int or None
-        Search for so many rows only, drawn with a fixed seed.
-    pairing : {"one-vs-rest", "one-vs-one"}
-        The nearest row of all other classes together, or of each of them.
-    """
+    """How to search."""
 
     mode: str = "exact"
-    recall: float = 0.98
-    max_queries: int | None = None
-    pairing: str = "one-vs-rest"
+    recall: float = 0.98  # what an approximate search aims at: the lower end of the interval measured reaches it
+    max_queries: int | None = None  # search for so many rows only, drawn with a fixed seed
+    pairing: str = "one-vs-rest"  # the nearest row of all other classes together, or of each of them
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
@@ -46,12 +35,7 @@ class Search:
 
 @dataclass(frozen=True)
 class PairSearch:
-    """What M-PCA2 wants: how to search, and how often a pair counts whose rows are each other's nearest.
-
-    Attributes
-    ----------
-    mutual : {"twice", "once"}
-    """
+    """What M-PCA2 needs: how to search, and how often a pair counts whose rows are each other's nearest."""
 
     search: Search = Search()
     mutual: str = "twice"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +11,26 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.errors import InputError
-from mmpca_dist.neighbors.layout import Layout, rows_within
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import PairSearch
-from mmpca_dist.neighbors.queries import queries_of
 from mmpca_dist.neighbors.scratch import Scratch
+from mmpca_dist.neighbors.search import Queries, Tables, queries_of
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Progress, Tasks
 
-T = TypeVar("T")
-
-SAMPLE_PAIRS, SAMPLE_BYTES, LEAST_SAMPLE = 20_000, 64 << 20, 256
-"""Differences that are kept for pictures and standard errors: up to 64 MiB of them, unless these are fewer than 256."""
-BLOCK_ROWS, BLOCK_BYTES = 2048, 16 << 20
-"""Differences that are multiplied at a time."""
 BINS = 120
+"""Of the histogram of distances."""
 
 
 @storable
 @dataclass(frozen=True)
 class PairSums:
-    """What a pass over pairs leaves; in place of their scatter, what it makes of vectors, where these are given."""
+    """Sums of a pass over pairs; with vectors, ``scatter`` is the product of the scatter and the vectors."""
 
     scatter: NDArray[np.float64]
     trace: float
@@ -57,109 +50,98 @@ def _add(left: PairSums, right: PairSums) -> PairSums:
 
 
 @dataclass(frozen=True)
-class _Matched:
-    """Queries of a task, ``queries`` (q, d), and the neighbours that those ``known`` (m,) have in a slot.
+class _SlotPairs:
+    """The pairs of a task's queries in one slot."""
 
-    ``squared`` distances, ``weights`` and ``partners``, rows, are of those known.
-    """
-
-    queries: NDArray
-    known: NDArray[np.intp]
-    squared: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    partners: NDArray
+    queries: NDArray  # (q, d)
+    numbers: NDArray[np.intp]  # (m,): of the queries that have a neighbour there
+    squared: NDArray[np.float64]  # (m,): distances
+    weights: NDArray[np.float64]  # (m,)
+    partners: NDArray  # (m, d): their neighbours
 
     def differences(self, some: slice | NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return queries less their neighbours, for some of those known."""
-        found = self.queries[self.known[some]].astype(np.float64)
-        found -= self.partners[some]
-        return found
+        """Return queries less their neighbours, for some of the pairs."""
+        rows = self.queries[self.numbers[some]].astype(np.float64)
+        rows -= self.partners[some]
+        return rows
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield differences and their weights, some rows at a time."""
-        size = rows_within(BLOCK_BYTES, 8 * self.queries.shape[1], BLOCK_ROWS)
-        for start in range(0, len(self.known), size):
+        size = block_rows(self.queries.shape[1])
+        for start in range(0, len(self.numbers), size):
             block = slice(start, start + size)
             yield self.differences(block), self.weights[block]
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Where tasks find the pairs of their queries."""
+def block_rows(n_features: int) -> int:
+    """Return how many differences are multiplied at a time."""
+    return rows_within(LIMITS.pair_block_bytes, 8 * n_features, LIMITS.pair_block_rows)
 
-    layout: Layout
-    scratch: Scratch
-    name: str
-    chosen: NDArray[np.int64] | None
-    once: bool
 
-    @classmethod
-    def of(cls, neighbors: Neighbors, mutual: str) -> _Pairs:
-        return cls(neighbors.layout, neighbors.scratch, neighbors.name, neighbors.searched, mutual == "once")
+def _slot_pairs(tables: Tables, mutual: str, span: Span) -> Iterator[_SlotPairs]:
+    """Yield the pairs of a task, slot by slot; two rows that are each other's nearest weigh a half, or 1 ("twice")."""
+    layout = tables.layout
+    queries = queries_of(layout, span.start, span.stop, tables.chosen)
+    all_squared, all_positions = tables.get(span.index, "squared", "positions")
+    for squared, positions in zip(all_squared.T, all_positions.T, strict=True):
+        numbers = np.flatnonzero(positions >= 0)
+        weights = np.ones(len(numbers))
+        if mutual == "once":
+            weights[_are_mutual(tables, queries, numbers, positions[numbers])] = 0.5
+        yield _SlotPairs(queries.x, numbers, squared[numbers], weights, layout.at("x", positions[numbers]))
 
-    def matched(self, span: Span) -> Iterator[_Matched]:
-        """Yield what the queries of a task found, slot by slot."""
-        queries = queries_of(self.layout, self.scratch, span.start, span.stop, self.chosen)
-        squared, positions = self.scratch.get(f"{self.name}-{span.index}", ("squared", "positions"))
-        for slot in range(squared.shape[1]):
-            known = np.flatnonzero(positions[:, slot] >= 0)
-            weights = self._weights(queries.rows, queries.codes, positions[:, slot], known)
-            partners = rows_at(self.layout, self.scratch, positions[known, slot])
-            yield _Matched(queries.x, known, squared[known, slot], weights, partners)
 
-    def _weights(
-        self, rows: NDArray[np.int64], codes: NDArray[np.int64], positions: NDArray[np.int64], known: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        """Return 1 for every pair, or a half where two rows are each other's nearest and that counts once."""
-        weights = np.ones(len(known))
-        if not self.once:
-            return weights
-        segments = self.layout.segment_of(positions[known])
-        for segment in np.unique(segments):
-            own = np.flatnonzero(segments == segment)
-            (partners,) = self.scratch.get(f"{self.name}-{segment}", ("rows",))
-            place = positions[known[own]] - self.layout.positions(int(segment))[0]
-            slot = codes[known[own]] if partners.shape[1] > 1 else np.zeros(len(own), np.int64)
-            weights[own[partners[place, slot] == rows[known[own]]]] = 0.5
-        return weights
+def _are_mutual(
+    tables: Tables, queries: Queries, numbers: NDArray[np.intp], positions: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Tell which queries are the nearest rows of the rows at ``positions``, which are nearest to them."""
+    mutual, segments = np.zeros(len(numbers), bool), tables.layout.segment_of(positions)
+    for segment in np.unique(segments).tolist():
+        own = np.flatnonzero(segments == segment)
+        (nearest,) = tables.get(segment, "rows")
+        slot = queries.codes[numbers[own]] if nearest.shape[1] > 1 else 0
+        within = positions[own] - tables.layout.positions(segment)[0]
+        mutual[own] = nearest[within, slot] == queries.rows[numbers[own]]
+    return mutual
 
 
 @dataclass(frozen=True)
 class _SumPairs:
     """The task: the scatter of the differences between queries and their neighbours, and what pictures show of them.
 
-    ``sampled`` tells, by the task's number, how many queries it sends to the sample.
+    The scatter is formed, in working coordinates if there is a ``basis``, or applied to ``vectors``.
     """
 
-    pairs: _Pairs
+    tables: Tables
+    mutual: str
     precision: str
     basis: NDArray | None
     vectors: NDArray[np.float64] | None
-    sampled: dict[int, int]
-    edges: NDArray[np.float64]
+    sampled: dict[int, int]  # how many queries a task sends to the sample, by its number
+    edges: NDArray[np.float64]  # of the histogram of distances
 
     def __call__(self, span: Span) -> PairSums:
-        d = self.pairs.layout.cells.frame.centre.size
+        d = self.tables.layout.n_features
         r = d if self.basis is None else self.basis.shape[1]
         total, trace, weight = np.zeros((r, r) if self.vectors is None else self.vectors.shape), 0.0, 0.0
         kept, kept_of = [np.empty((0, d))], [np.empty(0, np.intp)]
         counts = np.zeros(len(self.edges) - 1, np.int64)
-        for matched in self.pairs.matched(span):
-            counts += np.histogram(np.sqrt(matched.squared), self.edges)[0]
-            for differences, weights in matched.blocks():
+        for pairs in _slot_pairs(self.tables, self.mutual, span):
+            counts += np.histogram(np.sqrt(pairs.squared), self.edges)[0]
+            for differences, weights in pairs.blocks():
                 total += self._product(differences, weights)
                 trace += float(weights @ np.einsum("ij,ij->i", differences, differences))
-            weight += float(matched.weights.sum())
-            picked = np.linspace(0, len(matched.queries) - 1, self.sampled[span.index]).astype(np.intp)
-            sampled = np.flatnonzero(np.isin(matched.known, picked))
-            kept.append(matched.differences(sampled))
-            kept_of.append(matched.known[sampled])
+            weight += float(pairs.weights.sum())
+            picked = np.linspace(0, len(pairs.queries) - 1, self.sampled.get(span.index, 0)).astype(np.intp)
+            sampled = np.flatnonzero(np.isin(pairs.numbers, picked))
+            kept.append(pairs.differences(sampled))
+            kept_of.append(pairs.numbers[sampled])
         by_query = np.argsort(np.concatenate(kept_of), kind="stable")
         return PairSums(total, trace, weight, np.concatenate(kept)[by_query], counts)
 
     def _product(self, differences: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray:
         if self.vectors is not None:
-            return _applied(differences, weights, self.vectors)
+            return differences.T @ (weights[:, None] * (differences @ self.vectors))
         rows = differences if self.basis is None else differences @ self.basis
         rows = rows * np.sqrt(weights)[:, None]
         if self.precision == "double":
@@ -171,110 +153,51 @@ class _SumPairs:
         return (single.T @ single) * scale**2
 
 
-@dataclass(frozen=True)
-class _ApplyPairs:
-    """The task: the scatter of the differences between queries and their neighbours, applied to vectors."""
-
-    pairs: _Pairs
-    vectors: NDArray[np.float64]
-
-    def __call__(self, span: Span) -> NDArray[np.float64]:
-        total = np.zeros(self.vectors.shape)
-        for matched in self.pairs.matched(span):
-            for differences, weights in matched.blocks():
-                total += _applied(differences, weights, self.vectors)
-        return total
-
-
-def _applied(
-    differences: NDArray[np.float64], weights: NDArray[np.float64], vectors: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return differences.T @ (weights[:, None] * (differences @ vectors))
-
-
-def rows_at(layout: Layout, scratch: Scratch, positions: NDArray[np.int64]) -> NDArray:
-    """Return the rows at positions of the layout, shape (n, d)."""
-    distinct, place = np.unique(positions, return_inverse=True)
-    found = np.empty((0, layout.cells.frame.centre.size))
-    segments = layout.segment_of(distinct)
-    for segment in np.unique(segments):
-        own = np.flatnonzero(segments == segment)
-        (x,) = scratch.take(f"segment-{segment}", ("x",), distinct[own] - layout.positions(int(segment))[0])
-        if not len(found):
-            found = np.empty((len(positions), x.shape[1]), x.dtype)
-        # Several queries may have found the same row: distinct rows are in order, so those of a segment lie together.
-        asked = np.flatnonzero((place >= own[0]) & (place <= own[-1]))
-        found[asked] = x[place[asked] - own[0]]
-    return found
+Summary = Callable[..., PairScatter]
+"""Makes a scatter of neighbours, with the keywords of `pair_scatter`."""
 
 
 def with_pairs(
-    statistics: Statistics,
-    rows: Rows,
-    wanted: PairSearch,
-    scratch: Scratch,
-    summarize: Callable[..., PairScatter] | None = None,
+    statistics: Statistics, rows: Rows, search: PairSearch, scratch: Scratch, summarize: Summary | None = None
 ) -> Statistics:
-    """Return statistics with the scatter of pairs of nearest rows of different classes.
-
-    ``summarize`` makes it of the neighbours, with the keywords of `pair_scatter`, which does by default.
-    """
+    """Return statistics with the scatter of pairs of nearest rows of different classes, by default `pair_scatter`."""
     layout = make_layout(rows, scratch, statistics.scale)
-    neighbors = find_nearest(layout, scratch, rows.census.classes, wanted.search, rows)
-    return add_pairs(statistics, neighbors, wanted, rows, summarize)
+    neighbors = find_nearest(layout, rows.census.classes, search.search, rows)
+    return add_pairs(statistics, neighbors, search, summarize)
 
 
 def add_pairs(
-    statistics: Statistics,
-    neighbors: Neighbors,
-    wanted: PairSearch,
-    tasks: Tasks,
-    summarize: Callable[..., PairScatter] | None = None,
+    statistics: Statistics, neighbors: Neighbors, search: PairSearch, summarize: Summary | None = None
 ) -> Statistics:
     """Return statistics with the scatter of the pairs that were found; see `with_pairs`."""
-    tasks.begins("pairs")
-    found = (summarize or pair_scatter)(
-        neighbors, mutual=wanted.mutual, precision=statistics.precision, basis=statistics.basis, progress=tasks.progress
+    neighbors.tasks.begins("pairs")
+    scatter = (summarize or pair_scatter)(
+        neighbors, mutual=search.mutual, precision=statistics.precision, basis=statistics.basis
     )
-    return replace(statistics, pairs={**statistics.pairs, wanted: found})
+    return replace(statistics, pairs={**statistics.pairs, search: scatter})
 
 
 def pair_scatter(
-    neighbors: Neighbors,
-    *,
-    mutual: str,
-    precision: str,
-    basis: NDArray[np.float64] | None = None,
-    progress: Progress | None = None,
+    neighbors: Neighbors, *, mutual: str, precision: str, basis: NDArray[np.float64] | None = None
 ) -> PairScatter:
     """Return the scatter of the differences between rows and their nearest rows of other classes.
 
-    Parameters
-    ----------
-    mutual : {"twice", "once"}
-        How often a pair counts whose rows are each other's nearest.
-    basis : array of shape (d, r), optional
-        Orthonormal columns of the working coordinates; the columns themselves by default.
-
-    Source: Luo & Durrant 2017, section 3, M-PCA2.
+    ``mutual`` says how often a pair counts whose rows are each other's nearest; ``basis`` (d, r) holds the orthonormal
+    columns of the working coordinates. Source: Luo & Durrant 2017, section 3, M-PCA2.
     """
-    found, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, basis=basis, progress=progress)
-    return as_scatter(neighbors, found, edges)
+    sums, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, basis=basis)
+    return as_scatter(neighbors, sums, edges)
 
 
-def as_scatter(neighbors: Neighbors, found: PairSums, edges: NDArray[np.float64]) -> PairScatter:
-    """Return the scatter that a pass over pairs leaves, with what is known of the search.
+def as_scatter(neighbors: Neighbors, sums: PairSums, edges: NDArray[np.float64]) -> PairScatter:
+    """Return the scatter that a pass over pairs leaves, with the certificate of the search.
 
-    Raises
-    ------
-    InputError
-        Where squares of differences add up to more than double precision holds.
+    Raises `InputError` where squares of differences add up to more than double precision holds.
     """
-    if not np.isfinite(found.trace):
+    if not np.isfinite(sums.trace):
         raise InputError(too_large(np.dtype(np.float64)))
-    n_queries = neighbors.work.queries
     return PairScatter(
-        found.scatter, found.weight, found.sample, n_queries, neighbors.fraction, edges, found.counts,
+        sums.scatter, sums.weight, sums.sample, neighbors.work.queries, neighbors.fraction, edges, sums.counts,
         neighbors.certificate(), _missed(neighbors),
     )  # fmt: skip
 
@@ -286,55 +209,45 @@ def sum_pairs(
     precision: str,
     basis: NDArray | None = None,
     vectors: NDArray[np.float64] | None = None,
-    progress: Progress | None = None,
 ) -> tuple[PairSums, NDArray[np.float64]]:
     """Return sums over all pairs, and the edges of the histogram of their distances.
 
-    Parameters
-    ----------
-    vectors : array of shape (d, b), optional
-        Apply the scatter to them in place of forming it.
+    With ``vectors`` (d, b) the scatter is applied to them in place of being formed.
     """
     farthest, sizes = neighbors.survey()
     edges = np.linspace(0.0, farthest or 1.0, BINS + 1)
-    task = _SumPairs(_Pairs.of(neighbors, mutual), precision, basis, vectors, _sampled(neighbors, sizes), edges)
-    return _reduced(task, _add, neighbors, progress), edges
+    sampled = _sampled(neighbors, sizes)
+    return _reduced(_SumPairs(neighbors.tables, mutual, precision, basis, vectors, sampled, edges), neighbors), edges
 
 
-def apply_pairs(
-    neighbors: Neighbors, vectors: NDArray[np.float64], *, mutual: str, progress: Progress | None = None
-) -> NDArray[np.float64]:
-    """Return what the scatter of all pairs makes of vectors, shape (d, b)."""
-    return _reduced(_ApplyPairs(_Pairs.of(neighbors, mutual), vectors), operator.add, neighbors, progress)
+def apply_pairs(neighbors: Neighbors, vectors: NDArray[np.float64], *, mutual: str) -> NDArray[np.float64]:
+    """Return the product of the scatter of all pairs and vectors, shape (d, b)."""
+    return _reduced(_SumPairs(neighbors.tables, mutual, "double", None, vectors, {}, np.zeros(2)), neighbors).scatter
 
 
-def _reduced(
-    task: Callable[[Span], T], merge: Callable[[T, T], T], neighbors: Neighbors, progress: Progress | None
-) -> T:
+def _reduced(task: _SumPairs, neighbors: Neighbors) -> PairSums:
     with single_blas_thread():
-        return replace(neighbors.searcher.tasks, progress=progress).run(task, neighbors.tasks, merge, "pairs")
+        return neighbors.tasks.run(task, neighbors.tables.spans, _add, "pairs")
 
 
 def sample_pairs(n_features: int) -> int:
-    """Return how many differences are kept."""
-    return rows_within(SAMPLE_BYTES, 8 * n_features, SAMPLE_PAIRS, LEAST_SAMPLE)
+    """Return how many differences are kept for pictures and standard errors."""
+    return rows_within(LIMITS.sampled_pair_bytes, 8 * n_features, LIMITS.sampled_pairs, LIMITS.fewest_sampled_pairs)
 
 
 def _sampled(neighbors: Neighbors, sizes: list[int]) -> dict[int, int]:
     """Share out, by the tasks' numbers, how many of their queries, of which there are ``sizes``, are sampled."""
     slots = max(len(neighbors.classes) - 1, 1) if neighbors.search.pairing == "one-vs-one" else 1
     ends = np.cumsum([0, *sizes])
-    share = min(1.0, sample_pairs(neighbors.layout.cells.frame.centre.size) / (int(ends[-1]) * slots))
+    share = min(1.0, sample_pairs(neighbors.layout.n_features) / (int(ends[-1]) * slots))
     shares = np.diff(np.ceil(ends * share).astype(int)).tolist()
-    return {span.index: count for span, count in zip(neighbors.tasks, shares, strict=True)}
+    return {span.index: count for span, count in zip(neighbors.tables.spans, shares, strict=True)}
 
 
 def _missed(neighbors: Neighbors) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Return the differences to what was found and to what is nearest, where the recall's sample missed it."""
     if neighbors.recall is None or not len(neighbors.recall.missed):
         return None
-    query, found, nearest = (
-        rows_at(neighbors.layout, neighbors.scratch, positions).astype(np.float64)
-        for positions in neighbors.recall.missed.T
-    )
-    return query - found, query - nearest
+    columns = neighbors.recall.missed.T
+    query, neighbor, nearest = (neighbors.layout.at("x", positions).astype(np.float64) for positions in columns)
+    return query - neighbor, query - nearest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import naive
 import numpy as np
 
-from mmpca_dist.neighbors.queries import queries_of
-from mmpca_dist.neighbors.search import NONE, Found, search_queries
+from mmpca_dist.neighbors.kernels import NO_ROW, Best
+from mmpca_dist.neighbors.search import queries_of, search_queries
 
 
 def assert_found_without_room(found, X, y, pairing):
@@ -14,15 +14,15 @@ def assert_found_without_room(found, X, y, pairing):
 
     Every neighbour is then a tie with what is known: no bound has any room but its slack for rounding.
     """
-    layout, scratch = found.layout, found.scratch
+    layout = found.layout
     expected, distances = naive.nearest_opposite(X, y, pairing)
-    asked = queries_of(layout, scratch, 0, layout.n_segments, None)
-    exact = found.searcher.table(found.name, None, ("squared",))[0]
+    asked = queries_of(layout, 0, layout.n_segments, None)
+    exact = found.tables.joined("squared")[0]
     none = np.empty((len(X), 0), np.int32)
-    known = Found(exact.copy(), np.full(exact.shape, NONE - 1), np.full(exact.shape, -1), np.full(len(X), np.inf), none)
-    again, work = search_queries(
-        asked, layout, scratch, one_vs_one=pairing == "one-vs-one", found=known
-    )  # fmt: skip
+    known = Best(
+        exact.copy(), np.full(exact.shape, NO_ROW - 1), np.full(exact.shape, -1), np.full(len(X), np.inf), none
+    )
+    again, work = search_queries(asked, layout, one_vs_one=pairing == "one-vs-one", best=known)
     assert work.proved == len(X)
     np.testing.assert_array_equal(np.where(np.isfinite(exact), again.rows, -1), expected[asked.rows])
     np.testing.assert_array_equal(np.sqrt(again.squared), distances[asked.rows])

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 from helpers.samples import angle_bound, largest_angle
-from mmpca_dist.limits import LIMITS
 
 EPS = float(np.finfo(np.float64).eps)
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(limits):
     """Many cells, pieces and segments from few rows."""
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 10)
-    monkeypatch.setattr(LIMITS, "smallest_segment", 16)
+    limits.rows_per_cell, limits.smallest_segment = 10, 16
 
 
 def assert_components(reducer, rows, unit):

@@ -42,7 +42,7 @@ def find_all(data, names, *, edges=None, scheduler=None, scratch=None, **search)
     layout = make_layout(
         Rows(dataset=data, census=census, spans=spans, scheduler=scheduler), scratch, members=RowsInParts(parts)
     )
-    return find_by_part(layout, scratch, parts, Search(**search), Tasks(scheduler=scheduler))
+    return find_by_part(layout, parts, Search(**search), Tasks(scheduler=scheduler))
 
 
 def assert_training(found, X, y, names, pairing="one-vs-rest"):

@@ -70,10 +70,8 @@ def lay_out_rows(X, y=None, *, edges=None, scratch=None, scheduler=None, deviati
 
 def find(X, y=None, *, edges=None, scratch=None, scheduler=None, deviations=None, **search):
     """Return the neighbours found with these settings of the search."""
-    layout, scratch, census = lay_out_rows(
-        X, y, edges=edges, scratch=scratch, scheduler=scheduler, deviations=deviations
-    )
-    return find_nearest(layout, scratch, census.classes, Search(**search), Tasks(scheduler=scheduler or Threads(1)))
+    layout, _, census = lay_out_rows(X, y, edges=edges, scratch=scratch, scheduler=scheduler, deviations=deviations)
+    return find_nearest(layout, census.classes, Search(**search), Tasks(scheduler=scheduler or Threads(1)))
 
 
 def even_edges(n, size):
