@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.bounded_tables import COLUMNS, ROWS, X, Y, change, store
+from helpers.table_files import COLUMNS, ROWS, X, Y, change, store
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec

@@ -9,7 +9,7 @@ import pytest
 import zarr
 from helpers.runs import make_config
 from helpers.samples import labelled
-from helpers.zarr_tables import write_zarr
+from helpers.table_files import write_zarr
 
 import mmpca_dist.datasets.ingest.sources as sources
 from mmpca_dist import MarginPCA, class_moments, load_model, open_dataset, run

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from helpers.samples import angle_bound, labelled, largest_angle
-from helpers.targets import with_targets
+from helpers.samples import angle_bound, labelled, largest_angle, with_targets
 
 from mmpca_dist import SupervisedPCA, class_moments
 from mmpca_dist.datasets.readers.memory import rows_in_memory

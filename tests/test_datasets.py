@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.zarr_tables import D, N, write_zarr
+from helpers.table_files import D, N, write_zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.npy_files import npy
+from helpers.table_files import npy
 
 from mmpca_dist import open_dataset
 from mmpca_dist.datasets import memory_limits

@@ -8,7 +8,7 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
-from helpers.mixed_rows import mixed
+from helpers.samples import mixed
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from mmpca_dist import LassoSelection, load_model, open_dataset, run

@@ -7,8 +7,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import labelled
-from helpers.targets import with_targets
+from helpers.samples import labelled, with_targets
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.linear_model import Ridge
 

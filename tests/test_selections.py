@@ -9,8 +9,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.mixed_rows import mixed
-from helpers.samples import counts_like_text, labelled
+from helpers.samples import counts_like_text, labelled, mixed
 from sklearn.linear_model import Lasso, lars_path
 
 from mmpca_dist import FisherScore, LassoSelection, class_moments

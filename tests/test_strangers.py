@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from helpers.bounded_tables import COLUMNS, ROWS, change, store
-from helpers.npy_files import npy
 from helpers.serving import section, serving
+from helpers.table_files import COLUMNS, ROWS, change, npy, store
 
 from mmpca_dist import open_dataset
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster

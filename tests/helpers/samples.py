@@ -171,3 +171,21 @@ def write_csr(path, parts, shape, *, v2=False, chunks=50, name="X", form="csr_ma
 def random_start(d, b, seed=1):
     """Return orthonormal columns, shape (d, b)."""
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((d, b)))[0]
+
+
+def mixed(n, d, n_classes, seed):
+    """Return rows of few directions and noise, whose path lets columns leave, with unequal scales and a far mean."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    y[:n_classes] = np.arange(n_classes)
+    hidden = rng.standard_normal((n, 3)) + y[:, None] * rng.standard_normal(3)
+    X = hidden @ rng.standard_normal((3, d)) + 0.5 * rng.standard_normal((n, d))
+    return X * np.logspace(-1, 1, d) + 7, y
+
+
+def with_targets(n, d, q, seed, mean=3.0):
+    """Return rows, and targets that follow them with noise."""
+    X, _ = labelled(n, d, 2, seed, mean=mean)
+    rng = np.random.default_rng(seed)
+    Y = (X - mean) @ rng.standard_normal((d, q)) + 0.5 * rng.standard_normal((n, q)) + mean
+    return X, Y
