@@ -203,8 +203,8 @@ def test_what_naming_the_largest_class_in_training_gets_wrong():
         for part in found.held_out:
             for train in found.training(0, 60, y, part):
                 largest = max("abc", key=lambda label: np.sum(y[train] == label))
-                assert found.guessed(part) == np.sum(y[~train] != largest)
-    assert made[0].guessed(0) == 26  # more than half, where it is half of all rows
+                assert found.baseline_errors(part) == np.sum(y[~train] != largest)
+    assert made[0].baseline_errors(0) == 26  # more than half, where it is half of all rows
 
 
 def test_given_parts():

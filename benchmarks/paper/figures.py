@@ -2,7 +2,7 @@
 
 ``data/luo_durrant_2017.csv`` has the figures by the names of this project: means and deviations in percent over 50
 splits, rounded to a tenth. The best cells of every column are missing from the copy they come from; ``certain`` is 0
-where that leaves doubt which column a figure of the row stands in. ``data/reasons.yaml`` has the reasons.
+where that leaves the column of a figure in doubt. ``data/reasons.yaml`` has the reasons.
 """
 
 from __future__ import annotations

@@ -79,12 +79,8 @@ def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
 
     They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
     whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
-    at once.
+    at once. Raises InputError for fewer than two parts, or parts that differ in classes or columns.
 
-    Raises InputError for fewer than two parts, or parts that differ in classes or columns.
-
-    Notes
-    -----
     Source: Chan, Golub & LeVeque 1983, for the merge.
     """
     if len(parts) < 2:

@@ -90,7 +90,7 @@ def evaluate_split(
     return {
         "split": number,
         "rows": int(np.count_nonzero(~train)),
-        "guessed": splits.guessed(held_out),
+        "guessed": splits.baseline_errors(held_out),
         "errors": scores.lines,
         "margins": margins,
         "seconds": meter.seconds,

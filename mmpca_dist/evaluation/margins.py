@@ -214,7 +214,7 @@ def records_of_rows(
 def margin_classifiers(
     classifiers: Classifiers, fitted: Mapping[tuple[int, str], Any], n_items: int, sparse: bool = False
 ) -> Sequence[ClassifierSection]:
-    """Return those that margins are told by: all that are fitted to rows and linear, else ``linear_rules``.
+    """Return the classifiers to measure margins with: all that are fitted to rows and linear, else `linear_rules`.
 
     ``fitted`` are the classifiers of ``n_items`` methods and sizes. The scatter of sparse columns is not formed, so
     that there are no rules.

@@ -79,7 +79,7 @@ def evaluate_parts(
         yield {
             "split": first + index,
             "rows": int(splits.counts[:, part].sum()),
-            "guessed": splits.guessed(part),
+            "guessed": splits.baseline_errors(part),
             "errors": fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers),
             **margins,
             "seconds": {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin},

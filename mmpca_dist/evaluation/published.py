@@ -39,7 +39,7 @@ class PublishedCell:
     summary: Summary
     """In percent, rounded to a tenth."""
     certain: bool
-    """Whether the column that the figure stands in is known for certain."""
+    """Whether the column of the figure is known for certain."""
     source: str = ""
     """Where it was published."""
 

@@ -33,11 +33,11 @@ class Evaluation:
     columns), ``n_components``, ``classifier``, ``minimum``, ``quantiles`` (1, 5, 25, 50, 75, 95 and 99%), ``histogram``
     (counts), ``edges`` (``[low, high]``) and ``wasserstein``."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """For each method, in all splits together; what serves several methods may stand under a name of its own."""
+    """For each method, in all splits together; costs that methods share have names of their own."""
     bytes_read: dict[str, int] = field(default_factory=dict)
     """Likewise."""
     published: str | None = None
-    """Data set whose published figures stand beside the own ones."""
+    """Data set whose published figures the report shows beside the own ones."""
     baselines: list[float] = field(default_factory=list)
     """For each split, percent of errors of always naming the largest class of the training rows."""
     notes: list[str] = field(default_factory=list)

@@ -124,7 +124,7 @@ class Sample:
 
 
 def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
-    """Return the classifiers, in the (standardised) original columns, that margins may be told by; by label.
+    """Return classifiers in the (standardised) original columns to measure margins with, by label.
 
     They are those that moments determine; there are none where others are linear whatever the rows.
 

@@ -48,8 +48,8 @@ class Splits(ABC):
         """P."""
         return self.counts.shape[1]
 
-    def guessed(self, part: int) -> int:
-        """Return how many rows of a part are wrong if each is named the largest class of the others, which train."""
+    def baseline_errors(self, part: int) -> int:
+        """Return the errors on a part of always naming the largest class of the rows that train, the other parts."""
         held_out = self.counts[:, part]
         return int(held_out.sum() - held_out[np.argmax(self.counts.sum(axis=1) - held_out)])
 

@@ -153,7 +153,7 @@ def _titles(config: RunConfig, penalties: dict[str, float]) -> dict[str, str]:
 
 PLAN = Stage(records.PLAN, "Plan", _plan)
 TUNE = Stage(records.TUNE, "Choose penalties of classifiers", _tune)
-SCORE = Stage(records.SCORE, "Fit and judge on every split", _score)
+SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
 COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]

@@ -102,7 +102,7 @@ def panel_grid(n: int, height: float) -> tuple[Sheet, list[Axes]]:
 def dress(panel: Axes, title: str = "", xlabel: str = "", ylabel: str = "", pad: float | None = None) -> None:
     """Give a panel its titles and the common look; call when all is drawn.
 
-    ``pad`` is the room between title and panel in points, where something stands there.
+    ``pad`` is the room between title and panel in points, for text between them.
     """
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)

@@ -26,7 +26,7 @@ from mmpca_dist.report.evaluation_words import (
 )
 
 WIDE = 8
-"""Numbers of components that span more than this factor stand on a logarithmic axis."""
+"""Numbers of components that span more than this factor have a logarithmic axis."""
 MOST_TICKS = 7
 LEGEND_LINE, LEGEND_LETTER = 0.6, 0.075
 """Inches that a line in a legend and a letter take."""

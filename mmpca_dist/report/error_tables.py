@@ -25,7 +25,7 @@ SHARED = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table: its text, what stands small below, and whether it and the first small line are marked."""
+    """A cell of a table: its text, small print below, and whether the text and the first small line are marked."""
 
     text: str
     below: str = ""
@@ -46,9 +46,9 @@ class Grid:
 
     title: str
     columns: list[tuple[str, str]]
-    """Heading, and what stands small below it."""
+    """Heading, and small print below it."""
     rows: list[tuple[str, str, list[Entry]]] = field(default_factory=list)
-    """Title, what stands small below it, and the cells."""
+    """Title, small print below it, and the cells."""
 
     def records(self) -> list[dict[str, str]]:
         """Return a dict for each row, as table artifacts take it."""

@@ -136,7 +136,7 @@ def arrow_tables(evaluation: Evaluation) -> dict[str, pa.Table]:
 
 def evaluation_tables(evaluation: Evaluation) -> dict[str, tuple[str, list[dict[str, Any]]]]:
     """Return tables for artifacts: for each key, a description and a dict for each row; texts, no markup."""
-    about = "Every method's lowest mean error, and how it stands against the reference"
+    about = "Every method's lowest mean error, and how it compares with the reference"
     tables: dict[str, tuple[str, list[dict[str, Any]]]] = {"standings": (about, standing_rows(evaluation))}
     errors = (
         "Mean and standard deviation of test errors (%), * the lowest of a column; p: corrected t-test against the "

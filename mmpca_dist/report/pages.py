@@ -24,16 +24,9 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, str]], **values: Any) -> str:
     """Return a page: a template of this folder, with what ``base.html`` needs beside the values given.
 
-    Parameters
-    ----------
-    template : str
-        ``"run.html"``.
-    dataset : dict
-        ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``.
-    stages : list of (stage, seconds, note)
-    **values
-        ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows; ``open_classes``
-        where the number of classes is not to decide whether they are listed openly.
+    ``dataset`` has ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``; ``stages`` are (stage, seconds,
+    note). The values are ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows;
+    ``open_classes`` overrides whether the classes are listed openly, which otherwise depends on their number.
     """
     environment = jinja2.Environment(
         autoescape=True,

@@ -117,7 +117,7 @@ def _caption(note: str, names: list[str], strips: list[bool]) -> str:
     if len(names) > MOST_COLOURS:
         caption += f" There are {len(names)} classes: colours run from dark to light in their sorted order."
     if not all(strips) and _has_names(names):
-        caption += " Names stand at the medians of their classes, where there is room."
+        caption += " Names are at the medians of their classes, where there is room."
     return caption
 
 

@@ -51,8 +51,8 @@ def published_differences(evaluation: Evaluation) -> list[Figure]:
     source = sources_of(evaluation.published)
     caption = (
         f"Own mean less the mean published by {source}, in combined standard errors of both: right of zero, own errors "
-        "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: which "
-        f"column the published figure stands in is not certain. Arrows: beyond {FARTHEST:.0f}."
+        "are more. The band is two standard errors wide to either side; points outside it are orange. Hollow: the "
+        f"column of the published figure is not certain. Arrows: beyond {FARTHEST:.0f}."
     )
     return [Figure("published-differences", "Own less published errors", caption, drawing.png(sheet))]
 

@@ -48,16 +48,9 @@ class Reconstructions:
     ) -> Reconstructions:
         """Rebuild a few rows by the first components of every model.
 
-        Parameters
-        ----------
-        dataset : Dataset
-            That the models were fitted to; a few of its rows are read, and as many of those before noise was added.
-        classes : array of shape (C,)
-            Sorted labels.
-        models : iterable of (str, MomentReducer)
-            Names and models, which are used one after the other.
-        sizes : list of int
-            Increasing; of more than three the first, the middle and the last are shown.
+        A few rows of the data set that the models were fitted to are read, and the same before noise was added. The
+        models, with their names, are used one after the other. ``sizes`` increase; of more than three the first, the
+        middle and the last are shown.
         """
         numbers, codes = example_rows(dataset, classes)
         rows, before = _read(dataset, numbers), dataset.before_noise

@@ -118,7 +118,7 @@ def _one_by_one(methods: Sequence[MethodResult]) -> Figure:
     caption = (
         "The same eigenvalues, one method a panel. The rounding floor, in red, is the scale of rounding errors of "
         "the pass over the rows, not a bound: in single precision eigenvalues were seen up to 26 floors off. Where "
-        "it lies far below the points, its size stands under the panel."
+        "it lies far below the points, its size is given under the panel."
     )
     if any(m.imprecise.any() for m in methods):
         caption += (
