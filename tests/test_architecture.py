@@ -93,3 +93,12 @@ def test_whoever_does_not_search_does_not_wait_for_compiled_code():
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, timeout=120)
     assert result.stdout.split() == ["False", "True"], result.stderr
+
+
+@pytest.mark.parametrize("module", ["mmpca_dist", "mmpca_pipelines.cli"])
+def test_what_starts_quickly_loads_no_heavy_library(module):
+    """``import mmpca_dist``, ``mmpca --help`` and completion in a shell load these only once they are needed."""
+    heavy = {"dask", "distributed", "numba", "numpy", "prefect", "pyarrow", "pydantic", "scipy", "sklearn", "zarr"}
+    code = f"import sys, {module}\nprint(sorted(sys.modules.keys() & {heavy!r}))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True, timeout=120)
+    assert result.stdout.strip() == "[]", result.stderr
