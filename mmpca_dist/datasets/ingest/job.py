@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.column_scatter import ColumnSpread, heavy_columns, heavy_note
 from mmpca_dist.datasets.ingest.destination import Destination, Overwrite
 from mmpca_dist.datasets.ingest.group_writer import ZarrWriter
-from mmpca_dist.datasets.ingest.row_source import LABELS, RowSource
+from mmpca_dist.datasets.ingest.row_source import RowSource
 from mmpca_dist.datasets.ingest.scan import table_faults
 from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.memory_limits import refuse_larger
@@ -106,18 +106,23 @@ def ingest(
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
     selection.check()
-    columns = [*([] if unlabelled else [LABELS]), *selection.keep]
-    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=columns)
-    try:
-        with writing as writer, ExitStack() as stack:
-            rows = selection.open(origin, sparse, stack)
-            manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
-    except ColumnError as error:
-        faults = table_faults(origin, selection)  # from a reading of the whole table
-        if len(faults) > 1:
-            raise refusal(origin, faults) from error
-        raise
+    writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
+    with _all_columns_named(origin, selection), writing as writer, ExitStack() as stack:
+        rows = selection.open(origin, sparse, stack)
+        manifest = _write(rows, writer, selection, sparse, image_shape, progress, note or (lambda _: None))
     return {"source": origin, "destination": target, **manifest, "seconds": round(time.monotonic() - started, 3)}
+
+
+@contextmanager
+def _all_columns_named(uri: str, selection: Selection) -> Iterator[None]:
+    """Where a column is refused, name all that are, from a reading of the whole table."""
+    try:
+        yield
+    except ColumnError as error:
+        faults = table_faults(uri, selection)
+        if len(faults) > 1:
+            raise refusal(uri, faults) from error
+        raise
 
 
 def _write(

@@ -50,6 +50,11 @@ class Selection:
         """The name of the label, for formats whose columns have no numbers."""
         return None if self.label is None else str(self.label)
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of names that are written beside the rows."""
+        return [*([] if self.unlabelled else [LABELS]), *self.keep]
+
     def check(self) -> None:
         """Raise an ``InputError`` for options that no source can honour."""
         if self.dtype not in (None, "float32", "float64"):
