@@ -16,7 +16,7 @@ from mmpca_dist.statistics.scatters import at_least_two
 class FisherDiscriminant(BlockReducer):
     """Directions that maximise the scatter between the classes over that within them.
 
-    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. Other parameters and attributes are those of
+    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. Other parameters and attributes are as in
     ``MarginPCA``.
 
     Parameters

@@ -24,7 +24,7 @@ class PLS(TargetReducer):
 
     The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each
     class, up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
-    Other parameters and attributes are those of ``MarginPCA``.
+    Other parameters and attributes are as in ``MarginPCA``.
 
     Parameters
     ----------

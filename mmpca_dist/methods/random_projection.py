@@ -20,7 +20,7 @@ class RandomProjection(MomentReducer):
     """Random orthonormal directions, which see nothing of the rows but how many columns they have.
 
     ``transform`` multiplies by sqrt(n_features / K), so that squared distances are kept on average. Other
-    parameters and attributes are those of ``MarginPCA``.
+    parameters and attributes are as in ``MarginPCA``.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class RidgeDirections(MomentReducer):
     For several, with an indicator of each as target, the components are their coefficients W turned by an orthogonal
     V, the principal axes of what they fit: W V, with W = (X^T X + alpha I)^-1 X^T Y. They span what the coefficients
     span, the strongest come first, and fitted values along them are uncorrelated. Other parameters and attributes are
-    those of ``MarginPCA``.
+    as in ``MarginPCA``.
 
     Parameters
     ----------
