@@ -54,7 +54,7 @@ class Finding:
 
 
 class Table:
-    """What a table is: its name, its size and its columns."""
+    """What a table is: its name, size, columns and labels, and what reading it costs."""
 
     uri: str
     n_rows: int
@@ -68,6 +68,37 @@ class Table:
     """The few columns that hold nearly all of the scatter, with their shares, where the table records them."""
     has_labels = True
     """False only for rows to be transformed, whose labels are never read."""
+    features: str | None = None
+    """The array or column that the rows are read from, where there may be several."""
+    label: str | None = None
+    """The array, column or file that the labels are read from."""
+    missing_chunks = "refuse"
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``)."""
+    missing_label_rows = 0
+    """Rows whose label chunks are not stored; ``label_fill`` is their label."""
+    label_fill: Any = None
+    sparse = False
+    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    in_memory = False
+    """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
+    kind = "local"
+    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
+    read_overhead = 1.0
+    """Copies of a unit held while it is read, besides the caller's buffer."""
+    resident_bytes = 0
+    """Bytes of the data that each process holds while the data set is in use."""
+
+    def fingerprint(self) -> str:
+        """Identify the content without reading rows: metadata, object names, sizes, etags or times.
+
+        Empty for rows that nothing identifies, such as those of a Dask array. A format must override it.
+        """
+        return ""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Files that hold rows and labels, or folders of them; none where nothing is stored."""
+        return []
 
     @property
     def row_bytes(self) -> int:
@@ -83,6 +114,18 @@ class Table:
     def nnz(self) -> int:
         """Number of stored values: all values of dense rows."""
         return self.n_rows * self.n_features
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
+        return int(n_rows * self.row_bytes * (1 + self.read_overhead))
+
+    def sparse_bytes(self, n_rows: int) -> int:
+        """Return the most bytes held while ``read_sparse`` reads ``n_rows`` rows, the rows included."""
+        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
+
+    def share_bytes(self, n_rows: int) -> int:
+        """Return the bytes read for ``n_rows`` rows, on average."""
+        return self.n_bytes * n_rows // max(self.n_rows, 1)
 
 
 class RowReader(Protocol):
@@ -111,46 +154,9 @@ class Dataset(Table, RowReader):
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
     """
 
-    features: str | None = None
-    """The array or column that the rows are read from, where there may be several."""
-    label: str | None = None
-    """The array, column or file that the labels are read from."""
-    missing_chunks = "refuse"
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``)."""
-    missing_label_rows = 0
-    """Rows whose label chunks are not stored; ``label_fill`` is their label."""
-    label_fill: Any = None
-    sparse = False
-    """Whether rows are stored in CSR form; read them with ``read_sparse``."""
-    in_memory = False
-    """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
-    kind = "local"
-    """How fast it is read: ``local``, ``remote``, ``synthetic`` or ``memory``."""
-    read_overhead = 1.0
-    """Copies of a unit held while it is read, besides the caller's buffer."""
-    resident_bytes = 0
-    """Bytes of the data that each process holds while the data set is in use."""
-
-    def fingerprint(self) -> str:
-        """Identify the content without reading rows: metadata, object names, sizes, etags or times.
-
-        Empty for rows that nothing identifies, such as those of a Dask array. A format must override it.
-        """
-        return ""
-
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
-
-    @property
-    def addresses(self) -> list[str]:
-        """Files that hold rows and labels, or folders of them; none where nothing is stored."""
-        return []
-
-    @property
-    def before_noise(self) -> Dataset | None:
-        """The same rows before noise was added to them, where they can be read."""
-        return None
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
         """Return the number of the chunk that holds a row, its first row, and the row after its last."""
@@ -163,17 +169,10 @@ class Dataset(Table, RowReader):
         _, start, stop = self.chunk_of(row)
         return f"rows {start} to {stop - 1} of {self.uri}"
 
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes held while ``n_rows`` dense rows are read, the rows included."""
-        return int(n_rows * self.row_bytes * (1 + self.read_overhead))
-
-    def sparse_bytes(self, n_rows: int) -> int:
-        """Return the most bytes held while ``read_sparse`` reads ``n_rows`` rows, the rows included."""
-        return self.reading_bytes(n_rows) + 2 * n_rows * self.row_bytes
-
-    def share_bytes(self, n_rows: int) -> int:
-        """Return the bytes read for ``n_rows`` rows, on average."""
-        return self.n_bytes * n_rows // max(self.n_rows, 1)
+    @property
+    def before_noise(self) -> Dataset | None:
+        """The same rows before noise was added to them, where they can be read."""
+        return None
 
 
 class DatasetProxy(Dataset):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import dask
 import dask.array as da
@@ -16,7 +16,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.datasets.dataset import Dataset, Span, check_table, chunk_edges, default_chunk_rows, grain_edges
+from mmpca_dist.datasets.dataset import Dataset, Span, Table, check_table, chunk_edges, default_chunk_rows, grain_edges
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.csr import SparseRows, value_type
 from mmpca_dist.datasets.readers.memory import SparseArray
@@ -30,8 +30,8 @@ NAME = "the Dask array"
 STORED = "mmpca-stored-rows"
 
 
-class DaskRows(Dataset):
-    """Rows and labels of Dask arrays, by the row blocks of the former; it cannot be read outside a task.
+class DaskRows(Table):
+    """The table that the row blocks of a Dask array are; a task reads its blocks as a ``_TaskRows`` in its place.
 
     Blocks of CSR rows are far larger when they are dense: they are read in pieces.
     """
@@ -49,12 +49,6 @@ class DaskRows(Dataset):
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
         return self._edges
-
-    def read_rows(self, start: int, stop: int, out: NDArray | None = None) -> NDArray:
-        raise TypeError("the rows of a Dask array come with the tasks")
-
-    def read_labels(self, start: int, stop: int) -> NDArray:
-        raise TypeError("the labels of a Dask array come with the tasks")
 
 
 class _TaskRows(Dataset):
@@ -207,7 +201,7 @@ def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
     return rows if y is None else GivenLabels(rows, y), Threads() if configured.in_process else configured
 
 
-def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
+def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:
     """Return a Dask array (n, d) with its labels (n,), or targets (n, q), as a data set, and the scheduler for it.
 
     Raises
@@ -236,9 +230,10 @@ def dask_rows(X: da.Array, y: Any) -> tuple[DaskRows, BlockScheduler]:
     filled = np.flatnonzero(X.chunks[0])
     graph = _graph_of(y) if stored is not None else _graph_of(X, y)
     rows, labels = _blocks_of(X, filled), _blocks_of(y, filled)
-    return dataset, BlockScheduler(
+    scheduler = BlockScheduler(
         graph=graph, row_blocks=rows, label_blocks=labels, edges=_block_edges(X), sparse=dataset.sparse, stored=stored
     )
+    return cast(Dataset, dataset), scheduler  # every task has rows that it can read in place of it
 
 
 def _graph_of(*arrays: da.Array) -> Graph:
