@@ -108,8 +108,9 @@ class Limits:
     download_piece_bytes: int = 1 << 20
     """Downloads are written in pieces of this size; the limit on a file's size is checked after each."""
     chunk_bytes: int = 8 << 20
-    """A chunk of the dense rows that ``mmpca ingest`` writes; eight make a shard, which is one reading unit. Chunks
-    have a checksum each, so that a slice of 3 MiB costs 8 MiB: 3.6 GiB/s where chunks of 64 MiB give 0.3."""
+    """A chunk of the rows or labels that ``mmpca ingest`` writes, and a step of its reading; eight chunks of rows make
+    a shard, which is one reading unit. Chunks have a checksum each, so that a slice of 3 MiB costs 8 MiB: 3.6 GiB/s
+    where chunks of 64 MiB give 0.3."""
     csr_chunks_per_shard: int = 64
     """Chunks, of 1 MiB, of a shard of CSR rows."""
     band_bytes: int = 256 << 20

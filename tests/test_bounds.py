@@ -127,6 +127,15 @@ def test_whatever_fits_is_unpacked_as_ever(name, size, seed, share):
     assert bytes(zarr_bounds._unpacked(codec, len(expected), encoded)) == expected
 
 
+def test_a_blosc_chunk_of_zarr_2_that_is_cut_short_is_damage(tmp_path):
+    """numcodecs reads on beyond its end."""
+    store(tmp_path / "a.zarr", 2, compressors=numcodecs.Blosc())
+    for path in chunk_files(tmp_path / "a.zarr" / "X"):
+        path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(ValueError, match="ends early"):
+        open_dataset(tmp_path / "a.zarr").read_rows(0, ROWS)
+
+
 def test_filters_of_zarr_2_serve_as_before(tmp_path):
     filters = [numcodecs.Delta("f8"), numcodecs.AsType("f8", "f8")]
     store(tmp_path / "a.zarr", 2, filters=filters, compressors=numcodecs.Zlib(), labels=X[:, 0].round())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import fsspec
@@ -16,6 +17,7 @@ from helpers.servers import forbidding_server, whole_file_server
 from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.datasets.readers import npy as npy_module
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
@@ -184,6 +186,20 @@ def test_npy_that_cannot_be_read_by_ranges(tmp_path):
         open_dataset(f"http://127.0.0.1:{whole_file_server(whole)}/X.npy", label=label).read_rows(40, 60)
 
 
+def test_npy_files_that_change_once_they_are_open(tmp_path):
+    """Another file in its place is not read by the header of the first; one that was cut short ends in a sentence."""
+    path = Path(npy(tmp_path, Y))
+    opened = open_dataset(path, label=str(tmp_path / "y.npy"))
+    np.save(tmp_path / "other.npy", X + 1)
+    (tmp_path / "other.npy").replace(path)
+    np.testing.assert_array_equal(opened.read_rows(0, 60), X)
+    later = pickle.loads(pickle.dumps(open_dataset(path, label=str(tmp_path / "y.npy"))))  # noqa: S301
+    npy_module._map.cache_clear()
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(InputError, match=r"not a readable \.npy file"):
+        later.read_rows(0, 60)
+
+
 @pytest.mark.parametrize("name", ["a.zarr", "a.parquet", "a.npz", "a.npy", "a"])
 def test_what_a_server_refuses(name, monkeypatch):
     """File systems say of it that it does not exist."""
@@ -205,7 +221,14 @@ def types_differ(folder):
     return str(folder)
 
 
+def names_that_are_no_text(folder):
+    uri = parquet(folder, aaaa=X[:, 0], label=Y)
+    Path(uri).write_bytes(Path(uri).read_bytes().replace(b"aaaa", b"\xff\xfe\xff\xff"))
+    return uri
+
+
 DEEPER = {
+    "names that are no text": names_that_are_no_text,
     "npz cut short": lambda f: cut(f, "a.npz", 300),
     "corrupt metadata": corrupt_metadata,
     "infinitely many rows": lambda f: "synthetic:gaussian?n=inf",

@@ -18,7 +18,7 @@ from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.ingest.job import check_ingest, ingest
 from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.stores import failures, storage
-from mmpca_dist.errors import InputError, OutputError
+from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.runs.listing import clean
 
 OLD, NEW = (f"synthetic:gaussian?n=40&d=4&seed={seed}" for seed in (1, 2))
@@ -209,6 +209,33 @@ def test_only_what_the_dead_ingest_wrote_is_removed(folder, monkeypatch):
     (cleaned,) = clean(folder)
     assert "put right" in str(cleaned) and cleaned.n_bytes > 0
     assert objects(folder) == ["a.zarr/letter.txt"]
+
+
+def test_a_store_that_stops_answering_costs_no_table(folder, monkeypatch):
+    """What the group at the destination says of itself is unknown then, and not that it is of another ingest."""
+    place = f"{folder}/a.zarr"
+    ingest(OLD, place)
+    written = []
+    with monkeypatch.context() as patched:
+        write, read = storage.write_bytes, storage.read_bytes
+
+        def write_bytes(uri, data):
+            write(uri, data)
+            written.append(uri)
+
+        def read_bytes(uri):
+            if uri == f"{place}/zarr.json" in written:
+                raise AccessError(f"Cannot read {uri}: no answer came in time.")
+            return read(uri)
+
+        patched.setattr(storage, "write_bytes", write_bytes)
+        patched.setattr(storage, "read_bytes", read_bytes)
+        with pytest.raises(AccessError, match="no answer"):
+            ingest(NEW, place, overwrite=True)
+    assert state_of(place) == 1
+    with pytest.raises(OutputError, match="Zarr group at"):
+        ingest(NEW, place)  # which tidies up, too
+    assert state_of(place) == 1 and storage.names_in(folder) == ["a.zarr"] and len(storage.names_in(place)) == 2
 
 
 @pytest.mark.slow

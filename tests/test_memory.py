@@ -14,8 +14,8 @@ from mmpca_dist.jobs.run_stage import watched_memory
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.tree_reduction import Threads
 import psutil
 
 dataset, scheduler = open_dataset(f"synthetic:gaussian?n={sys.argv[1]}&d=128&seed=3"), Threads(2)

@@ -229,6 +229,8 @@ def test_continuous_targets_that_cannot_be_used_are_refused(limits):
         PLS.from_moments(class_moments(X, np.arange(40) % 2), target="continuous")
     with pytest.raises(InputError, match="must be one of classes, continuous"):
         PLS(target="numbers").fit(X, Y)
+    with pytest.raises(InputError, match="Targets in y have type object"):
+        PLS(target="continuous").fit(X, scipy.sparse.csr_array(Y))
     limits.target_scatter_bytes = 8 * 5**2 - 1
     with pytest.raises(InputError, match="targets of 5 columns take a scatter of 200 B here, and 199 B is the most"):
         PLS(target="continuous").fit(X, Y)

@@ -105,7 +105,7 @@ def test_a_computer_runs_so_many_workers(cluster, options):
 def test_a_file_that_is_too_large_is_not_fetched(length, tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("MMPCA_DOWNLOAD_LIMIT", "3MiB")
-    words = r"is larger than 3\.00 MiB, .* MMPCA_DOWNLOAD_LIMIT|invalid literal"
+    words = r"^The file \S+ is larger than 3\.00 MiB, .* MMPCA_DOWNLOAD_LIMIT|invalid literal"
     with serving(bytes(5 * MIB), length=length) as (address, _), pytest.raises(MmpcaError, match=words):
         located(section(tmp_path, address))
     assert not list(tmp_path.iterdir())

@@ -149,6 +149,21 @@ def test_results_stay_lazy_under_set_output(kind):
     np.testing.assert_array_equal(np.asarray(back), np.asarray(reducer.inverse_transform(plain)))
 
 
+@pytest.mark.parametrize("variant", ["m-pca0", "m-pca1b", "m-pca2"])
+def test_fits_of_equal_parameters_are_told_apart_by_dask(variant):
+    """By what was fitted, also when one estimator is fitted again."""
+    X, y = labelled(60, 5, 3, seed=2)
+    rows, scaled = da.from_array(X, (30, 5)), X * np.linspace(0.1, 9, 5)
+    first, second = (MarginPCA(2, variant).fit(table, y) for table in (X, scaled))
+    expected = [first.transform(X), second.transform(X)]
+    lazy = [first.transform(rows), second.transform(rows)]
+    first.fit(scaled, y)
+    np.testing.assert_array_equal(dask.compute(*lazy), expected)
+    model, projected = dask.compute(second, lazy[1])
+    np.testing.assert_array_equal(model.components_, second.components_)
+    np.testing.assert_array_equal(projected, expected[1])
+
+
 def test_polars_has_no_lazy_form():
     pytest.importorskip("polars", reason="only then can set_output ask for it")
     _, lazy, y = frames()

@@ -144,9 +144,11 @@ def _download(address: str, uri: str, known_hash: str | None) -> None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
         try:
             path = Path(pooch.retrieve(address, known_hash, name, folder, downloader=downloader))
-        except requests.RequestException as error:
-            raise _unfetched(uri, f"the file {address}", error, urlsplit(address).netloc) from error
-        except ValueError as error:
+        except MmpcaError:  # of the size limit; a ValueError, too
+            raise
+        except (requests.RequestException, ValueError) as error:
+            if known_hash is None or isinstance(error, requests.RequestException):
+                raise _unfetched(uri, f"the file {address}", error, urlsplit(address).netloc) from error
             raise InputError(f"The file {address} is not the one of dataset.download_hash: {error}") from error
         if not storage.is_local(uri):
             file = stack.enter_context(path.open("rb"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -50,7 +51,28 @@ class _Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-COMPARISONS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
+COMPARISONS = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "more than"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "less than"),
+}
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """A parameter of an estimator: its default, and how a configuration describes and bounds it."""
+
+    default: Any
+    kw_only: bool = True
+    setting: Any = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    integral: bool = False
+
+
+def parameter(default: Any, *, kw_only: bool = True) -> Any:
+    """Return a parameter, which may be passed by position (``kw_only=False``)."""
+    return _Parameter(default, kw_only)
 
 
 def option(default: Any, **described: Any) -> Any:
@@ -59,13 +81,46 @@ def option(default: Any, **described: Any) -> Any:
     The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted.
     """
     bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
-    return field(default=default, metadata={"setting": setting(default, **described), "bounds": bounds})
+    return _Parameter(default, setting=setting(default, **described), bounds=bounds)
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field, option))
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, option))
 def estimator(cls: type) -> Any:
-    """Make the annotated attributes of a class parameters: its constructor stores them, and does no more."""
-    return dataclass(eq=False, repr=False, kw_only=True)(cls)
+    """Make the public annotated attributes of a class parameters: its constructor stores them, and does no more.
+
+    The class is no data class: of those Dask sees the fields only, and would take two fits for one.
+    """
+    parameters: dict[str, _Parameter] = dict(getattr(cls, "_parameters", {}))
+    for name, annotation in inspect.get_annotations(cls).items():
+        if not name.startswith("_"):
+            value = vars(cls)[name]
+            described = value if isinstance(value, _Parameter) else _Parameter(value)
+            is_integral = "int" in str(annotation) and "float" not in str(annotation)
+            parameters[name] = replace(described, integral=is_integral)
+            setattr(cls, name, described.default)
+    by_position = sorted(parameters, key=lambda name: parameters[name].kw_only)
+    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    itself = inspect.Parameter("self", kinds[False])
+    signature = inspect.Signature(
+        [itself]
+        + [
+            inspect.Parameter(name, kinds[parameters[name].kw_only], default=parameters[name].default)
+            for name in by_position
+        ]
+    )
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807
+        try:
+            bound = signature.bind(self, *values, **named)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
+        bound.apply_defaults()
+        for name in parameters:
+            setattr(self, name, bound.arguments[name])
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    cls.__init__, cls._parameters = __init__, parameters  # type: ignore[misc, attr-defined]
+    return cls
 
 
 @estimator
@@ -75,7 +130,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     A subclass declares its parameters (`estimator`), says in ``_needs`` what it needs to know of the rows, and solves.
     """
 
-    n_components: int | None = field(default=None, kw_only=False)
+    _parameters: ClassVar[Mapping[str, _Parameter]]
+    n_components: int | None = parameter(None, kw_only=False)
     standardize: bool = False
     center: bool = False
     precision: str = "single"
@@ -84,7 +140,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Whether there are at most as many components as classes less one."""
     _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays, that models keep beside those of all reducers."""
-    _kept: Any = field(default=None, init=False)
+    _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 
     def _needs(self) -> Needs:
@@ -200,7 +256,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""
-        return cls(n_components, **parameters)._fit_moments(moments)
+        return cls(n_components=n_components, **parameters)._fit_moments(moments)
 
     def _fit_moments(
         self, moments: ClassMoments, medians: Mapping[str, NDArray] | None = None, at_most: bool = False
@@ -308,10 +364,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
-        for parameter in fields(self):
-            bounds = parameter.metadata.get("bounds")
-            if bounds and parameter.default is not None:
-                _check_number(parameter.name, getattr(self, parameter.name), bounds, isinstance(parameter.default, int))
+        for name, described in self._parameters.items():
+            if described.bounds and described.default is not None:
+                _check_number(name, getattr(self, name), described.bounds, described.integral)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
@@ -336,13 +391,15 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
 
 
 def _check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:
-    kind = int | np.integer if integral else numbers.Real
-    is_number = isinstance(value, kind) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
-    if is_number and all(COMPARISONS[name](value, bound) for name, bound in bounds.items()):
+    number = int | np.integer if integral else numbers.Real
+    is_number = isinstance(value, number) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
+    if is_number and all(COMPARISONS[kind][0](value, bound) for kind, bound in bounds.items()):
         return
-    limits = [*bounds.values()]
-    what = f"lie between {limits[0]} and {limits[1]}" if len(limits) > 1 else f"be a number of at least {limits[0]}"
-    raise InputError(f"{name}={value!r} must {what.replace('number', 'whole number') if integral else what}.")
+    (kind, limit), *others = bounds.items()
+    what = f"be a {'whole ' if integral else ''}number of {COMPARISONS[kind][1]} {limit}"
+    if others:
+        what = f"lie between {limit} and {others[0][1]}"
+    raise InputError(f"{name}={value!r} must {what}.")
 
 
 @estimator

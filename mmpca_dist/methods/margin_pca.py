@@ -21,7 +21,6 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 
 from __future__ import annotations
 
-from dataclasses import field
 from itertools import combinations
 from typing import Any, Literal, Self
 
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base import BlockReducer, estimator, option
+from mmpca_dist.methods.base import BlockReducer, estimator, option, parameter
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.neighbors.options import PairSearch, Search
@@ -128,7 +127,7 @@ class MarginPCA(BlockReducer):
     (150, 2)
     """
 
-    variant: str = field(default="m-pca0", kw_only=False)
+    variant: str = parameter("m-pca0", kw_only=False)
     pairing: Literal["one-vs-rest", "one-vs-one"] = option(
         "one-vs-rest",
         example="one-vs-one",
@@ -174,7 +173,7 @@ class MarginPCA(BlockReducer):
         medians : array of shape (C, d), optional
             For ``m-pca1b``: the medians of the rows not of each class.
         """
-        reducer = cls(n_components, variant, **parameters)
+        reducer = cls(n_components=n_components, variant=variant, **parameters)
         return reducer._fit_moments(moments, {} if medians is None else {reducer.pairing: medians})
 
     def _solve(self, statistics: Statistics) -> Solution:

@@ -87,8 +87,8 @@ class Method:
                 raise ValueError(str(error).removesuffix(".")) from error
             return options
 
-        types, fields = get_type_hints(self.estimator), self.estimator.__dataclass_fields__
-        settings: dict[str, Any] = {name: (types[name], fields[name].metadata["setting"]) for name in self.settable}
+        types, parameters = get_type_hints(self.estimator) if self.settable else {}, self.estimator._parameters
+        settings: dict[str, Any] = {name: (types[name], parameters[name].setting) for name in self.settable}
         validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
         return create_model("MethodOptions", __base__=MethodOptions, __validators__=validators, **settings)
 

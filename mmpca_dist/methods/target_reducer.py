@@ -13,7 +13,7 @@ from mmpca_dist.methods.base import MomentReducer, estimator
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, cross_moments
+from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, as_targets, cross_moments
 
 TARGETS = ("classes", "continuous")
 NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
@@ -93,7 +93,7 @@ class TargetReducer(MomentReducer):
         if not self._continuous:
             return super()._check_rows(X, y, reset, least)
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
-        return GivenLabels(rows_in_memory(X, None, "X"), y)
+        return GivenLabels(rows_in_memory(X, None, "X"), as_targets(y, "y"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -92,7 +93,8 @@ def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
     dtype, k = _output_type(X.dtype), len(reducer.components_)
     meta = np.empty((0, k), dtype)
-    return da.map_blocks(reducer._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
+    fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
+    return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
 
 
 def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:

@@ -169,8 +169,9 @@ class MedianCounter:
 
     def _collect(self) -> None:
         """Bring what was kept since the last time within the budget."""
-        self._thinned = self._thinned.merge(self._kept())
+        pending = self._kept()
         self._kept_keys, self._kept_values, self._pending = [], [], 0
+        self._thinned = self._thinned.merge(pending)
 
     def result(self) -> MedianCounts:
         """Return what the span found."""

@@ -91,8 +91,9 @@ class Destination:
         uri = storage.join(self.uri, METADATA)
         metadata: Any = None
         if storage.exists(uri):
+            data = storage.read_bytes(uri)  # a store that does not answer, a ValueError too, is not one without a group
             with suppress(ValueError):
-                metadata = json.loads(storage.read_bytes(uri))
+                metadata = json.loads(data)
         attributes = metadata.get("attributes") if isinstance(metadata, dict) else None
         return attributes if isinstance(attributes, dict) else {}
 

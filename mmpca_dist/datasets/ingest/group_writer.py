@@ -52,11 +52,12 @@ class ZarrWriter:
         destination: str,
         *,
         overwrite: Overwrite = False,
-        chunk_bytes: int = LIMITS.chunk_bytes,
+        chunk_bytes: int | None = None,
         note: Callable[[str], None] | None = None,
         columns: Sequence[str] = (LABELS,),
     ) -> None:
-        self.destination, self.chunk_bytes = storage.normalize(destination), chunk_bytes
+        self.destination = storage.normalize(destination)
+        self.chunk_bytes = LIMITS.chunk_bytes if chunk_bytes is None else chunk_bytes
         self.n_rows = 0
         self._overwrite, self._target = overwrite, Destination.of(destination)
         if self._target.recover(note) and note is not None:

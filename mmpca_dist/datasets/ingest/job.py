@@ -24,7 +24,6 @@ from mmpca_dist.datasets.readers.csr import value_type
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.overlaps import refuse_inside, refuse_overlap
 from mmpca_dist.errors import ColumnError, InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.settings import settings_named
 
 SUM_BYTES = 4 * 8
@@ -44,7 +43,7 @@ def ingest(
     unlabelled: bool = False,
     dtype: str | None = None,
     image_shape: tuple[int, int] | None = None,
-    chunk_bytes: int = LIMITS.chunk_bytes,
+    chunk_bytes: int | None = None,
     sparse: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -74,8 +73,8 @@ def ingest(
         Convert the rows. By default text becomes float32 and everything else keeps its type.
     image_shape : (int, int), optional
         Height and width of rows that are images; by default that of the source.
-    chunk_bytes : int
-        Size of a chunk of dense rows; eight make a shard. Chunks of sparse rows have at most 1 MiB.
+    chunk_bytes : int, optional
+        Size of a chunk of dense rows, by default 8 MiB; eight make a shard. Chunks of sparse rows have at most 1 MiB.
     sparse : bool, optional
         Write sparse rows or dense ones. By default a CSR source stays sparse, and LIBSVM text becomes sparse where
         that takes at most a quarter of the space.
@@ -102,7 +101,7 @@ def ingest(
     """
     started = time.monotonic()
     origin, target = _addresses(source, destination, label)
-    if chunk_bytes < 1:
+    if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
     selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
     selection.check()

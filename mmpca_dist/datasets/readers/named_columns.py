@@ -27,7 +27,8 @@ class ColumnRows(Dataset):
     """Base of the formats whose columns have names; a subclass reads Arrow tables.
 
     ``request.names`` are the columns to take, in this order, unless ``features`` or a list column holds the rows.
-    Columns in ``drop`` are no features, nor are those in ``beside``, which must exist, except for ``features``.
+    Columns in ``drop`` are no features; nor are those in ``beside``, which must exist, unless one is ``features`` or
+    the label.
     """
 
     read_overhead = 2.5
@@ -82,7 +83,7 @@ class ColumnRows(Dataset):
 
 
 def _label_column(schema: pa.Schema, request: Request) -> str | None:
-    """Return the label column, which is none of ``request.names``; None where there is none and none is required."""
+    """Return the label column, by default none of ``request.names``; None where there is none and none is required."""
     names = [request.label] if request.label else [name for name in LABEL_NAMES if name not in (request.names or ())]
     for name in names:
         if name in schema.names:

@@ -105,6 +105,8 @@ class NpyDataset(Dataset):
         self.dtype = rows.dtype
         self.has_labels = label is not None
         self.kind = "local" if local else "remote"
+        for file in self.addresses if local else ():
+            _map(file, self._token)  # so that a file that replaces it meanwhile is not read by this one's header
 
     @property
     def chunk_edges(self) -> NDArray[np.int64]:
@@ -158,7 +160,10 @@ def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
 def _map(path: str, token: str) -> NDArray:
     header = _header(path, token)
     with storage.explained(path):
-        return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
+        try:
+            return np.memmap(path, header.dtype, "r", header.offset, header.shape, "F" if header.by_column else "C")
+        except ValueError as error:  # cut short since its header was read
+            raise InputError(f"{path} is not a readable .npy file: {error}.") from error
 
 
 @functools.lru_cache(maxsize=8)

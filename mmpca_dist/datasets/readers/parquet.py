@@ -158,7 +158,7 @@ def _metadata(file: str, token: str) -> pq.FileMetaData:
     with storage.explained(file):
         try:
             return storage.undamaged(file, lambda: storage.agreed(file, lambda: pq.read_metadata(_source(file))))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeError) as error:
             raise InputError(
                 f"{file} is not a readable Parquet file; it may be cut short ({str(error).rstrip('.')}). "
                 "Write or copy it again."

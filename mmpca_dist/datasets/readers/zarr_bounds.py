@@ -183,6 +183,8 @@ def _unpacked(codec: Any, limit: int, data: Any) -> Any:
         if not is_declared and n_bytes > longest:
             return codec.decode(data, np.empty(limit, np.uint8))  # refuses any other length
     else:
+        if kind == "blosc" and int.from_bytes(packed[12:16], "little") > len(packed):
+            raise ValueError("it ends early")  # numcodecs would read on, past its end
         n_bytes = int.from_bytes(packed[4:8] if kind == "blosc" else packed[:4], "little")
     if n_bytes > longest:
         raise ValueError(f"it unpacks to more than the {limit:,} bytes that its metadata declare")

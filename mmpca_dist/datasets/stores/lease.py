@@ -133,7 +133,7 @@ class Lease:
                 self._lost = f"{newest} has taken it over" if newest else "its lease has been removed"
                 return
             renewed = replace(self.owner, beat=time.time(), beats=self.owner.beats + 1)
-            storage.write_json(_uri_of(self.uri, self.number), asdict(renewed))
+            storage.write_bytes(_uri_of(self.uri, self.number), to_json(asdict(renewed)))
             self.owner, self._renewed = renewed, begun
         except AccessError as error:
             log.warning("Cannot renew the lease: %s", error)

@@ -50,6 +50,8 @@ def open_group(uri: str, mode: str = "r") -> zarr.Group:
                 f"Cannot read {uri}: there is no Zarr group at this address, and a folder of Parquet files has these "
                 "directly in it."
             ) from error
+        except MmpcaError:  # a ValueError, too
+            raise
         except (ValueError, TypeError, LookupError, RecursionError) as error:  # JSON, or settings, that are none
             reason = " ".join(str(error).split()).rstrip(".")[:200]
             raise InputError(f"Cannot read {uri}: its Zarr metadata is damaged ({reason}). Restore it.") from error
