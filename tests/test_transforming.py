@@ -65,6 +65,15 @@ def test_rows_of_every_format_with_labels_or_without(kind, labelled, fitted, tmp
             assert labels is None and parquet.column_names == [f"{method}_0", f"{method}_1"]
 
 
+def test_no_format_writes_no_rows(tmp_path):
+    output, destination = str(tmp_path / "run"), str(tmp_path / "new")
+    dataset = {"uri": "bundled:iris"}
+    settings = {"dataset": dataset, "methods": ["pca"], "n_components": 2, "project": {"format": []}, "output": output}
+    run(settings)
+    config = TransformConfig(output=output, dataset="bundled:iris", destination=destination)
+    assert transform(config)["outputs"] == []
+
+
 def test_missing_label_chunks_are_noted(fitted, tmp_path):
     """Fitting refuses them, or knows their fill value as a class; here nothing depends on them."""
     X, y = table()

@@ -275,7 +275,10 @@ def _file_of(path: str | os.PathLike) -> Path:
 
 
 def as_config(config: RunConfig | str | os.PathLike | dict[str, Any]) -> RunConfig:
-    """Return a configuration from itself, a dict of its keys, or the path of a YAML file; raise ConfigError."""
+    """Return a configuration from itself, a dict of its keys, or the path of a YAML file.
+
+    Raises ConfigError where it is not valid.
+    """
     if isinstance(config, dict):
         return parse_config(config, "the configuration")
     return config if isinstance(config, RunConfig) else load_config(config)

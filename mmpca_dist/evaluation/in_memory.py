@@ -70,8 +70,8 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """Return the record of a split: errors of every method, size and classifier on the rows held out, and margins.
 
-    Raises InputError for rows that a method or a classifier cannot use. Splits and the parts held
-    out in them are counted together: part h of ``held_out`` in split s is ``number`` s H + h.
+    ``number`` counts the parts held out of all splits: that of part h of the H in split s is s H + h. Raises InputError
+    for rows that a method or a classifier cannot use.
     """
     meter = Meter(owners=owners_of(settings.methods))
     split, index = divmod(number, len(splits.held_out))

@@ -62,8 +62,8 @@ def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
 def find_thresholds(rows: Rows, keys: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the thresholds that the hashes of exactly so many rows of each class do not exceed.
 
-    For the splits of ``keys``, of shape (S,), and ``sizes``, of shape (C, m) and between 0 and the count of the class;
-    the thresholds have shape (S, C, m).
+    ``keys`` are those of the splits, shape (S,). ``sizes`` are between 0 and the count of the class, shape (C, m). The
+    thresholds have shape (S, C, m).
     """
     census, shape = rows.census, (len(keys), *sizes.shape)
     rank = np.broadcast_to(sizes, shape).copy()

@@ -145,7 +145,7 @@ def refuse_other_values(uri: str, array: zarr.Array, crc: int) -> None:
 
 def _check_folder(uri: str, folder: str, objects: Objects) -> None:
     sizes = {name: size for name, size, _ in storage.list_objects(storage.join(uri, folder))}
-    reads_all = sum(n_bytes for n_bytes, _ in objects.values()) <= CONTENT_BYTES
+    reads_all = sum(expected[0] for expected in objects.values()) <= CONTENT_BYTES
     for name, expected in objects.items():
         size = sizes.get(name.removeprefix(f"{folder}/"))
         if reads_all or size is None:

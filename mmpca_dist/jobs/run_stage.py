@@ -115,7 +115,7 @@ def _refuse_changed_input(job: Job) -> None:
 
 
 def _whole_record(job: Job, stage: Stage) -> StageRecord | None:
-    """Return the record of a stage that is done; remove damaged results with their record, and return None.
+    """Return the record of a stage, or None where it is to be done; damaged results go, and their record with them.
 
     Records of splits stay: the repeated stage checks each.
     """

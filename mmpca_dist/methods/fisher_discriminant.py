@@ -16,8 +16,8 @@ from mmpca_dist.statistics.scatters import at_least_two
 class FisherDiscriminant(BlockReducer):
     """Directions that maximise the scatter between the classes over that within them.
 
-    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. Other parameters and attributes are as in
-    ``MarginPCA``.
+    They solve B v = l W_g v, W_g = (1 - g) W / n + g tr(W) / (n d) I. ``standardize``, ``center``, ``precision``,
+    ``solver``, ``oversampling``, ``passes`` and ``tolerance`` are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

@@ -21,7 +21,8 @@ class LassoSelection(ColumnSelection):
 
     Columns are standardised, labels are -1 and +1, and the intercept is free. Of several classes, each against all
     others has a lasso; all share one penalty, as in scikit-learn's ``Lasso`` with several targets, and a column counts
-    that any of them uses. Constant columns never enter. Other parameters and attributes are as in ``MarginPCA``.
+    that any of them uses. Constant columns never enter. ``standardize``, ``center``, ``precision`` and ``solver`` are
+    as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

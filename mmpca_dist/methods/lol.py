@@ -18,7 +18,8 @@ from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_r
 class LOL(BlockReducer):
     """Linear optimal low-rank projection: differences of class means first, then directions of scatter within classes.
 
-    Parameters and other attributes are as in ``MarginPCA``.
+    ``standardize``, ``center``, ``precision``, ``solver``, ``oversampling``, ``passes`` and ``tolerance`` are as in
+    ``MarginPCA``, and so are the other attributes.
 
     Attributes
     ----------

@@ -22,9 +22,9 @@ from mmpca_dist.statistics.target_scatter import CrossMoments
 class PLS(TargetReducer):
     """Directions of largest covariance with the target, one after the other: partial least squares.
 
-    The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each
-    class, up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
-    Other parameters and attributes are as in ``MarginPCA``.
+    The components are ``x_rotations_`` of scikit-learn's ``PLSRegression(scale=False)`` for an indicator of each class,
+    up to their signs. For two classes one column of -1 and +1 is used; two indicators give the same components.
+    ``standardize``, ``center``, ``precision`` and ``solver`` are as in ``MarginPCA``, and so are the other attributes.
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ class _ProjectSpan:
     def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int) -> Written:
         files: tuple[tuple[str, tuple[int, str]], ...] = ()
         stop = start + len(rows)
-        with storage.explained(projector.uris[0], "write"):
+        with storage.explained(next(iter(projector.uris), ""), "write"):
             if projector.zarr is not None:
                 _open(projector.zarr, "X", self.token)[start:stop] = rows
                 if labels is not None:
