@@ -23,7 +23,7 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 
 PLUGIN = """
-from mmpca_dist.methods.base import estimator, option
+from mmpca_dist.methods.parameters import estimator, option
 from mmpca_dist.methods.margin_pca import MarginPCA
 from mmpca_dist.methods.registry import Method
 

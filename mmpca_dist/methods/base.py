@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-import numbers
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, dataclass_transform
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +18,10 @@ from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_hea
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
+from mmpca_dist.methods.parameters import Parameter, check_number, estimator, parameter
 from mmpca_dist.methods.solution import IMPRECISE, Solution
 from mmpca_dist.methods.statistics_for import statistics_for
 from mmpca_dist.methods.transform import LazyTransform, ProjectsInMemory
-from mmpca_dist.settings import setting
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics, tall_statistics
@@ -51,78 +47,6 @@ class _Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-COMPARISONS = {
-    "ge": (operator.ge, "at least"),
-    "gt": (operator.gt, "more than"),
-    "le": (operator.le, "at most"),
-    "lt": (operator.lt, "less than"),
-}
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    """A parameter of an estimator: its default, and how a configuration describes and bounds it."""
-
-    default: Any
-    kw_only: bool = True
-    setting: Any = None
-    bounds: Mapping[str, float] = field(default_factory=dict)
-    integral: bool = False
-
-
-def parameter(default: Any, *, kw_only: bool = True) -> Any:
-    """Return a parameter, which may be passed by position (``kw_only=False``)."""
-    return _Parameter(default, kw_only)
-
-
-def option(default: Any, **described: Any) -> Any:
-    """Return a parameter that configurations may set, too; described as by ``settings.setting``.
-
-    The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted.
-    """
-    bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
-    return _Parameter(default, setting=setting(default, **described), bounds=bounds)
-
-
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, option))
-def estimator(cls: type) -> Any:
-    """Make the public annotated attributes of a class parameters: its constructor stores them, and does no more.
-
-    The class is no data class: of those Dask sees the fields only, and would take two fits for one.
-    """
-    parameters: dict[str, _Parameter] = dict(getattr(cls, "_parameters", {}))
-    for name, annotation in inspect.get_annotations(cls).items():
-        if not name.startswith("_"):
-            value = vars(cls)[name]
-            described = value if isinstance(value, _Parameter) else _Parameter(value)
-            is_integral = "int" in str(annotation) and "float" not in str(annotation)
-            parameters[name] = replace(described, integral=is_integral)
-            setattr(cls, name, described.default)
-    by_position = sorted(parameters, key=lambda name: parameters[name].kw_only)
-    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    itself = inspect.Parameter("self", kinds[False])
-    signature = inspect.Signature(
-        [itself]
-        + [
-            inspect.Parameter(name, kinds[parameters[name].kw_only], default=parameters[name].default)
-            for name in by_position
-        ]
-    )
-
-    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807
-        try:
-            bound = signature.bind(self, *values, **named)
-        except TypeError as error:
-            raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
-        bound.apply_defaults()
-        for name in parameters:
-            setattr(self, name, bound.arguments[name])
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    cls.__init__, cls._parameters = __init__, parameters  # type: ignore[misc, attr-defined]
-    return cls
-
-
 @estimator
 class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Base of the reducers that class moments (and medians) determine.
@@ -130,7 +54,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     A subclass declares its parameters (`estimator`), says in ``_needs`` what it needs to know of the rows, and solves.
     """
 
-    _parameters: ClassVar[Mapping[str, _Parameter]]
+    _parameters: ClassVar[Mapping[str, Parameter]]
     n_components: int | None = parameter(None, kw_only=False)
     standardize: bool = False
     center: bool = False
@@ -366,7 +290,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
         for name, described in self._parameters.items():
             if described.bounds and described.default is not None:
-                _check_number(name, getattr(self, name), described.bounds, described.integral)
+                check_number(name, getattr(self, name), described.bounds, described.integral)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
@@ -388,18 +312,6 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:
-    number = int | np.integer if integral else numbers.Real
-    is_number = isinstance(value, number) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
-    if is_number and all(COMPARISONS[kind][0](value, bound) for kind, bound in bounds.items()):
-        return
-    (kind, limit), *others = bounds.items()
-    what = f"be a {'whole ' if integral else ''}number of {COMPARISONS[kind][1]} {limit}"
-    if others:
-        what = f"lie between {limit} and {others[0][1]}"
-    raise InputError(f"{name}={value!r} must {what}.")
 
 
 @estimator

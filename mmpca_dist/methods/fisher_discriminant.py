@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmpca_dist.methods.base import BlockReducer, estimator, option
+from mmpca_dist.methods.base import BlockReducer
+from mmpca_dist.methods.parameters import estimator, option
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.discriminants import discriminants

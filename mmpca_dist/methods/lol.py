@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.methods.base import BlockReducer, estimator
+from mmpca_dist.methods.base import BlockReducer
+from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution, certificate_of_means, rank_limit
 from mmpca_dist.solvers.dense import Eigenpairs

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base import BlockReducer, estimator, option, parameter
+from mmpca_dist.methods.base import BlockReducer
+from mmpca_dist.methods.parameters import estimator, option, parameter
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.neighbors.options import PairSearch, Search

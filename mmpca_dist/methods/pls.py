@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import estimator
+from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution, rank_limit
 from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer

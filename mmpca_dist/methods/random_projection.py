@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.methods.base import MomentReducer, estimator, option
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.parameters import estimator, option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.dense import fix_signs

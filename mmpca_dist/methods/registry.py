@@ -45,7 +45,7 @@ class Method:
     parameters : mapping
         Parameters that make the estimator this method.
     settable : tuple of str
-        Parameters of the estimator that a configuration may set, declared there with ``base.option``.
+        Parameters of the estimator that a configuration may set, declared there with ``parameters.option``.
     orthonormal, ordered : bool
         Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
     scale_free : bool

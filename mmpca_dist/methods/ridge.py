@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer, estimator, option
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.parameters import estimator, option
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.needs import Needs

@@ -7,7 +7,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.base import estimator
+from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, certificate_of_means, class_limit
 from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer

@@ -9,7 +9,8 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer, estimator
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.schedulers import Scheduler

@@ -1,0 +1,100 @@
+"""Parameters of estimators: declared once, for the constructor, for configurations and for the check of bounds."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, dataclass_transform
+
+import numpy as np
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting
+
+COMPARISONS = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "more than"),
+    "le": (operator.le, "at most"),
+    "lt": (operator.lt, "less than"),
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an estimator: its default, and how a configuration describes and bounds it."""
+
+    default: Any
+    kw_only: bool = True
+    setting: Any = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    integral: bool = False
+
+
+def parameter(default: Any, *, kw_only: bool = True) -> Any:
+    """Return a parameter, which may be passed by position (``kw_only=False``)."""
+    return Parameter(default, kw_only)
+
+
+def option(default: Any, **described: Any) -> Any:
+    """Return a parameter that configurations may set, too; described as by ``settings.setting``.
+
+    The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted.
+    """
+    bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
+    return Parameter(default, setting=setting(default, **described), bounds=bounds)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, option))
+def estimator(cls: type) -> Any:
+    """Make the public annotated attributes of a class parameters: its constructor stores them, and does no more.
+
+    The class is no data class: of those Dask sees the fields only, and would take two fits for one.
+    """
+    parameters: dict[str, Parameter] = dict(getattr(cls, "_parameters", {}))
+    for name, annotation in inspect.get_annotations(cls).items():
+        if not name.startswith("_"):
+            value = vars(cls)[name]
+            described = value if isinstance(value, Parameter) else Parameter(value)
+            is_integral = "int" in str(annotation) and "float" not in str(annotation)
+            parameters[name] = replace(described, integral=is_integral)
+            setattr(cls, name, described.default)
+    by_position = sorted(parameters, key=lambda name: parameters[name].kw_only)
+    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    itself = inspect.Parameter("self", kinds[False])
+    signature = inspect.Signature(
+        [itself]
+        + [
+            inspect.Parameter(name, kinds[parameters[name].kw_only], default=parameters[name].default)
+            for name in by_position
+        ]
+    )
+
+    def __init__(self: Any, *values: Any, **named: Any) -> None:  # noqa: N807
+        try:
+            bound = signature.bind(self, *values, **named)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}.__init__() {error}") from None
+        bound.apply_defaults()
+        for name in parameters:
+            setattr(self, name, bound.arguments[name])
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    cls.__init__, cls._parameters = __init__, parameters  # type: ignore[misc, attr-defined]
+    return cls
+
+
+def check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:
+    """Refuse a value that is no number (or no whole one: ``integral``), or out of bounds."""
+    number = int | np.integer if integral else numbers.Real
+    is_number = isinstance(value, number) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
+    if is_number and all(COMPARISONS[kind][0](value, bound) for kind, bound in bounds.items()):
+        return
+    (kind, limit), *others = bounds.items()
+    what = f"be a {'whole ' if integral else ''}number of {COMPARISONS[kind][1]} {limit}"
+    if others:
+        what = f"lie between {limit} and {others[0][1]}"
+    raise InputError(f"{name}={value!r} must {what}.")
