@@ -71,7 +71,7 @@ class Selection:
         return CsvRows(uri, self.label, dtype, self.drop, self.keep, labelled=not self.unlabelled)
 
     def dataset(self, uri: str, drop: Sequence[str] = ()) -> Dataset:
-        """Open a data set without the columns to drop, and some more."""
+        """Open a data set without the columns of the selection that are dropped, nor those in ``drop``."""
         return open_dataset(
             uri,
             features=self.features,

@@ -38,7 +38,7 @@ BUCKET_ALONE = (*S3, *GCS)
 CONTAINER_AT_ACCOUNT = (*AZURE, "wasb", "wasbs")
 """These may have a container and the host of an account, ``container@account.dfs.core.windows.net``."""
 MAX_DECODINGS = 7
-"""No tool encodes an address more often: only who has something to hide."""
+"""No tool encodes an address more often, except to hide what it says."""
 
 
 def is_local(uri: str) -> bool:
@@ -86,6 +86,7 @@ def normalize(uri: str | os.PathLike) -> str:
 
 
 def absolute_path(path: str) -> Path:
+    """Return a path of this machine in full; raise an ``InputError`` where its first folder is unknown."""
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:
