@@ -9,7 +9,6 @@ from helpers.samples import labelled
 
 from mmpca_dist import run
 from mmpca_dist.errors import InputError, PlanError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.runs.stages import preview
 
 pytestmark = pytest.mark.usefixtures("no_report")
@@ -37,8 +36,8 @@ def test_classes_with_fewer_rows_than_folds_are_refused_before_a_row_is_read(cou
     assert not (tmp_path / "out").exists()
 
 
-def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(tmp_path, monkeypatch):
-    monkeypatch.setattr(LIMITS, "direct_bytes", 0)
+def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(tmp_path, limits):
+    limits.direct_bytes = 0
     uri = store(tmp_path / "rows.npz", *labelled(40, 60, 2, seed=1))
     with pytest.raises(InputError, match=r"Choose on a part of the rows, or give n_components as numbers\.$"):
         preview(auto(tmp_path / "out", uri))

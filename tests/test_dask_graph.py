@@ -7,16 +7,15 @@ import pytest
 from dask.highlevelgraph import HighLevelGraph, Layer
 
 from mmpca_dist import MarginPCA, class_moments
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.dask_rows import dask_rows
 
 D = 6
 
 
 @pytest.fixture
-def several_units(monkeypatch):
+def several_units(limits):
     """Reading units of two blocks."""
-    monkeypatch.setattr(LIMITS, "unit_bytes", 2 * 10 * D * 8)
+    limits.unit_bytes = 2 * 10 * D * 8
 
 
 def blocks(n_blocks, columns=D, labels=da.from_array):

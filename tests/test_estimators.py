@@ -23,7 +23,6 @@ from mmpca_dist import (
     class_moments,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 
 SKIPPED = {
     "check_array_api_input": "runs with SCIPY_ARRAY_API set only, for estimators that take arrays of other kinds"
@@ -67,9 +66,9 @@ def test_labels_may_be_strings():
 
 
 @pytest.fixture
-def several_units(monkeypatch):
+def several_units(limits):
     """Reading units of at most 20 rows of 5 doubles, so that Dask blocks are not joined into one."""
-    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * 5 * 8)
+    limits.unit_bytes = 20 * 5 * 8
 
 
 def collections(X, y):
@@ -149,11 +148,9 @@ def test_inverse_transform_of_a_dask_array_stays_lazy():
     [((15, 15, 15, 15), 43, 30, 44), ((15, 15, 15, 15), 45, 45, 59), ((5, 5, 0, 5, 45), 12, 10, 14)],
 )
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_row_and_block(
-    chunks, row, first, last, joined, monkeypatch
-):
+def test_a_value_that_is_not_finite_in_a_dask_array_is_named_by_row_and_block(chunks, row, first, last, joined, limits):
     """Whether or not several blocks are read as one unit."""
-    monkeypatch.setattr(LIMITS, "unit_bytes", (60 if joined else 20) * 5 * 8)
+    limits.unit_bytes = (60 if joined else 20) * 5 * 8
     X, y = labelled(60, 5, 2, seed=8)
     X[row, 3] = np.nan
     with pytest.raises(InputError, match=f"Found nan in row {row}, column 3, in rows {first} to {last} of the Dask"):
@@ -261,10 +258,10 @@ def test_the_kept_moments_are_those_of_the_rows_themselves():
     np.testing.assert_array_equal(kept.scatters, expected.scatters)
 
 
-def test_a_fit_that_kept_no_moments_refuses_to_be_extended(monkeypatch):
+def test_a_fit_that_kept_no_moments_refuses_to_be_extended(limits):
     X, y = labelled(60, 5, 3, seed=14)
     wide = MarginPCA(2).fit(np.tile(X[:9], 2), y[:9])
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 3 * 5 * 5 * 8 - 1)
+    limits.pooled_bytes = 3 * 5 * 5 * 8 - 1
     for reducer, rows, reason in (
         (wide, np.tile(X, 2), "fewer rows than columns"),
         (MarginPCA(2).fit(X, y), X, "many classes were pooled"),

@@ -17,7 +17,6 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import merged_folds
 from mmpca_dist.evaluation.in_memory import read_all
 from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.limits import LIMITS
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher", "lol", "pls", "fisher-score"]
 FOLDS = {"splits": "folds", "folds": 3}
@@ -49,11 +48,11 @@ def bits(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merging", [True, False], ids=["merged", "in memory"])
-def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, tmp_path):
+def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, tmp_path):
     uri = write_rows(tmp_path / "rows.zarr", X, Y, 50)
     if merging:
         small_units(monkeypatch, unit_bytes=2400)
-        monkeypatch.setattr(LIMITS, "direct_bytes", 0)
+        limits.direct_bytes = 0
         monkeypatch.setattr(score_stage, "read_all", lambda *_: pytest.fail("all rows in memory"))
     else:
         monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
@@ -120,11 +119,11 @@ def test_the_same_errors_from_any_storage(merging, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("who", ["evaluation", "choice"])
-def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, tmp_path):
+def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeypatch, limits, tmp_path):
     """Their moments would be larger; of rows that do not fit in memory, there is no other way."""
     read = []
     monkeypatch.setattr(score_stage, "read_all", lambda *given: read.append(1) or read_all(*given))
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 8 * 3 * 3 * 6 * 6 - 1)  # less than classes x folds x columns^2 doubles
+    limits.pooled_bytes = 8 * 3 * 3 * 6 * 6 - 1  # less than classes x folds x columns^2 doubles
     uri = store(tmp_path / "rows.npz", X, Y)
     if who == "evaluation":
         scored(config_of(tmp_path / "out", uri, evaluation=FOLDS))
@@ -132,13 +131,13 @@ def test_few_rows_of_many_classes_and_columns_are_taken_into_memory(who, monkeyp
         run(config_of(tmp_path / "out", uri, n_components="auto", evaluation={"folds": 3}, project={"methods": []}))
     assert read
     read.clear()
-    monkeypatch.setattr(LIMITS, "direct_bytes", 0)
+    limits.direct_bytes = 0
     scored(config_of(tmp_path / "large", uri, evaluation=FOLDS))
     assert not read
 
 
-def test_what_moments_do_not_serve_must_fit_in_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(LIMITS, "direct_bytes", 1 << 10)
+def test_what_moments_do_not_serve_must_fit_in_memory(limits, tmp_path):
+    limits.direct_bytes = 1 << 10
     for name, rows in (("sparse", {"X": X, "sparse": True}), ("wide", {"X": np.tile(X[:20], 4)})):
         uri = store(tmp_path / f"{name}.npz", y=Y[: len(rows["X"])], **rows)
         with pytest.raises(InputError, match=r"is larger than the .* Evaluate a part of the rows"):

@@ -13,7 +13,6 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.limits import LIMITS
 
 METHODS = ["pca", "m-pca1b", "m-pca2"]
 KINDS = {
@@ -24,11 +23,11 @@ KINDS = {
 
 
 @pytest.fixture(params=KINDS)
-def make(request, monkeypatch, tmp_path):
+def make(request, monkeypatch, limits, tmp_path):
     """Return a function that makes a configuration by its output; splits are evaluated one after the other."""
     monkeypatch.setattr(score_stage, "merges", lambda *_: request.param.startswith("merged"))
     if "kept" in request.param:
-        monkeypatch.setattr(LIMITS, "resumable_bytes", 0)
+        limits.resumable_bytes = 0
     uri = store(tmp_path / "rows.npz", *labelled(60, 4, 2, seed=1, separation=0.5))
     evaluation = {**KINDS[request.param], "classifiers": ["fisher", "svm"]}
     return lambda name: config_of(

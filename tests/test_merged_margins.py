@@ -119,10 +119,10 @@ def test_where_no_classifier_is_linear_the_record_says_so(direct, monkeypatch, t
 
 
 @pytest.mark.parametrize("classifier", ["fisher", "svm"])
-def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, tmp_path):
+def test_of_many_rows_they_are_those_of_a_sample(classifier, monkeypatch, limits, tmp_path):
     """Fitted to moments of all rows that train, or reduced rows; in the original columns of an SVM, to a sample."""
-    monkeypatch.setattr(LIMITS, "margin_rows", 70)
-    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 8 * 4 * 300)
+    limits.margin_rows = 70
+    limits.margin_sample_bytes = 8 * 4 * 300
     X, y = labelled(900, 4, 2, seed=2, separation=0.6)
     store(tmp_path / "rows.npz", X, y)
     settings = {"n_components": [4], "evaluation": {"splits": "folds", "folds": 3, "classifiers": [classifier]}}
@@ -166,9 +166,9 @@ def moments_of(X, y):
     return ReducedMoments.of(class_moments(X, y, precision="double"), np.eye(X.shape[1]), precision="double")
 
 
-def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
-    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 8 * 3 * 400)
-    monkeypatch.setattr(LIMITS, "margin_rows", 100)
+def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
+    limits.margin_sample_bytes = 8 * 3 * 400
+    limits.margin_rows = 100
     X, y = labelled(2000, 3, 2, seed=3)
     splits = dealt(y)
     parts = splits.codes(0, 2000, y)[0]
@@ -184,8 +184,8 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(monkeypatch):
     assert not everything.fitted.any()
 
 
-def test_a_rare_class_and_a_small_part_are_in_the_sample(monkeypatch):
-    monkeypatch.setattr(LIMITS, "margin_sample_bytes", 0)
+def test_a_rare_class_and_a_small_part_are_in_the_sample(limits):
+    limits.margin_sample_bytes = 0
     y = np.r_[np.zeros(5000, int), np.ones(30, int)]
     X = np.random.default_rng(4).standard_normal((len(y), 2))
     splits = dealt(y)
@@ -210,8 +210,8 @@ def dealt(y):
 
 
 @pytest.mark.parametrize("classifiers", [["fisher"], ["svm"]])
-def test_the_same_bits_for_any_workers_and_none_where_they_are_not_wanted(classifiers, monkeypatch, tmp_path):
-    monkeypatch.setattr(LIMITS, "margin_rows", 100)
+def test_the_same_bits_for_any_workers_and_none_where_they_are_not_wanted(classifiers, monkeypatch, limits, tmp_path):
+    limits.margin_rows = 100
     store(tmp_path / "rows.npz", *labelled(600, 4, 2, seed=5, separation=0.6))
     found = []
     for workers in (1, 3):

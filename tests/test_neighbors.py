@@ -74,11 +74,11 @@ def test_every_neighbour_is_that_of_the_definition(data, limits, pairing, chunk)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, monkeypatch):
+def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, limits):
     """Large cells, where a product is far larger than the distances it must tell apart, and small ones."""
     for d in (5, 16, 40, 301):
         for rows_per_cell, dtype in ((100, "float64"), (100, "float32"), (8, "float64"), (1, "float64")):
-            monkeypatch.setattr(LIMITS, "rows_per_cell", rows_per_cell)
+            limits.rows_per_cell = rows_per_cell
             rng = np.random.default_rng(d)
             X, y = as_type(kind(rng, 40, d), dtype), rng.integers(0, 2, 40)
             found = find(X, y)
@@ -88,10 +88,10 @@ def test_every_kind_of_rows_in_one_cell_in_some_and_in_one_each(kind, monkeypatc
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("d", [3, 12, 16, 40, 64, 200, 301])
-def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row(d, pairing, monkeypatch):
+def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row(d, pairing, limits):
     """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 1)
-    monkeypatch.setattr(LIMITS, "smallest_segment", 16)
+    limits.rows_per_cell = 1
+    limits.smallest_segment = 16
     for seed in range(3):
         rng = np.random.default_rng(seed)
         for kind in (equidistant, last_bits):
@@ -235,9 +235,9 @@ def test_the_layout_holds_every_row_once_by_cell_and_class(data, limits, chunk):
     np.testing.assert_allclose(halves, 0.5 * np.sum(z.astype(np.float64) ** 2, axis=1), rtol=2 * bounds.U, atol=1e-44)
 
 
-def test_queries_of_a_layout_are_all_rows_or_those_chosen(monkeypatch):
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 8)
-    monkeypatch.setattr(LIMITS, "smallest_segment", 20)
+def test_queries_of_a_layout_are_all_rows_or_those_chosen(limits):
+    limits.rows_per_cell = 8
+    limits.smallest_segment = 20
     X, y = labelled(150, 20, 5, seed=5)
     layout, _, _ = lay_out_rows(X, y)
     assert layout.n_segments > 4
@@ -295,10 +295,10 @@ def test_rows_from_elsewhere_find_their_nearest_too(data, limits, pairing, facto
         np.testing.assert_array_equal(np.sqrt(found.squared[place]), distances[0])
 
 
-def test_far_cells_are_left_out_and_their_segments_never_read(tmp_path, monkeypatch):
+def test_far_cells_are_left_out_and_their_segments_never_read(tmp_path, limits):
     """The point of it all: few cells are visited, and few bytes read, where rows lie in clusters."""
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 20)
-    monkeypatch.setattr(LIMITS, "smallest_segment", 40)
+    limits.rows_per_cell = 20
+    limits.smallest_segment = 40
     rng = np.random.default_rng(6)
     X = 100 * rng.standard_normal((10, 5))[np.arange(800) % 10] + rng.standard_normal((800, 5))
     y = (np.arange(800) // 10) % 2
@@ -364,11 +364,11 @@ def test_mushrooms_full_of_ties(real_data):
     np.testing.assert_array_equal(found_distances[rows], distances)
 
 
-def test_digits_in_ten_classes(real_data, monkeypatch):
+def test_digits_in_ten_classes(real_data, limits):
     """784 columns of bytes: all bounds at work, both ways of pairing classes."""
     X, y = real_data("mnist")
     X, y = X[::70].astype(np.float32), y[::70]
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 50)
+    limits.rows_per_cell = 50
     rows = np.arange(0, len(X), 5)
     for pairing in PAIRINGS:
         nearest, distances = naive.nearest_opposite(X, y, pairing, rows)

@@ -70,7 +70,7 @@ def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     assert sum(line["errors"] for record in records for line in record["errors"]) > 50
 
 
-def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_workers(rows, monkeypatch):
+def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_workers(rows, monkeypatch, limits):
     read, whole = [], ZarrDataset.read_rows
 
     def read_rows(self, start, stop, out=None):
@@ -78,7 +78,7 @@ def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_work
         return whole(self, start, stop, out)
 
     monkeypatch.setattr(ZarrDataset, "read_rows", read_rows)
-    monkeypatch.setattr(LIMITS, "gathered_bytes", 1)
+    limits.gathered_bytes = 1
     one, _, results = evaluated(rows, "one", compute={"workers": 1})
     names = results["score"]["passes"]
     assert names.count("fit") > 2 * 2 * (1 + 2)  # folds and sizes, of which a logistic regression takes some steps
@@ -89,8 +89,8 @@ def test_passes_are_told_and_read_every_row_once_with_the_same_bits_for_any_work
 
 
 @pytest.mark.parametrize(("classifiers", "name"), [(["incremental", "svm"], "svm"), (["fisher", KNN], "knn")])
-def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, monkeypatch):
-    monkeypatch.setattr(LIMITS, "gathered_bytes", 8 * ROWS)
+def test_others_are_refused_before_errors_are_counted(classifiers, name, rows, limits):
+    limits.gathered_bytes = 8 * ROWS
     told = f"In split 0: 400 rows of 3 components are .* {name} may be fitted to. .*incremental, dask-logistic"
     with pytest.raises(InputError, match=told):
         evaluated(rows, "refused", classifiers)
@@ -135,13 +135,13 @@ def test_fits_side_by_side_leave_dask_as_it_was():
     assert found == [fit(name) for name in names]
 
 
-def test_parts_share_passes_as_memory_permits_with_the_same_bits(rows, monkeypatch):
+def test_parts_share_passes_as_memory_permits_with_the_same_bits(rows, limits):
     """Eight columns of each of three parts: all at once, all but some, two or one at a time, or half of one."""
     classifiers = ["fisher", "svm", KNN]
     evaluation = {"splits": "folds", "folds": 3, "classifiers": classifiers}
     found, passes = [], []
     for columns in (24, 23, 16, 8, 4):
-        monkeypatch.setattr(LIMITS, "gathered_bytes", 8 * ROWS * columns)
+        limits.gathered_bytes = 8 * ROWS * columns
         config = config_of(
             rows / f"{columns}", rows / "rows.zarr",
             methods=["pca", "m-pca0"], n_components=[3, 4], evaluation=evaluation,

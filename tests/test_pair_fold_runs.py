@@ -18,7 +18,6 @@ from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import GivenSplits
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
 from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
@@ -66,9 +65,9 @@ def bits(scheduler, opener, searches=SEARCHES):
 
 
 @pytest.fixture
-def reference(small, monkeypatch):
-    monkeypatch.setattr(LIMITS, "smallest_segment", 200)
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 20)
+def reference(small, limits):
+    limits.smallest_segment = 200
+    limits.rows_per_cell = 20
     return bits(Threads(1), partial(open_scratch, True))
 
 

@@ -90,9 +90,9 @@ def assert_training_without_room(found, X, y, names, pairing):
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("d", [3, 16, 64, 301])
-def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d, pairing, monkeypatch):
+def test_exact_ties_between_cells_of_one_row_go_to_the_lowest_row_that_trains(d, pairing, limits):
     """Cells of radius zero leave no room at all: rounding of the product decides, and must not."""
-    monkeypatch.setattr(LIMITS, "rows_per_cell", 1)
+    limits.rows_per_cell = 1
     for seed, kind in enumerate((equidistant, last_bits)):
         rng = np.random.default_rng(seed)
         order = rng.permutation(60)

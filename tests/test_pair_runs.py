@@ -16,7 +16,6 @@ from mmpca_dist import MarginPCA, load_model, open_dataset, run
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import pair_statistics as pair_module
 from mmpca_dist.runs import stages
 
@@ -118,8 +117,8 @@ def test_a_run_broken_off_in_the_search_leaves_no_scratch_and_goes_on(tmp_path, 
     np.testing.assert_array_equal(*models)
 
 
-def test_runs_take_the_settings_of_the_search(tmp_path, monkeypatch):
-    monkeypatch.setattr(LIMITS, "calibration_queries", 200)
+def test_runs_take_the_settings_of_the_search(tmp_path, limits):
+    limits.calibration_queries = 200
     search = {"search": "approximate", "recall": 0.8, "max_queries": 900, "pairing": "one-vs-rest"}
     methods = [*METHODS[:2], {"name": "m-pca2", **search}]
     results = run(config(tmp_path / "out", "bundled:digits", methods=methods, pairing="one-vs-one", standardize=True))

@@ -12,7 +12,6 @@ from mmpca_dist import open_dataset, run
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.scratch import ZarrScratch, row_bytes
 from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
@@ -41,10 +40,10 @@ def test_medians_that_need_brackets(tmp_path):
     assert plan["more_passes"] == 1, "a bracket misses once in two million"
 
 
-def test_medians_that_need_another_pass(tmp_path, monkeypatch):
+def test_medians_that_need_another_pass(tmp_path, limits):
     """A budget of 2 MiB, where 4.5 are expected between the brackets."""
-    monkeypatch.setattr(LIMITS, "kept_bytes", 2 << 20)
-    monkeypatch.setattr(LIMITS, "kept_floor", 0)
+    limits.kept_bytes = 2 << 20
+    limits.kept_floor = 0
     plan, passes, n_bytes = planned_and_done(
         make_config(tmp_path / "out", "synthetic:gaussian?n=300000&d=128", **MEDIANS)
     )

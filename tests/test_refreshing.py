@@ -31,7 +31,6 @@ from naive import exact_class_moments, mpca0_rows
 
 from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.refresh.refresh import RefreshConfig, refresh
 from mmpca_dist.runs.summary import components, headline, report_of
@@ -189,9 +188,9 @@ def test_classes_not_seen_before_extend_the_run(text, tmp_path):
         np.testing.assert_allclose(found.components_, expected.components_, atol=1e-10, err_msg=method)
 
 
-def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch):
+def test_pooled_scatters_extend_what_their_sum_determines(tmp_path, monkeypatch, limits):
     """Their second sum is weighted by the class counts of the run's own rows: of no use for m-pca0 afterwards."""
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 100)
+    limits.pooled_bytes = 100
     rows = Y[:160] != 1  # which comes later
     base = fit(tmp_path / "base", write_npz(tmp_path / "first.npz", np.vstack([X[:160][rows], X[:160][rows] + 1]),
                np.append(Y[:160][rows], Y[:160][rows] + 5)))  # fmt: skip

@@ -18,7 +18,6 @@ from mmpca_dist.errors import AccessError, InputError, OutputError
 from mmpca_dist.jobs import finished_runs
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.stored_arrays import load_statistics
-from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.runs.stages import preview
 
@@ -228,13 +227,13 @@ def test_the_moments_of_a_run_are_those_of_its_rows(tmp_path):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, monkeypatch):
+def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, limits):
     with pytest.raises(InputError, match="There is no run in"):
         load_moments(str(tmp_path / "nothing"))
     rng = np.random.default_rng(7)
     np.savez(tmp_path / "wide.npz", X=rng.standard_normal((12, 30)), y=np.arange(12) % 2)
     run(make_config(tmp_path / "wide", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"]))
-    monkeypatch.setattr(LIMITS, "pooled_bytes", 100)
+    limits.pooled_bytes = 100
     run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca"], n_components=2))
     for name, reason in (("wide", "fewer rows than columns"), ("pooled", "many classes were pooled")):
         with pytest.raises(InputError, match=f"keeps no class moments .*{reason}"):

@@ -83,11 +83,11 @@ def test_a_chunk_that_two_units_share_is_read_once(tmp_path, monkeypatch):
     assert sorted(chunks) == list(range(-(-len(parts[0]) // 37)))
 
 
-def test_units_are_bounded_by_dense_rows_and_cut_as_those(monkeypatch, tmp_path):
+def test_units_are_bounded_by_dense_rows_and_cut_as_those(limits, tmp_path):
     """The same grid as that of the same rows in a dense file, whence the same bits."""
     parts, X, y = counts_like_text(N, D, 3, seed=0)
     np.savez(tmp_path / "dense.npz", X=X, y=y)
-    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * X.strides[0])
+    limits.unit_bytes = 20 * X.strides[0]
     dense = open_dataset(tmp_path / "dense.npz")
     sparse = open_dataset(write_csr(tmp_path / "a.zarr", parts, (N, D), labels=y))
     assert make_spans(sparse) == make_spans(dense)
@@ -131,11 +131,11 @@ def write_kinds(folder, parts, X, y):
 
 
 @pytest.mark.parametrize(("shape", "kind"), [("tall", "zarr"), ("wide", "parts"), ("standardized", "saved by scipy")])
-def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, monkeypatch, no_report):
+def test_every_method_gives_the_bits_of_the_dense_rows(shape, kind, tmp_path, limits, no_report):
     """Components to the last bit; projections by products of CSR rows, up to the rounding of d products."""
     n, d = (20, 40) if shape == "wide" else (150, 12)
     parts, X, y = counts_like_text(n, d, 3, seed=2)
-    monkeypatch.setattr(LIMITS, "unit_bytes", 40 * X.strides[0])
+    limits.unit_bytes = 40 * X.strides[0]
     uris = write_kinds(tmp_path, parts, X, y)
     changes = {"precision": "double", "standardize": shape == "standardized", "n_components": 2}
     for name in ("dense", kind):

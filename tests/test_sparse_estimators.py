@@ -15,7 +15,6 @@ from mmpca_dist import MarginPCA, NearestOpposite, SupervisedPCA, class_moments
 from mmpca_dist.datasets.readers.csr import SparseRows
 from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 
 N, D = 90, 7
 PARTS, X, Y = counts_like_text(N, D, 3, seed=3, dtype="float64")
@@ -116,9 +115,9 @@ def dask_forms(kind):
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
 @pytest.mark.parametrize("form", dask_forms(scipy.sparse.csr_array))
 @pytest.mark.parametrize("name", ["m-pca0", "m-pca1b", "m-pca2", "fisher"])
-def test_dask_arrays_of_csr_blocks(name, form, kind, monkeypatch):
+def test_dask_arrays_of_csr_blocks(name, form, kind, monkeypatch, limits):
     """Whatever the blocks are: they are cut where dense rows in memory are cut, and never made dense whole."""
-    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * D * 8)
+    limits.unit_bytes = 20 * D * 8
     read, most = SparseRows.read_rows, []
     monkeypatch.setattr(
         SparseRows,

@@ -26,7 +26,6 @@ from mmpca_dist import (
     open_dataset,
 )
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import LIMITS
 
 NAMES = list("abcde")
 N = 90
@@ -39,9 +38,9 @@ ESTIMATORS = {
 
 
 @pytest.fixture(autouse=True)
-def several_units(monkeypatch):
+def several_units(limits):
     """Reading units of at most 20 rows of 5 doubles, so that there are several tasks."""
-    monkeypatch.setattr(LIMITS, "unit_bytes", 20 * 5 * 8)
+    limits.unit_bytes = 20 * 5 * 8
 
 
 def rows():

@@ -74,8 +74,6 @@ def identities(dataset: Dataset) -> tuple[str, ...]:
     and elsewhere the only one.
     """
     fingerprint = dataset.fingerprint()
-    if not fingerprint:
-        raise TypeError(f"{type(dataset).__name__} has no fingerprint")
     states = sorted(Watch.of(dataset.addresses).states.items())
     changed = [state.changed for _, state in states if state.changed is not None]
     return (storage.digest(fingerprint, changed), fingerprint) if changed else (fingerprint,)

@@ -91,7 +91,7 @@ class Table:
     def fingerprint(self) -> str:
         """Identify the content without reading rows: metadata, object names, sizes, etags or times.
 
-        Empty for rows that nothing identifies, such as those of a Dask array. A format must override it.
+        Empty for rows that nothing identifies, such as those of a Dask array.
         """
         return ""
 
@@ -129,7 +129,11 @@ class Table:
 
 
 class RowReader(Protocol):
-    """How rows are read: all that a new format must implement, besides ``fingerprint``."""
+    """How rows are read: all that a new format must implement."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Identify the content, see ``Table.fingerprint``."""
 
     @property
     @abstractmethod
@@ -148,7 +152,7 @@ class RowReader(Protocol):
         """Return the labels of rows ``start`` to ``stop``, shape ``(stop - start,)``."""
 
 
-class Dataset(Table, RowReader):
+class Dataset(RowReader, Table):
     """A table whose rows are read piece by piece, with labels unless they are only to be transformed.
 
     Instances are sent to workers, so they hold addresses and metadata, never open files, rows or credentials.
@@ -230,6 +234,9 @@ class Relabelled(DatasetProxy):
     @property
     def _rows(self) -> Dataset:
         return self._source
+
+    def fingerprint(self) -> str:
+        return ""
 
 
 @contextmanager
