@@ -1,6 +1,6 @@
 """What discards a row, compiled: lower bounds on distances to cells and candidates; and the distance that decides.
 
-The bounds are proved: `cell_bound` for every pruned cell, and those of candidates in `kernels`.
+``docs/proofs.md`` derives the bounds; `kernels` lists the rounding that they allow for.
 """
 
 # mypy: disable-error-code="assignment"
