@@ -72,5 +72,5 @@ def test_text_of_twenty_newsgroups(real_path, tmp_path):
     )  # fmt: skip
     found, records = assert_like_scikit_learn(config, X, y, 5, lambda k: PCA(k, svd_solver="arpack", random_state=0))
     (rows,) = {record["rows"] for record in records}
-    for method in config.methods:  # naming one class for all errs in 0.94
+    for method in config.labels:  # naming one class for all errs in 0.94
         assert min(errors for key, (_, errors) in found.items() if key[1] == method) < 0.85 * rows
