@@ -58,15 +58,13 @@ class Text(RowSource):
 
     def __init__(self, uri: str, dtype: np.dtype) -> None:
         self.uri, self.dtype = uri, dtype
-        fs, path = storage.filesystem(uri)
-        with storage.explained(uri):
+        with storage.reached(uri) as (fs, path):
             self.total = int(fs.size(path) or 0)
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, Any]]:
         """Open the file; yield it and the text within it (the same, unless compressed)."""
-        fs, path = storage.filesystem(self.uri)
-        with storage.explained(self.uri):
+        with storage.reached(self.uri) as (fs, path):
             raw = fs.open(path, "rb")
         with raw:
             compression = infer_compression(path)

@@ -317,18 +317,16 @@ class NpyStream:
 
 def open_npy(uri: str, stack: ExitStack) -> NpyStream:
     """Open a ``.npy`` file as a stream, until the stack is left."""
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         return NpyStream(stack.enter_context(fs.open(path, "rb")), uri, fs.size(path))
 
 
 def open_npz(uri: str, features: str, label: str, stack: ExitStack, sparse: bool | None = None) -> RowSource:
     """Open the rows and labels of an ``.npz`` file, dense or CSR, as streams."""
-    fs, path = storage.filesystem(uri)
 
     def archive() -> zipfile.ZipFile:
         try:
-            with storage.explained(uri):
+            with storage.reached(uri) as (fs, path):
                 file = stack.enter_context(fs.open(path, "rb"))
             return stack.enter_context(zipfile.ZipFile(file))
         except (zipfile.BadZipFile, OSError) as error:
