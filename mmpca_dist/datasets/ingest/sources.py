@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, check_table, unit_edges
+from mmpca_dist.datasets.dataset import Dataset, check_table, fill, readable, unit_edges
 from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.ingest.row_source import LABELS, Block, RowSource, encode_block
@@ -159,20 +159,12 @@ class DatasetRows(RowSource):
         # Rows that have the fill value, of columns of which chunks are not stored.
         filled = {name: 0 for name, column in self._columns.items() if column.missing_label_rows}
         for start, stop in itertools.pairwise(edges):
-            try:
+            with readable(self._dataset.describe_chunk(start)):
                 if self.sparse:
                     rows = self._dataset.read_sparse(start, stop)
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
                 names = {name: column.read_labels(start, stop) for name, column in self._columns.items()}
-            except InputError:
-                raise
-            except Exception as error:  # whatever a store or codec raises for damaged data
-                raise InputError(
-                    f"Cannot read {self._dataset.describe_chunk(start)}: "
-                    f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
-                    "from its source."
-                ) from error
             for name in filled:
                 filled[name] += int(np.count_nonzero(names[name] == self._columns[name].label_fill))
             codes = {
@@ -302,14 +294,8 @@ class NpyStream:
             self._fill(self._band[column])
 
     def _fill(self, out: NDArray) -> NDArray:
-        target = out.reshape(-1).view(np.uint8).data
-        n_read = 0
         try:
-            while n_read < len(target):
-                size = self._stream.readinto(target[n_read : n_read + PIECE_BYTES])
-                if not size:
-                    raise EOFError("it ends early")
-                n_read += size
+            fill(self._stream, out, PIECE_BYTES)
         except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{self.where} is damaged or cut short: {error}. Copy it again.") from error
         return out
