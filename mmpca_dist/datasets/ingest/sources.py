@@ -102,9 +102,8 @@ class Selection:
             return NumpyRows(rows, labels, uri)
         with settings_named():
             dataset = self.dataset(uri)
-            label = getattr(dataset, "label", None)
-            if label in self.keep:
-                raise InputError(f"--keep names {label!r}, which is the label of {uri}.")
+            if dataset.label in self.keep:
+                raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
             keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
             return DatasetRows(dataset, sparse, keep)
 
