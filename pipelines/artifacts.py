@@ -145,8 +145,7 @@ def _plain(text: str) -> str:
 def _publish_page(report: ReportRecord, key: str, description: str, heading: str) -> None:
     """Publish the pictures of a report, its notes below a heading, and a link to its page."""
     for figure in report["figures"]:
-        fs, path = storage.filesystem(figure["png"])
-        png = base64.b64encode(fs.cat_file(path)).decode()
+        png = base64.b64encode(storage.read_bytes(figure["png"])).decode()
         create_image_artifact(
             f"data:image/png;base64,{png}", key=f"figure-{figure['name']}".lower(), description=_plain(figure["title"])
         )

@@ -18,6 +18,7 @@ from mmpca_dist.jobs.events import Callback
 from mmpca_dist.limits import LIMITS
 
 if TYPE_CHECKING:
+    from mmpca_dist.jobs.records import CompareRecord, ReportRecord
     from mmpca_dist.runs.listing import RunState
 
 
@@ -212,15 +213,16 @@ def _cell(value: object) -> str:
 
 def print_summary(console: Console, output: str, printed: Collection[str] = ()) -> None:
     """Print the summary of a run, with the notes that were not printed while it ran."""
-    from mmpca_dist.runs.summary import choice, components, headline, legend, notes, report_of, searches
+    from mmpca_dist.runs.summary import components, legend, lines, report_of
 
-    print_text(console, headline(output))
+    headline, *others = lines(output)
+    print_text(console, headline)
     console.print(rows_table("Components", components(output)))
     print_text(console, legend(output), style="dim", soft_wrap=False)
-    for line in (choice(output), *searches(output)):
-        if line is not None:
-            print_text(console, line, soft_wrap=False)
-    _print_end(console, notes(output), printed, report_of(output))
+    for line in others:
+        print_text(console, line, soft_wrap=False)
+    if (report := report_of(output)) is not None:
+        _print_end(console, report, printed)
 
 
 def print_comparison(console: Console, output: str, printed: Collection[str] = ()) -> None:
@@ -230,12 +232,11 @@ def print_comparison(console: Console, output: str, printed: Collection[str] = (
     record = comparison(output)
     print_text(console, record["verdict"])
     console.print(rows_table("Errors in percent: mean (standard deviation) over splits", error_rows(output)))
-    _print_end(console, record.get("notes", []), printed, record["html"])
+    _print_end(console, record, printed)
 
 
-def _print_end(console: Console, notes: list[str], printed: Collection[str], report: str | None) -> None:
-    for note in notes:
+def _print_end(console: Console, record: ReportRecord | CompareRecord, printed: Collection[str]) -> None:
+    for note in record.get("notes", []):
         if note not in printed:
             print_note(console, note, wrapped=True)
-    if report is not None:
-        print_text(console, f"\nReport: {report}")
+    print_text(console, f"\nReport: {record['html']}")

@@ -8,6 +8,7 @@ folder by now, so a hook removes only what it holds the lease of.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from prefect.client.orchestration import get_client
@@ -18,7 +19,7 @@ from mmpca_dist.datasets.ingest.destination import Destination
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import OutputError
 from mmpca_dist.jobs.directory import RunDirectory, evaluation_of
-from mmpca_dist.runs.listing import Cleaned, clear_idle
+from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.transform_rows import discard_unfinished
 
 WRITTEN = dict.fromkeys(("fit", "refresh", "evaluate"), "output") | dict.fromkeys(
@@ -42,8 +43,9 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
     if uri is None:
         return
     if flow.name == "ingest":
-        if tidy_ingest(uri):
-            logger.info("Removed what was half-written for %s; what was there before is there.", uri)
+        with suppress(OutputError):  # another ingest works there
+            if Destination.of(uri).recover():
+                logger.info("Removed what was half-written for %s; what was there before is there.", uri)
     elif _is_used(flow.name, uri, flow_run):
         logger.info("Another run writes to %s; everything stays.", uri)
     elif flow.name == "transform":
@@ -52,23 +54,9 @@ def _after(flow: Any, flow_run: Any, *, crashed: bool) -> None:
     elif crashed:
         logger.warning("The run crashed. Start it again with the same parameters: it goes on in %s.", uri)
     else:
-        if cleaned := release(uri):
-            logger.info("The run was cancelled. %s", cleaned)
+        if RunDirectory(uri).exists:
+            logger.info("The run was cancelled. %s", clear_idle(uri))
         logger.info("Finished stages in %s are kept; the same parameters go on from there.", uri)
-
-
-def release(output: str) -> Cleaned | None:
-    """Remove the scratch of the run in a folder, unless it is in use; return None where there is no run."""
-    run = RunDirectory(storage.normalize(output))
-    return clear_idle(run.uri) if run.exists else None
-
-
-def tidy_ingest(destination: str) -> bool:
-    """Put right what a dead ingest has left, and tell whether there was anything; one that lives is left alone."""
-    try:
-        return Destination.of(destination).recover()
-    except OutputError:
-        return False
 
 
 def _uri(flow: str, flow_run: Any) -> str | None:

@@ -29,7 +29,7 @@ from mmpca_dist.evaluation_runs import score_stage, stages
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.report.component_choices import tried
 from mmpca_dist.report.run_page import report_contents
-from mmpca_dist.runs.summary import choice
+from mmpca_dist.runs.summary import lines
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
@@ -211,16 +211,16 @@ def test_what_the_record_says(no_report, tmp_path):
     assert (pca["used"], fisher["used"]) == ([1, 2, 3, 4], [1, 2, 2, 2])
     splits = [json.loads((tmp_path / "out" / place).read_text()) for place in record["outputs"]]
     for method, found in record["methods"].items():
-        lines = [
+        errors = [
             [line["errors"] / split["rows"] for line in split["errors"] if line["method"] == method][::-1]
             for split in splits
         ]
-        np.testing.assert_allclose(found["means"], 100 * np.mean(lines, axis=0), rtol=1e-12)
-        deviation = 100 * np.std(lines, axis=0, ddof=1)
+        np.testing.assert_allclose(found["means"], 100 * np.mean(errors, axis=0), rtol=1e-12)
+        deviation = 100 * np.std(errors, axis=0, ddof=1)
         np.testing.assert_allclose(found["standard_errors"], deviation * np.sqrt(1 / 5 + 1 / 4), rtol=1e-12)
     words = "(one-standard-error rule, fisher, 5 folds)"
     assert results["choose"]["found"] == [f"pca: 3 components {words}", f"fisher: {fisher['chosen']} component {words}"]
-    assert choice(str(tmp_path / "out")).endswith("the one-standard-error rule, fisher, 5 folds")
+    assert lines(str(tmp_path / "out"))[1].endswith("the one-standard-error rule, fisher, 5 folds")
     assert not recorder.notes, "nobody asked for more components than there are"
     events = [json.loads(line) for line in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
     assert any(e["event"] == "stage-end" and e.get("found") == record["found"] for e in events)
@@ -350,7 +350,7 @@ def test_a_refreshed_run_keeps_the_numbers_that_were_chosen(no_report, tmp_path)
         assert list(manifest["left_out"]) == ["m-pca1b"]
         for method in manifest["methods"]:
             assert len(load_model(str(tmp_path / "live"), method).components_) == taken[method]
-    assert choice(str(tmp_path / "live")) == choice(str(tmp_path / "base"))
+    assert lines(str(tmp_path / "live"))[1] == lines(str(tmp_path / "base"))[1]
 
 
 def test_it_works_on_an_object_store_url(no_report):

@@ -82,7 +82,7 @@ def test_a_quote_that_is_not_closed_beside_quotes_that_are_characters(line, open
 def test_lines_are_counted_through_cells_of_several(tmp_path):
     rows = ["a,b,y", '0,"1",z', "", '1,2,"two\nlines"', '"3","4","p\n\n"', "x,5,q", "6,7,z"]
     (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
-    with pytest.raises(InputError, match=r"Column 0 \('a'\) of .* has 'x' .*, in row 3 \(line 9\)\."):
+    with pytest.raises(InputError, match=r"Column 'a' of .*: text: 'x' in row 3 \(line 9\)\."):
         ingest(tmp_path / "a.csv", tmp_path / "made.zarr")
 
 
@@ -105,7 +105,7 @@ def test_a_quote_that_is_not_closed_is_named_by_its_line(block, more, tmp_path, 
     [
         (b"a,b,y\r1,2,p\r3,4,q\r", r"end with carriage returns alone\. Convert them, with: tr '\\r' '\\n' < .*a\.csv"),
         (b"a,b,y\n1,2,p\n3,4,caf\xe9\n", r"'y'\) of .* is not UTF-8 text in row 1 .*: iconv -f latin1 -t utf8"),
-        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"'1,5' where a number belongs, .*: write decimals with a point, or leave it"),
+        (b"a;b;y\n1,5;2;p\n3,5;4;q\n", r"text: '1,5' in row 0 \(line 2\), whose decimals need a point\. .* leave it"),
     ],
 )
 def test_files_of_other_places(content, message, tmp_path):

@@ -64,11 +64,9 @@ class Finished:
 
 
 def show(found):
-    output = found.output
-    return [
-        summary.headline(output), summary.components(output), summary.searches(output), summary.choice(output),
-        summary.report_of(output),
-    ]  # fmt: skip
+    output, report = found.output, summary.report_of(found.output)
+    shown = None if report is None else (report["html"], report.get("notes"))
+    return [summary.lines(output), summary.components(output), shown]
 
 
 def models(found):

@@ -12,10 +12,10 @@ import mmpca_dist
 from mmpca_dist.configuration.schema import RunConfig, parse_config
 from mmpca_dist.errors import ConfigError
 from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.runs.listing import clear_idle
 from mmpca_dist.runs.stages import stages_of
 from mmpca_dist.runs.transform_rows import TransformConfig
 from mmpca_pipelines.flows import as_model
-from mmpca_pipelines.hooks import release
 from mmpca_pipelines.ingest_table import IngestConfig
 
 FILES = ("prefect.yaml", "prefect-docker.yaml", "prefect-kubernetes.yaml")
@@ -117,10 +117,9 @@ def test_scratch_is_released_and_nothing_else(tmp_path):
     (tmp_path / "run" / "scratch" / "search").mkdir(parents=True)
     (tmp_path / "run" / "scratch" / "search" / "rows").write_text("rows")
     (tmp_path / "run" / "run.json").write_text("{}")
-    assert str(release(str(tmp_path / "run"))) == f"{tmp_path}/run: 4 B of scratch removed; what is finished stays"
+    assert str(clear_idle(str(tmp_path / "run"))) == f"{tmp_path}/run: 4 B of scratch removed; what is finished stays"
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
-    assert str(release(str(tmp_path / "run"))) == f"{tmp_path}/run: no scratch, nothing removed"
-    assert release(str(tmp_path / "none")) is None
+    assert str(clear_idle(str(tmp_path / "run"))) == f"{tmp_path}/run: no scratch, nothing removed"
 
 
 @pytest.mark.server

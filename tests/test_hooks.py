@@ -99,7 +99,8 @@ def test_the_hook_finds_what_the_flow_has_written(prefect_server, tmp_path, monk
     monkeypatch.undo()
     assert (state.name, state.message) == ("Refused", "killed")
     assert names_in(str(tmp_path)) == ["a.zarr.partial"]
-    assert hooks.tidy_ingest(config.destination)
+    monkeypatch.setattr(hooks, "flow_run_logger", lambda *_: logging.getLogger("hooks"))
+    hooks.on_crashed(SimpleNamespace(name="ingest"), flow_run(destination=config.destination), None)
     assert names_in(str(tmp_path)) == []
 
 
@@ -137,6 +138,8 @@ def test_a_cancelled_evaluation_gives_back_its_scratch_and_keeps_its_splits(belo
     hooks.on_cancellation(evaluate, run, None)
     assert not (folder / "scratch").exists() and (folder / "splits/00000.json").exists()
     assert told[-1] == f"Finished stages in {folder} are kept; the same parameters go on from there."
+    hooks.on_cancellation(evaluate, flow_run(output=str(tmp_path / "none")), None)
+    assert not (tmp_path / "none").exists()
 
 
 def test_only_flows_that_write_to_the_same_folder_keep_each_other_from_it(monkeypatch):

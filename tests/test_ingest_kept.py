@@ -132,7 +132,7 @@ def test_what_cannot_be_kept_is_refused(tmp_path):
             {"keep": ["patient"]},
             r"no columns but its features, and so none called 'patient' \(--keep\)",
         ),
-        (table, {"keep": ["patient", "red"]}, r"^The value of 'red' \(column 0\) in row \d+ \(line \d+\) of .* is .*"),
+        (table, {"keep": ["patient", "red"]}, r"^Column 'red' of .* the value of 'red' in row \d+ \(line \d+\) is .*"),
         (tmp_path / "a.npz", {"keep": ["patient"]}, r"keep=\['patient'\] cannot be honoured"),
     ):
         with pytest.raises(InputError, match=message):
@@ -228,8 +228,8 @@ def test_an_empty_cell_of_a_column_that_is_kept(tmp_path):
     with pytest.raises(InputError) as caught:
         ingest(source, tmp_path / "made.zarr", keep=["patient"], drop=["batch"], label="label")
     assert str(caught.value) == (
-        f"The value of 'patient' (column 1) in row 31 (line 33) of {source} is empty. What is kept are integers or "
-        "strings: correct it, or leave out --keep."
+        f"Column 'patient' of {source} cannot be used as it is: the value of 'patient' in row 31 (line 33) is empty. "
+        "Labels and columns to keep are integers or names in every row: correct it, or name another."
     )
 
 

@@ -15,7 +15,7 @@ from mmpca_dist.evaluation_runs.summary import error_rows
 from mmpca_dist.jobs.directory import Identity
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.methods.registry import METHODS
-from mmpca_dist.runs.summary import components, legend, searches
+from mmpca_dist.runs.summary import components, legend, lines
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 X, Y = labelled(240, 5, 3, seed=21)
@@ -63,7 +63,7 @@ def test_each_way_of_pairing_has_a_search_and_medians_of_its_own(tmp_path, rows,
     ]  # fmt: skip
     output = str(tmp_path / "out")
     run(settings(output, dataset=rows, methods=methods, precision="double"))
-    assert [line.split(":")[0] for line in searches(output)] == [
+    assert [line.split(":")[0] for line in lines(output)[1:]] == [
         "search of m-pca2-one-vs-rest", "search of m-pca2-one-vs-one",
     ]  # fmt: skip
     for pairing in pairings:

@@ -33,7 +33,7 @@ from mmpca_dist import load_model, load_moments, run
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.refresh.refresh import RefreshConfig, refresh
-from mmpca_dist.runs.summary import components, headline, report_of
+from mmpca_dist.runs.summary import components, lines, report_of
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 
@@ -134,9 +134,9 @@ def test_a_refreshed_run_is_a_run(base, tmp_path):
     inbox = fill(tmp_path / "inbox", names=["a", "b"])
     refreshed(base, inbox, tmp_path / "live")
     live = str(tmp_path / "live")
-    assert headline(live).endswith("first.npz and 2 more data sets: 330 rows, 5 features, 3 classes")
+    assert lines(live)[0].endswith("first.npz and 2 more data sets: 330 rows, 5 features, 3 classes")
     assert [row["method"] for row in components(live)] == FOLLOW
-    assert Path(report_of(live)).read_text() == "a page"
+    assert Path(report_of(live)["html"]).read_text() == "a page"
     new = write_npz(tmp_path / "new.npz", X[:20], None)
     transform(TransformConfig(output=live, dataset=new, destination=str(tmp_path / "projected"), methods=["m-pca0"]))
     projected = zarr.open_group(str(tmp_path / "projected" / "m-pca0.zarr"), mode="r")["X"][...]

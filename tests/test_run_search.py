@@ -8,10 +8,10 @@ from scipy.spatial.distance import cdist
 from mmpca_dist import load_model, open_dataset, run
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import Results
-from mmpca_dist.jobs.searches import search_lines, search_rows
+from mmpca_dist.jobs.searches import search_rows, summaries
 from mmpca_dist.report.method_results import method_row
 from mmpca_dist.report.run_page import report_contents
-from mmpca_dist.runs.summary import components, searches
+from mmpca_dist.runs.summary import components, lines
 
 
 def test_the_report_shows_the_margins_and_the_certificate_of_the_search(digits_run):
@@ -44,7 +44,7 @@ def test_a_run_without_m_pca2_has_no_search_in_its_report(tmp_path):
     assert not any("margin" in figure["name"] for figure in results["report"]["figures"])
     html = (tmp_path / "out" / "report" / "index.html").read_text()
     assert "proved exact" not in html and 'id="search"' not in html
-    assert searches(str(tmp_path / "out")) == []
+    assert len(lines(str(tmp_path / "out"))) == 1
 
 
 def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
@@ -58,7 +58,7 @@ def test_a_search_for_some_rows_tells_how_sure_it_is(tmp_path):
     shares = error["eigenvalues"] / load_model(str(tmp_path / "out"), "m-pca2").eigenvalues_
     assert rows["uncertainty of eigenvalues"] == ", ".join(f"{100 * share:.2g}%" for share in shares)
     assert rows["uncertainty of components"] == f"{error['angle']:.2g} degrees"
-    assert searches(str(tmp_path / "out"))[0].startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
+    assert lines(str(tmp_path / "out"))[1].startswith("search: 300 of 1,797 rows, 100% of them proved exact; ")
     (note,) = [note for note in recorder.notes if "M-PCA2" in note]
     assert "300 of 1,797 rows: the standard errors of its leading eigenvalues are" in note
     assert note in results["report"]["notes"]
@@ -78,8 +78,7 @@ def test_an_approximate_search_tells_its_recall(tmp_path):
     angle = load_model(str(tmp_path / "out"), "m-pca2").certificate_["recall_angle"]
     assert rows["recall"] == shown and rows["what was missed"] == f"{angle:.2g} degrees"
     assert (
-        f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; "
-        in searches(str(tmp_path / "out"))[0]
+        f"20,000 rows, recall {shown}, {rows['proved exact']} of them proved exact; " in lines(str(tmp_path / "out"))[1]
     )
     assert any("approximate search" in note and shown in note for note in recorder.notes)
 
@@ -108,7 +107,7 @@ def test_the_proved_share_is_printed_and_full_only_where_it_is(proved, shown, tm
     search = {"certificate": certificate, "in_memory": True}
     results = Results(search=search, count={"n_rows": 9, "n_features": 3})
     config = make_config(tmp_path / "out", methods=["m-pca2"])
-    assert search_lines(config, results)[0].startswith(f"search: 9 rows, {shown} of them proved exact; ")
+    assert summaries(config, results)[0].line().startswith(f"search: 9 rows, {shown} of them proved exact; ")
     rows = {what: found for what, found, _ in search_rows(config, results)}
     assert rows["proved exact"] == shown
     assert rows["recall"] == ("100%" if proved == 1 else "not measured")

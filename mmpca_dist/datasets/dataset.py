@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -251,6 +252,16 @@ def readable(what: str) -> Iterator[None]:
             f"Cannot read {what}: {str(error).rstrip('.') or type(error).__name__}. The data are damaged or out of "
             "reach: restore them from their source."
         ) from error
+
+
+def fill(file: Any, out: NDArray, most: int = sys.maxsize) -> None:
+    """Read a whole array, at most ``most`` bytes at a time; raise an ``EOFError`` where the file ends before."""
+    target, done = out.reshape(-1).view(np.uint8).data, 0
+    while done < len(target):
+        size = file.readinto(target[done : done + most])
+        if not size:
+            raise EOFError("it ends early")
+        done += size
 
 
 def check_table(

@@ -122,8 +122,7 @@ class RunDirectory:
 
     def _refuse_foreign_content(self) -> None:
         """Refuse other files in the folder, so that discarding the run cannot remove them."""
-        fs, path = storage.filesystem(self.uri)
-        with storage.explained(self.uri, "write to"):
+        with storage.reached(self.uri, "write to") as (fs, path):
             if not fs.exists(path):
                 return
             if not fs.isdir(path):

@@ -12,7 +12,7 @@ from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.column_scatter import heavy_columns, heavy_note
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results
-from mmpca_dist.jobs.searches import search_notes
+from mmpca_dist.jobs.searches import summaries
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import title_of
 from mmpca_dist.methods.solution import IMPRECISE
@@ -82,7 +82,8 @@ def shared_notes(config: RunConfig, results: Results) -> list[str]:
     """Return what must be known of all methods together, from the records of the stages."""
     count, solved = results.of(COUNT), results.of(SOLVE)
     heavy = heavy_note(solved.get("heavy_columns", []), count.get("feature_names"), count["n_features"])
-    notes = [*search_notes(config, results), *solver_notes(results, config.solver.tolerance)]
+    of_searches = (note for search in summaries(config, results) for note in search.notes())
+    notes = [*of_searches, *solver_notes(results, config.solver.tolerance)]
     return [heavy, *notes] if heavy else notes
 
 

@@ -64,26 +64,17 @@ def searches_of(config: RunConfig) -> list[RunSearch]:
     return [RunSearch(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]
 
 
-def search_lines(config: RunConfig, results: Results) -> list[str]:
-    """Return a line on each search of a run."""
-    return [summary.line() for summary in _summaries(config, results)]
-
-
-def search_notes(config: RunConfig, results: Results) -> list[str]:
-    """Return what a reader of components must know of the searches behind them."""
-    return [note for summary in _summaries(config, results) for note in summary.notes()]
+def summaries(config: RunConfig, results: Results) -> list[SearchSummary]:
+    """Return what is reported of each search that is done."""
+    return [SearchSummary(search, results) for search in searches_of(config) if search.stage in results]
 
 
 def search_rows(config: RunConfig, results: Results) -> list[Row]:
     """Return the certificates of the searches as (what, value, meaning); empty where there was none."""
-    return [row for summary in _summaries(config, results) for row in summary.rows()]
+    return [row for summary in summaries(config, results) for row in summary.rows()]
 
 
-def _summaries(config: RunConfig, results: Results) -> list[_Summary]:
-    return [_Summary(search, results) for search in searches_of(config) if search.stage in results]
-
-
-class _Summary:
+class SearchSummary:
     """What is reported of a search that is done; of its effect on components where its method is solved."""
 
     def __init__(self, search: RunSearch, results: Results) -> None:
@@ -104,6 +95,7 @@ class _Summary:
             self.relative_errors = ", ".join(shares) or "unknown"
 
     def line(self) -> str:
+        """Return a line for the terminal."""
         name = "search" if self.search.alone else f"search of {self.search.method.label}"
         recall = f"recall {self.recall}, " if self.recall else ""
         refined = f"{self.certificate['refined_per_query']:,.0f} candidates refined a query"
@@ -111,6 +103,7 @@ class _Summary:
         return f"{name}: {self.queries} rows, {recall}{self.proved} of them proved exact; {refined}{error}"
 
     def notes(self) -> list[str]:
+        """Return what a reader of components must know of the search behind them."""
         notes = []
         if self.recall:
             notes.append(
@@ -126,6 +119,7 @@ class _Summary:
         return notes
 
     def rows(self) -> list[Row]:
+        """Return its certificate as (what, value, meaning)."""
         certificate, prefix = self.certificate, "" if self.search.alone else f"{self.title}: "
         first, second = certificate["coordinates"]
         rows = [

@@ -58,26 +58,16 @@ def find_runs(uri: str) -> Iterator[RunState]:
     """Yield the runs in a folder and below it, by name; raise InputError where there is no such folder."""
     root = storage.normalize(uri)
     storage.require(root)
-    yield from _below(root, 0)
+    yield from (state_of(found) for found in _below(root) if isinstance(found, RunDirectory))
 
 
-def _below(uri: str, depth: int) -> Iterator[RunState]:
+def _below(uri: str, depth: int = 0) -> Iterator[RunDirectory | Destination]:
+    """Yield the runs in a folder and below it, and the destinations where an ingest works or has died."""
     names = storage.names_in(uri)
     if "run.json" in names:
-        yield state_of(RunDirectory(uri))
+        yield RunDirectory(uri)
         if EVALUATION in names:
             yield from _below(storage.join(uri, EVALUATION), MAX_DEPTH)
-        return
-    if depth < MAX_DEPTH:
-        for name in names:
-            if not name.endswith(NO_FOLDERS):
-                yield from _below(storage.join(uri, name), depth + 1)
-
-
-def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
-    """Yield the destinations in a folder, and in those below it, where an ingest works or has died."""
-    names = storage.names_in(uri)
-    if "run.json" in names:
         return
     for name in names:
         child = storage.join(uri, name)
@@ -85,7 +75,7 @@ def _ingests_below(uri: str, depth: int = 0) -> Iterator[Destination]:
             if is_work(storage.names_in(child)):
                 yield Destination(child.removesuffix(storage.PARTIAL))
         elif depth < MAX_DEPTH and not name.endswith(NO_FOLDERS):
-            yield from _ingests_below(child, depth + 1)
+            yield from _below(child, depth + 1)
 
 
 def state_of(run: RunDirectory) -> RunState:
@@ -139,8 +129,11 @@ def clean(uri: str) -> list[Cleaned]:
     Results stay; a stopped run begins its unfinished stage again. A group that an ingest was replacing is put back.
     Raises InputError where there is neither; OutputError where all runs are in use.
     """
-    states = list(find_runs(uri))
-    ingests = [tidy_ingest(destination) for destination in _ingests_below(storage.normalize(uri))]
+    root = storage.normalize(uri)
+    storage.require(root)
+    found = list(_below(root))
+    states = [state_of(run) for run in found if isinstance(run, RunDirectory)]
+    ingests = [_tidied(destination) for destination in found if isinstance(destination, Destination)]
     runs = [run for run in states if run.state != "unreadable"]
     if not runs and not ingests:
         raise InputError(f"There is no run in {uri}, nor in the folders below it, and nothing that an ingest has left.")
@@ -152,7 +145,7 @@ def clean(uri: str) -> list[Cleaned]:
     return cleaned + ingests
 
 
-def tidy_ingest(destination: Destination) -> Cleaned:
+def _tidied(destination: Destination) -> Cleaned:
     """Put right what a killed ingest has left, unless one works there."""
     uris = (destination.uri, destination.work)
     try:

@@ -22,6 +22,7 @@ from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import load_model
+from mmpca_dist.jobs.object_records import GROUP
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.serialization import storable
@@ -51,6 +52,10 @@ class Projector:
     def uris(self) -> list[str]:
         """Addresses of what is written."""
         return [uri for uri in (self.zarr, self.parquet) if uri is not None]
+
+    def outputs(self, folder: str) -> list[str]:
+        """Return what is written as records name it: by path below ``folder``, a Zarr group by its metadata."""
+        return [uri.removeprefix(f"{folder}/") + GROUP * (uri == self.zarr) for uri in self.uris]
 
     @property
     def columns(self) -> list[str]:

@@ -105,12 +105,11 @@ def _project(job: Job) -> ProjectRecord:
         return {"bytes": 0, "written": 0, "memory": 0}
     with measured(job) as peak:
         written = project_rows(job.dataset, projectors, job.tasks("project"))
-    names = [uri.removeprefix(f"{job.run.uri}/") for projector in projectors for uri in projector.uris]
     return {
         "bytes": job.dataset.n_bytes,
         "written": written.n_bytes,
         "memory": peak(),
-        "outputs": [f"{name}/zarr.json" if name.endswith(".zarr") else name for name in names],
+        "outputs": [name for projector in projectors for name in projector.outputs(job.run.uri)],
         "objects": written.objects(job.run.uri),
     }
 

@@ -9,45 +9,28 @@ import numpy as np
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, open_run
-from mmpca_dist.jobs.records import Results, StageName
-from mmpca_dist.jobs.searches import search_lines, searches_of
+from mmpca_dist.jobs.records import ReportRecord, Results, StageName
+from mmpca_dist.jobs.searches import searches_of, summaries
 
 
-def headline(output: str) -> str:
-    """Return one line: rows, features, classes."""
+def lines(output: str) -> list[str]:
+    """Return lines on rows, features and classes, on how numbers of components were chosen, and on each search."""
     run = open_run(output)
-    header, count = run.header(), run.record(records.COUNT)
+    header, count, chosen = run.header(), run.record(records.COUNT), run.record(records.CHOOSE)
     if count is None:
         raise InputError(f"The run in {run.uri} has not counted its classes yet; run it to the end first.")
     uri = count.get("uri", header["config"]["dataset"]["uri"])
-    return f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
-
-
-def searches(output: str) -> list[str]:
-    """Return a line on each search for nearest rows of other classes that the run has made."""
-    run = open_run(output)
+    headline = f"{uri}: {count['n_rows']} rows, {count['n_features']} features, {len(count['classes'])} classes"
+    choice = [] if chosen is None else [f"components: chosen for each method by the {chosen['how']}"]
     config = run.config
     stages: list[StageName[Any]] = [records.COUNT, records.SOLVE, *(search.stage for search in searches_of(config))]
     results = Results({stage: record for stage in stages if (record := run.record(stage)) is not None})
-    return search_lines(config, results)
+    return [headline, *choice, *(search.line() for search in summaries(config, results))]
 
 
-def choice(output: str) -> str | None:
-    """Return one line on how numbers of components were chosen, if they were."""
-    record = open_run(output).record(records.CHOOSE)
-    return None if record is None else f"components: chosen for each method by the {record['how']}"
-
-
-def report_of(output: str) -> str | None:
-    """Return the address of the run's report, if it has one."""
-    record = open_run(output).record(records.REPORT)
-    return record["html"] if record else None
-
-
-def notes(output: str) -> list[str]:
-    """Return what a reader of the results must know, as the run's report has it."""
-    record = open_run(output).record(records.REPORT)
-    return record.get("notes", []) if record else []
+def report_of(output: str) -> ReportRecord | None:
+    """Return the record of the run's report, if it has one: its address, and what a reader of the results must know."""
+    return open_run(output).record(records.REPORT)
 
 
 def legend(output: str) -> str:

@@ -177,14 +177,9 @@ class _Task:
         return cls(fitted, methods, dataset, watch, destination, projectors, outputs, keys[0], done)
 
     @property
-    def names(self) -> list[str]:
-        """Names of the outputs in the folder of the destination."""
-        return [uri.removeprefix(f"{self.destination}/") for uri in self.outputs]
-
-    @property
     def recorded_names(self) -> list[str]:
         """Names of the outputs in records."""
-        return [f"{name}{GROUP}" if name.endswith(".zarr") else name for name in self.names]
+        return [name for projector in self.projectors for name in projector.outputs(self.destination)]
 
     def plan(self) -> Plan:
         """Return what the projection will cost."""
@@ -298,7 +293,8 @@ def _claimed(task: _Task, callback: Callback) -> Iterator[Lease]:
         left = _clear(destination)
         if left:
             callback.on_note(f"Removed {', '.join(left)} from {destination}: half-written by a run that has ended.")
-        storage.write_json(storage.join(destination, BEGUN), {"outputs": task.names})
+        names = [name.removesuffix(GROUP) for name in task.recorded_names]
+        storage.write_json(storage.join(destination, BEGUN), {"outputs": names})
         try:
             yield lease
         except BaseException:

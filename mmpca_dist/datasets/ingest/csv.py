@@ -10,7 +10,6 @@ import lzma
 import re
 import shlex
 import zlib
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import pyarrow.csv
 from fsspec.utils import infer_compression
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.column_faults import ColumnFault
+from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.ingest.csv_syntax import (
     as_number,
     dropped_positions,
@@ -38,7 +37,7 @@ from mmpca_dist.datasets.labels import distinct_labels, text_array
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.named_columns import LABEL_NAMES
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.errors import ColumnError, InputError
+from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 
 CSV_SUFFIXES = (".csv", ".tsv")
@@ -49,24 +48,24 @@ COLUMN_BYTES = 9 << 10
 ARROW_FAULT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )(?P<what>.*)", re.DOTALL
 )
-KEPT_ADVICE = "What is kept are integers or strings: correct it, or leave out --keep."
 DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 
 
 class Text(RowSource):
     """A text file, perhaps compressed, whose progress is counted in bytes of the file."""
 
+    first_row = 0
+    """The number of the first row of the piece that was read last."""
+
     def __init__(self, uri: str, dtype: np.dtype) -> None:
         self.uri, self.dtype = uri, dtype
-        fs, path = storage.filesystem(uri)
-        with storage.explained(uri):
+        with storage.reached(uri) as (fs, path):
             self.total = int(fs.size(path) or 0)
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, Any]]:
         """Open the file; yield it and the text within it (the same, unless compressed)."""
-        fs, path = storage.filesystem(self.uri)
-        with storage.explained(self.uri):
+        with storage.reached(self.uri) as (fs, path):
             raw = fs.open(path, "rb")
         with raw:
             compression = infer_compression(path)
@@ -97,24 +96,13 @@ class Text(RowSource):
                 return
             yield line
 
-    def _is_row(self, line: bytes) -> bool:
-        """Tell whether a line holds a row."""
-        return bool(line.strip(b"\r\n"))
-
-    def _line_of(self, row: int) -> int:
-        """Return the number of the line that holds a row; lines count from 1, rows from 0."""
-        with self._open() as (_, text):
-            numbers = (number for number, line in enumerate(self._lines(text), 1) if self._is_row(line))
-            return deque(itertools.islice(numbers, row + 1), maxlen=1)[0]
-
 
 @dataclass
 class _NameColumn:
-    """A column of names: what messages call it and advise, and whether all values were whole numbers so far."""
+    """A column of names: what messages call it, and whether all values were whole numbers so far."""
 
     position: int
     what: str = "label"
-    advice: str = "Labels are classes, integers or strings: correct it, or name the column that holds them."
     all_numbers: bool = True
 
 
@@ -152,9 +140,7 @@ class CsvRows(Text):
         dropped = dropped_positions(names, len(cells), drop, uri)
         kept = kept_positions(names, len(cells), keep, dropped, uri)
         options = {"--drop": dropped, "--keep": set(kept.values())}
-        self.beside = {
-            name: _NameColumn(position, f"value of {name!r}", KEPT_ADVICE) for name, position in kept.items()
-        }
+        self.beside = {name: _NameColumn(position, f"value of {name!r}") for name, position in kept.items()}
         if labelled:
             self.beside[LABELS] = _NameColumn(label_position(names, len(cells), label, options, uri))
         dropped.update(column.position for column in self.beside.values())
@@ -208,21 +194,6 @@ class CsvRows(Text):
             raise InputError(f"{self.uri} is empty; there are no rows to read.")
         return contents[0], contents[1] if len(contents) > 1 else "", blank
 
-    def _line_of(self, row: int) -> int:
-        """Return the number of the line in which a row begins, from 1; the header counts as row 0."""
-        with self._open() as (_, text):
-            rows = csv.reader((line.decode("utf-8", "replace") for line in self._lines(text)), delimiter=self.delimiter)
-            before, begin = 0, 1
-            try:
-                for cells in rows:
-                    if before == row and cells:
-                        return begin
-                    before += bool(cells)
-                    begin = rows.line_num + 1
-            except csv.Error:  # such as of a cell that is too long for it
-                pass
-        return super()._line_of(row)
-
     def _split(self, line: str) -> list[str]:
         n_columns = line.count(self.delimiter) + 1
         refuse_larger(n_columns * COLUMN_BYTES, f"A line of {n_columns:,} columns in {self.uri}", "Write it as Parquet")
@@ -233,18 +204,17 @@ class CsvRows(Text):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, with NaN where a cell is empty."""
-        first_row = 0
-        for data, _, done in self.pieces():
+        for data, done in self.pieces():
             try:
                 table = self.parse(data)
             except pa.ArrowInvalid:
-                self.explain(data, first_row)
-            yield Block(self.matrix(table), {name: self.codes(name, table, first_row) for name in self.beside}, done)
-            first_row += len(table)
+                self.explain(data)
+            yield Block(self.matrix(table), {name: self.codes(name, table) for name in self.beside}, done)
+            self.first_row += len(table)
 
-    def pieces(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yield whole lines, the number of the first of them, and how far the file has been read."""
-        line = self._skip + 1
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """Yield whole lines, and how far the file has been read; whoever takes them advances ``first_row``."""
+        self.first_row, line = 0, self._skip + 1
         with self._open() as (raw, text):
             for number in range(self._skip):
                 self._line(text, number + 1)
@@ -255,7 +225,8 @@ class CsvRows(Text):
                     data = data.removeprefix(codecs.BOM_UTF8)  # which would hide a quote behind it
                 data = with_quotes_closed(data, text, self.delimiter, line, self.uri)
                 if data.strip(b"\r\n"):
-                    yield data, line, raw.tell()
+                    self._piece = data, line
+                    yield data, raw.tell()
                 line += data.count(b"\n")
 
     def parse(self, data: bytes, *, use_threads: bool = True, as_text: bool = False) -> pa.Table:
@@ -278,7 +249,7 @@ class CsvRows(Text):
         (batch,) = table.to_batches()
         return batch.select(list(range(self.n_features))).to_tensor(null_to_nan=True, row_major=True).to_numpy()
 
-    def codes(self, name: str, table: pa.Table, first_row: int) -> Codes:
+    def codes(self, name: str, table: pa.Table) -> Codes:
         """Return a column of names of a table."""
         (batch,) = table.to_batches()
         column, cells = self.beside[name], batch.column(self.n_features + list(self.beside).index(name))
@@ -287,13 +258,10 @@ class CsvRows(Text):
         numbers = [as_number(value) for value in values]
         for k, value in enumerate(values):
             if not value or (column.all_numbers and None not in numbers and numbers[k] % 1):  # type: ignore[operator]
-                where = self.where(first_row + int(np.argmax(codes == k)))
+                where = self.where(self.first_row + int(np.argmax(codes == k)))
                 fault = f"{value}, which is not a whole number" if value else "empty"
-                raise ColumnError(
-                    f"The {column.what} (column {column.position}) in {where} of {self.uri} is {fault}. "
-                    f"{column.advice}",
-                    [ColumnFault(self.name_of(column.position), f"the {column.what} in {where} is {fault}", "names")],
-                )
+                problem = f"the {column.what} in {where} is {fault}"
+                raise refusal(self.uri, [ColumnFault(self.name_of(column.position), problem, "names")])
         column.all_numbers = column.all_numbers and None not in numbers
         return values, codes
 
@@ -315,9 +283,19 @@ class CsvRows(Text):
         return labels
 
     def where(self, row: int) -> str:
-        return f"row {row} (line {self._line_of(row + self._header)})"
+        """Say where a row of the piece read last is; quoted cells may hold line ends, so its lines are counted."""
+        data, line = self._piece
+        lines = (text.decode("utf-8", "replace") for text in data.splitlines(keepends=True))
+        cells, begin, seen = csv.reader(lines, delimiter=self.delimiter), 0, self.first_row - 1
+        try:
+            while seen < row:
+                begin = cells.line_num
+                seen += bool(next(cells))
+        except (csv.Error, StopIteration):  # of a cell that is too long for Python's reader
+            return f"row {row}"
+        return f"row {row} (line {line + begin})"
 
-    def explain(self, data: bytes, first_row: int) -> NoReturn:
+    def explain(self, data: bytes) -> NoReturn:
         """Refuse lines that cannot be parsed."""
         try:
             self.parse(data, use_threads=False)  # only then do errors name the row
@@ -326,8 +304,8 @@ class CsvRows(Text):
             message = str(error)
         match = ARROW_FAULT.search(message)
         if match is None:
-            raise InputError(f"{self.uri} is not readable as CSV from row {first_row} on: {message.rstrip('.')}.")
-        where, what = self.where(first_row + int(match["row"]) - 1), match["what"]
+            raise InputError(f"{self.uri} is not readable as CSV from row {self.first_row} on: {message.rstrip('.')}.")
+        where, what = self.where(self.first_row + int(match["row"]) - 1), match["what"]
         if match["column"] is None:
             ragged = re.match(r"Expected (\d+) columns, got (\d+)", what)
             fault = f"has {ragged[2]} cells where {ragged[1]} belong" if ragged else what
@@ -339,17 +317,15 @@ class CsvRows(Text):
                 f"Column {name} of {self.uri} is not UTF-8 text in {where}. Convert the file first, such as with: "
                 f"iconv -f latin1 -t utf8 {shlex.quote(self.uri)} > DEST.csv"
             )
-        option = f"--drop {shlex.quote(self.name_of(column))}"
         value = re.search(r"invalid value '(.*)'", what, re.DOTALL)
-        fault = f"{value[1]!r} where a number belongs" if value else what
-        advice = "encode the column, or"
-        if value and DECIMAL_COMMA.fullmatch(value[1].strip()):
-            advice = "write decimals with a point, or"
-        raise ColumnError(
-            f"Column {name} of {self.uri} has {fault}, in {where}. Features must be numbers: {advice} leave it out "
-            f"with {option}.",
-            [ColumnFault(self.name_of(column), f"{fault}, in {where}")],
-        )
+        fault = ColumnFault(self.name_of(column), f"{what} in {where}")
+        raise refusal(self.uri, [self.text_fault(column, value[1], where) if value else fault])
+
+    def text_fault(self, position: int, value: str, where: str) -> ColumnFault:
+        """Return what is wrong with a feature that holds text."""
+        shown = repr(value if len(value) <= 40 else f"{value[:40]}...")
+        hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(value.strip()) else ""
+        return ColumnFault(self.name_of(position), f"text: {shown} in {where}{hint}")
 
 
 def upper(sentence: str) -> str:

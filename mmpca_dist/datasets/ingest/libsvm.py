@@ -65,7 +65,7 @@ class LibsvmRows(Text):
         row_bytes = 8 if self.sparse else self.n_features * self.dtype.itemsize
         limit = max(1, LIMITS.chunk_bytes // row_bytes)
         lines: list[bytes] = []
-        n_bytes, first = 0, 1
+        self.first_row, n_bytes, first = 0, 0, 1
         with self._open() as (raw, text):
             for line in self._lines(text):
                 lines.append(line)
@@ -93,13 +93,17 @@ class LibsvmRows(Text):
                 f"{self.uri} is not readable as LIBSVM text between lines {first} and {last}: {str(error).rstrip('.')}."
             ) from error
         codes = encode_block(labels, f"lines {first} to {last} of {self.uri}")
+        self._piece = lines, first
         yield Block(csr_array(rows) if self.sparse else rows.toarray(), {LABELS: codes}, done)
+        self.first_row += len(labels)
 
     def _is_row(self, line: bytes) -> bool:
         return bool(line.partition(b"#")[0].strip())
 
     def where(self, row: int) -> str:
-        return f"row {row} (line {self._line_of(row)})"
+        lines, first = self._piece
+        numbers = [number for number, line in enumerate(lines, first) if self._is_row(line)]
+        return f"row {row} (line {numbers[row - self.first_row]})"
 
     def _explain(self, line: bytes, number: int, quiet: bool = False) -> None:
         """Raise an error that names what is wrong with a line; a ``quiet`` call returns if nothing is."""

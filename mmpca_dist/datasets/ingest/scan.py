@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import csv
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.column_faults import ColumnFault, refusal
 from mmpca_dist.datasets.dataset import Dataset, unit_edges
-from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, DECIMAL_COMMA, CsvRows
+from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES
 from mmpca_dist.datasets.ingest.sources import Selection
 from mmpca_dist.datasets.readers.formats import stem_of
@@ -35,16 +34,16 @@ class _CsvScan:
     """
 
     def __init__(self, rows: CsvRows) -> None:
-        self._rows, self._first_row = rows, 0
-        self._texts: dict[int, str] = {}
+        self._rows = rows
+        self._texts: dict[int, ColumnFault] = {}
         self._names: dict[int, ColumnFault] = {}
         self._gaps: dict[int, tuple[int, str]] = {}
         self._counting: dict[int, float] | None = None
 
     def read(self, progress: Progress | None) -> None:
         """Read all lines."""
-        for data, line, n_bytes in self._rows.pieces():
-            self._scan_block(data, line)
+        for data, n_bytes in self._rows.pieces():
+            self._scan_block(data)
             if progress is not None:
                 progress(n_bytes, max(self._rows.total, n_bytes))
 
@@ -54,13 +53,12 @@ class _CsvScan:
         for position, (count, where) in self._gaps.items():
             cells = f"{_cells(count)} empty, NaN, infinite or too large, the first {where}"
             faults[position] = ColumnFault(self._rows.name_of(position), cells, "gap")
-        for position, text in self._texts.items():
-            faults[position] = ColumnFault(self._rows.name_of(position), text)
+        faults.update(self._texts)
         return [faults[position] for position in sorted(faults)]
 
     def notes(self) -> list[str]:
         """Return notes on columns that only count the rows."""
-        if self._first_row <= 2:
+        if self._rows.first_row <= 2:
             return []
         names = [self._rows.name_of(position) for position in self._counting or {} if position not in self._texts]
         return [
@@ -68,26 +66,27 @@ class _CsvScan:
             for name in names
         ]
 
-    def _scan_block(self, data: bytes, line: int) -> None:
-        """Look for faults in whole lines, the first of which has the number ``line``."""
-        table = self._parsed(data, line)
+    def _scan_block(self, data: bytes) -> None:
+        """Look for faults in whole lines."""
+        table = self._parsed(data)
         if table is None:
             return
         if self._rows.n_features:
             values = self._rows.matrix(table)
-            _count_gaps(values, self._rows.features, lambda row: self._where(data, line, row), self._gaps)
+            first = self._rows.first_row
+            _count_gaps(values, self._rows.features, lambda row: self._rows.where(first + row), self._gaps)
             self._find_counters(values)
         for name, column in list(self._rows.beside.items()):
             try:
-                self._rows.codes(name, table, self._first_row)
+                self._rows.codes(name, table)
             except ColumnError as error:
                 self._names[column.position] = error.faults[0]
         self._rows.beside = {
             name: column for name, column in self._rows.beside.items() if column.position not in self._names
         }
-        self._first_row += len(table)
+        self._rows.first_row += len(table)
 
-    def _parsed(self, data: bytes, line: int) -> pa.Table | None:
+    def _parsed(self, data: bytes) -> pa.Table | None:
         """Return a block without the features that hold text; None where nothing is left to look at."""
         for is_first in (True, False):
             if not self._rows.features and not self._rows.beside:
@@ -96,23 +95,21 @@ class _CsvScan:
                 return self._rows.parse(data)
             except pa.ArrowInvalid:
                 if not is_first:
-                    self._rows.explain(data, self._first_row)
-                self._exclude_texts(data, line)
+                    self._rows.explain(data)
+                self._exclude_texts(data)
         return None
 
-    def _exclude_texts(self, data: bytes, line: int) -> None:
+    def _exclude_texts(self, data: bytes) -> None:
         """Record the features of a block that hold text, and stop parsing them."""
         try:
             table = self._rows.parse(data, as_text=True)
         except pa.ArrowInvalid:
-            self._rows.explain(data, self._first_row)
+            self._rows.explain(data)
         for position, column in zip(list(self._rows.features), table.columns, strict=False):
             row = first_text(column, self._rows.dtype)
             if row is not None:
-                value = str(column[row].as_py())
-                shown = repr(value if len(value) <= 40 else f"{value[:40]}...")
-                hint = ", whose decimals need a point" if DECIMAL_COMMA.fullmatch(value.strip()) else ""
-                self._texts[position] = f"text: {shown} in {self._where(data, line, row)}{hint}"
+                where = self._rows.where(self._rows.first_row + row)
+                self._texts[position] = self._rows.text_fault(position, str(column[row].as_py()), where)
         self._rows.leave_out(self._texts)
 
     def _find_counters(self, values: NDArray) -> None:
@@ -122,21 +119,9 @@ class _CsvScan:
             self._counting = {self._rows.features[k]: float(values[0, k]) for k in begins}
         index = {position: k for k, position in enumerate(self._rows.features)}
         for position, first in list(self._counting.items()):
-            rows = np.arange(self._first_row, self._first_row + len(values)) + first
+            rows = np.arange(self._rows.first_row, self._rows.first_row + len(values)) + first
             if position not in index or not np.array_equal(values[:, index[position]], rows.astype(values.dtype)):
                 del self._counting[position]
-
-    def _where(self, data: bytes, line: int, row: int) -> str:
-        """Say where a row of a block is; quoted cells may hold line ends, so its lines are counted from the start."""
-        lines = (text.decode("utf-8", "replace") for text in data.splitlines(keepends=True))
-        cells, begin, seen = csv.reader(lines, delimiter=self._rows.delimiter), 0, -1
-        try:
-            while seen < row:
-                begin = cells.line_num
-                seen += bool(next(cells))
-        except csv.Error:  # of a cell that is too long for Python's reader
-            return f"row {self._first_row + row}"
-        return f"row {self._first_row + row} (line {line + begin})"
 
 
 def first_text(column: pa.ChunkedArray, dtype: np.dtype) -> int | None:

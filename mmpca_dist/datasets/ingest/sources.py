@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, check_table, unit_edges
+from mmpca_dist.datasets.dataset import Dataset, check_table, fill, readable, unit_edges
 from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.ingest.row_source import LABELS, Block, RowSource, encode_block
@@ -102,9 +102,8 @@ class Selection:
             return NumpyRows(rows, labels, uri)
         with settings_named():
             dataset = self.dataset(uri)
-            label = getattr(dataset, "label", None)
-            if label in self.keep:
-                raise InputError(f"--keep names {label!r}, which is the label of {uri}.")
+            if dataset.label in self.keep:
+                raise InputError(f"--keep names {dataset.label!r}, which is the label of {uri}.")
             keep = {name: open_column(dataset, name, setting="--keep") for name in self.keep}
             return DatasetRows(dataset, sparse, keep)
 
@@ -159,20 +158,12 @@ class DatasetRows(RowSource):
         # Rows that have the fill value, of columns of which chunks are not stored.
         filled = {name: 0 for name, column in self._columns.items() if column.missing_label_rows}
         for start, stop in itertools.pairwise(edges):
-            try:
+            with readable(self._dataset.describe_chunk(start)):
                 if self.sparse:
                     rows = self._dataset.read_sparse(start, stop)
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
                 names = {name: column.read_labels(start, stop) for name, column in self._columns.items()}
-            except InputError:
-                raise
-            except Exception as error:  # whatever a store or codec raises for damaged data
-                raise InputError(
-                    f"Cannot read {self._dataset.describe_chunk(start)}: "
-                    f"{str(error).rstrip('.') or type(error).__name__}. It is damaged or out of reach: restore it "
-                    "from its source."
-                ) from error
             for name in filled:
                 filled[name] += int(np.count_nonzero(names[name] == self._columns[name].label_fill))
             codes = {
@@ -302,14 +293,8 @@ class NpyStream:
             self._fill(self._band[column])
 
     def _fill(self, out: NDArray) -> NDArray:
-        target = out.reshape(-1).view(np.uint8).data
-        n_read = 0
         try:
-            while n_read < len(target):
-                size = self._stream.readinto(target[n_read : n_read + PIECE_BYTES])
-                if not size:
-                    raise EOFError("it ends early")
-                n_read += size
+            fill(self._stream, out, PIECE_BYTES)
         except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(f"{self.where} is damaged or cut short: {error}. Copy it again.") from error
         return out
@@ -317,18 +302,16 @@ class NpyStream:
 
 def open_npy(uri: str, stack: ExitStack) -> NpyStream:
     """Open a ``.npy`` file as a stream, until the stack is left."""
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         return NpyStream(stack.enter_context(fs.open(path, "rb")), uri, fs.size(path))
 
 
 def open_npz(uri: str, features: str, label: str, stack: ExitStack, sparse: bool | None = None) -> RowSource:
     """Open the rows and labels of an ``.npz`` file, dense or CSR, as streams."""
-    fs, path = storage.filesystem(uri)
 
     def archive() -> zipfile.ZipFile:
         try:
-            with storage.explained(uri):
+            with storage.reached(uri) as (fs, path):
                 file = stack.enter_context(fs.open(path, "rb"))
             return stack.enter_context(zipfile.ZipFile(file))
         except (zipfile.BadZipFile, OSError) as error:

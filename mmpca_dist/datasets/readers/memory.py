@@ -139,8 +139,7 @@ class NpzDataset(DatasetProxy):
 def _load(uri: str, features: str, label: str, label_required: bool, token: str) -> ArrayDataset | SparseArray:
     """Load a file, once for each ``token``."""
     storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri), fs.open(path, "rb") as file:
+    with storage.reached(uri) as (fs, path), fs.open(path, "rb") as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 names = sorted(archive.files)

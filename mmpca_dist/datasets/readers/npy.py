@@ -145,8 +145,7 @@ def _read(uri: str, token: str, start: int, stop: int) -> NDArray:
     header = _header(uri, token)
     row_bytes = header.dtype.itemsize * int(np.prod(header.shape[1:]))
     first, end = (header.offset + row * row_bytes for row in (start, stop))
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         data = fs.cat_file(path, start=first, end=end) if end > first else b""
     if len(data) != end - first:
         raise InputError(
@@ -169,8 +168,7 @@ def _map(path: str, token: str) -> NDArray:
 @functools.lru_cache(maxsize=8)
 def _header(uri: str, token: str) -> NpyHeader:
     storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         data = fs.cat_file(path, start=0, end=HEADER_BYTES)
         n_bytes = fs.size(path)
     header = NpyHeader.read(io.BytesIO(data), uri)

@@ -207,8 +207,7 @@ def _gaps(groups: Iterator[pq.RowGroupMetaData], kinds: Mapping[str, str]) -> Ga
 
 
 def _is_folder_of_parquet(uri: str) -> bool:
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         is_folder = fs.isdir(path)
     return is_folder and holds_parquet(uri, storage.names_in(uri))
 

@@ -53,8 +53,7 @@ def has_log(uri: str, names: Collection[str]) -> bool:
 def parquet_files(uri: str) -> ParquetFiles:
     """Return the Parquet files of a table: one file, those of a folder, or those that the log of a folder lists."""
     storage.require(uri)
-    fs, path = storage.filesystem(uri)
-    with storage.explained(uri):
+    with storage.reached(uri) as (fs, path):
         if not fs.isdir(path):
             return ParquetFiles([uri])
     names = storage.names_in(uri)

@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.storage import FsspecStore, LocalStore
 
-from mmpca_dist.datasets.dataset import check_table, chunk_edges
+from mmpca_dist.datasets.dataset import check_table, chunk_edges, fill
 from mmpca_dist.datasets.readers.zarr_groups import ZarrGroupRows, array_of
 from mmpca_dist.datasets.stores import zarr_stores
 from mmpca_dist.datasets.stores.zarr_stores import fill_from
@@ -152,7 +152,7 @@ class PlainChunks:
         if size < index.nbytes + CRC_BYTES:
             raise ValueError(f"it holds {size} bytes, less than the index of a shard")
         file.seek(size - index.nbytes - CRC_BYTES)
-        _fill(file, index)
+        fill(file, index)
         if google_crc32c.value(_bytes_of(index)) != int.from_bytes(file.read(CRC_BYTES), "little"):
             raise ValueError("the checksum of its index does not match")
         if np.any((index[:, 0] != ABSENT) & (index[:, 1] != expected)):
@@ -162,14 +162,14 @@ class PlainChunks:
     def _read_chunk(self, file: Any, skip_rows: int, rows: NDArray) -> None:
         if not self.checksum:
             file.seek(skip_rows * self.row_bytes, 1)
-            _fill(file, rows)
+            fill(file, rows)
             return
         # A checksum covers the whole chunk: rows that were not asked for, and padding, are read for it.
         before = np.empty(skip_rows * self.row_bytes, np.uint8)
         after = np.empty(self.chunk_rows * self.row_bytes - before.nbytes - rows.nbytes, np.uint8)
         crc = 0
         for part in (before, rows, after):
-            _fill(file, part)
+            fill(file, part)
             crc = google_crc32c.extend(crc, _bytes_of(part)) if part.nbytes else crc
         if crc != int.from_bytes(file.read(CRC_BYTES), "little"):
             raise ValueError("its checksum does not match")
@@ -217,13 +217,3 @@ def _checksum(codecs: Any) -> bool | None:
 
 def _bytes_of(array: NDArray) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
-
-
-def _fill(file: Any, array: NDArray) -> None:
-    target = _bytes_of(array).data
-    done = 0
-    while done < len(target):
-        read = file.readinto(target[done:])
-        if not read:
-            raise ValueError("it ends early")
-        done += read

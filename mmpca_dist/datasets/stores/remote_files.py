@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fsspec.spec import AbstractBufferedFile
+
 from mmpca_dist.datasets.stores import failures
 from mmpca_dist.datasets.stores.addresses import AZURE, GCS, S3
 from mmpca_dist.errors import AccessError, InputError
@@ -182,7 +184,7 @@ class BucketFileSystem:
 
     def open(self, path: str, mode: str = "rb") -> io.BufferedReader:
         """Open an object for reading."""
-        return io.BufferedReader(_RangeFile(self, path), READ_AHEAD_BYTES)
+        return io.BufferedReader(_RangeFile(self, path, cache_type="none", size=self.size(path)), READ_AHEAD_BYTES)
 
     def info(self, path: str) -> dict[str, Any]:
         """Return name, size and type of an object, or raise a ``FileNotFoundError``."""
@@ -275,33 +277,15 @@ class BucketFileSystem:
         self._call("remove", path, lambda client, key: client.delete(key))
 
 
-class _RangeFile(io.RawIOBase):
+class _RangeFile(AbstractBufferedFile):
     """An object as a file, read range by range."""
 
-    def __init__(self, fs: BucketFileSystem, path: str) -> None:
-        self._fs, self._path, self._at = fs, path, 0
-        self._size = fs.size(path)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._at + len(buffer), self._size)
-        if end <= self._at:
-            return 0
-        data = self._fs.cat_file(self._path, self._at, end)
-        if len(data) != end - self._at:
-            raise AccessError(f"Cannot read {self._path}: it became shorter while it was read.")
-        buffer[: len(data)] = data
-        self._at = end
-        return len(data)
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        end = min(end, self.size)
+        data = self.fs.cat_file(self.path, start, end)
+        if len(data) != end - start:
+            raise AccessError(f"Cannot read {self.path}: it became shorter while it was read.")
+        return data
 
 
 class PatientFileSystem:

@@ -85,6 +85,13 @@ def filesystem(uri: str) -> tuple[Any, str]:
         return (fs if is_private(uri) else PatientFileSystem(fs, uri.partition("://")[0])), path
 
 
+@contextmanager
+def reached(uri: str, doing: str = "read") -> Iterator[tuple[Any, str]]:
+    """Yield file system and path as ``filesystem`` returns them; failures become errors as in ``explained``."""
+    with explained(uri, doing):
+        yield filesystem(uri)
+
+
 def agreed(uri: str, read: Callable[[], T]) -> T:
     """Return the result of ``read``, confirmed by a second reading if the connection to ``uri`` is not encrypted."""
     fs, _ = filesystem(uri)
@@ -98,15 +105,13 @@ def undamaged(uri: str, read: Callable[[], T]) -> T:
 
 def exists(uri: str) -> bool:
     """Tell whether a file or folder is at ``uri``."""
-    fs, path = filesystem(uri)
-    with explained(uri):
+    with reached(uri) as (fs, path):
         return bool(fs.exists(path))
 
 
 def require(uri: str) -> None:
     """Raise an ``InputError`` where nothing is at ``uri``, with the reason that a server gives."""
-    fs, path = filesystem(uri)
-    with explained(uri):
+    with reached(uri) as (fs, path):
         if not fs.exists(path):
             fs.info(path)  # raises what fsspec's ``exists`` keeps to itself
             raise FileNotFoundError(uri)
@@ -123,8 +128,7 @@ def refuse_pipe(uri: str) -> None:
 
 def read_bytes(uri: str) -> bytes:
     """Read a whole object."""
-    fs, path = filesystem(uri)
-    with explained(uri):
+    with reached(uri) as (fs, path):
         refuse_pipe(uri)
         return agreed(uri, lambda: bytes(fs.cat_file(path)))
 
@@ -155,8 +159,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     if is_local(uri):
         write_pieces(uri, [data])
         return
-    fs, path = filesystem(uri)
-    with explained(uri, "write"):
+    with reached(uri, "write") as (fs, path):
         if not is_bucket(uri):  # without folders, it would make a bucket
             fs.makedirs(fs._parent(path), exist_ok=True)
         fs.pipe_file(path, data)
@@ -164,15 +167,13 @@ def write_bytes(uri: str, data: bytes) -> None:
 
 def write_pieces(uri: str, pieces: Iterable[bytes]) -> None:
     """Write an object piece by piece; if the pieces end with an error, no object is written."""
-    fs, path = filesystem(uri)
-    if not is_local(uri):
-        with TemporaryDirectory() as folder:
-            copy = str(Path(folder, "copy"))
-            write_pieces(copy, pieces)
-            with explained(uri, "write"):
+    with reached(uri, "write") as (fs, path):
+        if not is_local(uri):
+            with TemporaryDirectory() as folder:
+                copy = str(Path(folder, "copy"))
+                write_pieces(copy, pieces)
                 fs.put_file(copy, path)
-        return
-    with explained(uri, "write"):
+            return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with beside(Path(path)) as partial:
             with partial.open("wb") as file:
@@ -202,8 +203,7 @@ def create_bytes(uri: str, data: bytes) -> bool:
     >>> create_bytes("memory://doc/lock", b"mine"), create_bytes("memory://doc/lock", b"yours")
     (True, False)
     """
-    fs, path = filesystem(uri)
-    with explained(uri, "write"), _memory_lock if is_private(uri) else nullcontext():
+    with reached(uri, "write") as (fs, path), _memory_lock if is_private(uri) else nullcontext():
         if is_local(uri):
             return _create_file(Path(path), data)
         try:
@@ -269,8 +269,7 @@ def remove_partials(uri: str, but: str | None = None) -> int:
 
 def list_objects(uri: str) -> list[tuple[str, int, str]]:
     """Return (name, bytes, etag or modification time) of every object below ``uri``, sorted by name."""
-    fs, path = filesystem(uri)
-    with explained(uri):
+    with reached(uri) as (fs, path):
         objects = _objects_at(fs, path)
     root = path.rstrip("/") + "/"
     return sorted(
@@ -285,8 +284,7 @@ def list_objects(uri: str) -> list[tuple[str, int, str]]:
 
 def names_in(uri: str) -> list[str]:
     """Return the sorted names of what lies directly in a folder; none where it is not there."""
-    fs, path = filesystem(uri)
-    with explained(uri):
+    with reached(uri) as (fs, path):
         if not fs.exists(path):
             return []
         return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
@@ -342,8 +340,7 @@ def remove_children(uri: str, names: Iterable[str]) -> None:
         remove(join(uri, name))
     if is_bucket(uri):
         return
-    fs, path = filesystem(uri)
-    with explained(uri, "remove"), suppress(FileNotFoundError):
+    with reached(uri, "remove") as (fs, path), suppress(FileNotFoundError):
         if fs.isdir(path) and not fs.ls(path, detail=False):
             fs.rmdir(path)
 
