@@ -175,7 +175,7 @@ def chosen_by_hand(config, X, y):
 )
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
+        monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     config = auto(tmp_path / "out", uri, **changes)
     results = run(config)
     dataset = open_dataset(uri)
