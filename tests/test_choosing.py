@@ -175,7 +175,7 @@ def chosen_by_hand(config, X, y):
 )
 def test_a_run_takes_what_the_whole_protocol_by_hand_takes(uri, changes, direct, no_report, tmp_path, monkeypatch):
     if direct:
-        monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
+        monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     config = auto(tmp_path / "out", uri, **changes)
     results = run(config)
     dataset = open_dataset(uri)
@@ -235,13 +235,10 @@ def test_the_report_shows_the_choice_and_the_settings_as_given(tmp_path):
     assert "n_components: auto" in page and "choose: moments, choose: score" in page
     contents = report_contents(RunDirectory(config.output), config, open_dataset("bundled:iris"), results)
     pca = results["choose"]["methods"]["pca"]
-    assert [cell.summary.mean for cell in contents.choices.methods[0].cells] == pca["means"]
-    np.testing.assert_allclose(
-        [cell.summary.corrected_standard_error for cell in contents.choices.methods[0].cells],
-        pca["standard_errors"],
-        rtol=1e-12,
-    )
-    assert contents.choices.methods[0].chosen.n_components == pca["candidate"]
+    cells = tried("pca", contents.choice)
+    assert [cell.summary.mean for cell in cells] == pca["means"]
+    errors = [cell.summary.corrected_standard_error for cell in cells]
+    np.testing.assert_allclose(errors, pca["standard_errors"], rtol=1e-12)
     assert [method.requested for method in contents.methods] == [[pca["chosen"]], [1]]
 
 

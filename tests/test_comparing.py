@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, ttest_rel
 from scipy.stats import t as student
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import (
     CorrectedTest,
     SignTest,
@@ -133,19 +132,3 @@ def test_differences_in_combined_standard_errors():
     assert standard_errors_apart(constant, constant) == 0
     assert standard_errors_apart(constant, other) == -math.inf
     assert math.isnan(standard_errors_apart(Summary.of([5.0]), own))
-
-
-@pytest.mark.parametrize(
-    ("errors", "reference", "message"),
-    [
-        ([1, 2], [1, 2, 3], "errors of 2 splits cannot be compared with those of 3"),
-        ([1, math.nan], [1, 2], "error in split 1 is nan"),
-        ([], [], r"shape \(0,\)"),
-        ([[1, 2]], [[1, 2]], r"shape \(1, 2\)"),
-    ],
-)
-def test_what_is_refused(errors, reference, message):
-    with pytest.raises(InputError, match=message):
-        sign_test(errors, reference)
-    with pytest.raises(InputError, match=message):
-        corrected_t_test(errors, reference, np.full(np.shape(errors), 9), np.full(np.shape(errors), 9))

@@ -55,7 +55,7 @@ def test_the_same_bits_on_any_workers(merging, processes, monkeypatch, limits, t
         limits.direct_bytes = 0
         monkeypatch.setattr(score_stage, "read_all", lambda *_: pytest.fail("all rows in memory"))
     else:
-        monkeypatch.setattr(score_stage, "can_merge", lambda *_: False)
+        monkeypatch.setattr(score_stage, "merges", lambda *_: False)
     found = [
         bits(config_of(tmp_path / str(number), uri, compute=compute, **settings()))
         for number, compute in enumerate([{"workers": 1}, {"workers": 3}, {"cluster": processes}])

@@ -9,7 +9,7 @@ from helpers.evaluations import CLASSIFIERS, evaluation
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import SignTest, holm
-from mmpca_dist.evaluation.results import standings, verdict
+from mmpca_dist.evaluation.results import verdict
 from mmpca_dist.evaluation.tables import ErrorTable
 
 
@@ -74,38 +74,6 @@ def test_one_split_knows_no_deviation():
     assert found.smallest is found.best
     assert math.isnan(found.best.summary.deviation)
     assert found.test == SignTest(1, 1, 0.5)
-
-
-def test_nothing_has_no_verdict():
-    assert verdict(evaluation(table=ErrorTable.of([], 9))) is None
-
-
-def test_standings_count_cells_that_err_less():
-    pca, first, second = standings(evaluation(splits=12))
-    assert (pca.compared, pca.lower, pca.best.key) == (0, 0, ("pca", 8, "svm"))
-    assert (first.compared, first.lower, first.higher) == (9, 9, 0)
-    # By the sign test, which takes splits for independent, the first is below PCA too. There are 18 tests.
-    assert (first.lower_significant, second.lower_significant) == (0, 9)
-    assert (first.higher_significant, second.higher_significant) == (0, 0)
-    (absent,) = [s for s in standings(evaluation(most={"m-pca0": 0})) if s.method == "m-pca0"]
-    assert (absent.best, absent.compared) == (None, 0)
-
-
-def test_standings_count_cells_that_repeat_once():
-    """Both methods give one component however many are asked for."""
-    _, fisher = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"pca": 1, "fisher": 1}))
-    assert (fisher.compared, fisher.lower) == (3, 3)
-    _, alone = standings(evaluation(methods=("pca", "fisher"), sizes=(1, 2, 4), most={"fisher": 1}))
-    assert alone.compared == 9  # against another number of the reference's components each
-    clear = {"pca": 1, "fisher": 1}
-    made = evaluation(
-        methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 - (9 + split % 2) * m
-    )
-    assert standings(made)[1].lower_significant == 3
-    swapped = evaluation(
-        methods=("pca", "fisher"), sizes=(1, 2), most=clear, errors=lambda m, size, c, split: 30 + (9 + split % 2) * m
-    )
-    assert (standings(swapped)[1].lower_significant, standings(swapped)[1].higher_significant) == (0, 3)
 
 
 def test_cells_that_differ_in_one_split_alone_are_no_repeats():

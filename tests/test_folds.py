@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import dask.array as da
 import numpy as np
 import pytest
 import zarr
@@ -17,10 +16,9 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.folds import CellLabels, fold_moments, moments_by_fold
-from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
+from mmpca_dist.evaluation.splits import as_column, fold_splits, given_splits, share_splits
 from mmpca_dist.statistics.census import take_census
-from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Threads
@@ -75,7 +73,7 @@ def test_a_fold_that_holds_nearly_all_of_a_class(precision):
     X[200:397] = 1e6 + 1e5 * rng.standard_normal((197, 3))
     X[397:] = 1e-3 * X[397:] + 5
     names = np.where((np.arange(400) >= 200) & (np.arange(400) < 397), 0, np.arange(400) % 3)
-    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, names, precision=precision)
+    parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, as_column(names, "names"), precision=precision)
     training = next(fold_moments(parts))
     assert training.counts[1] == 2
     keep = names != 0
@@ -115,7 +113,7 @@ def test_medians_of_one_part_held_out():
     X, y = labelled(90, 2, 2, seed=5)
     names = np.where(np.arange(90) % 3, "train", "test")
     _, medians, _ = take_folds(
-        ArrayDataset(X, y), given_splits, names, "test", medians_of=median_sets(2, "one-vs-rest")
+        ArrayDataset(X, y), given_splits, as_column(names, "names"), "test", medians_of=median_sets(2, "one-vs-rest")
     )
     assert medians.shape == (1, 2, 2)
     for c in range(2):
@@ -169,19 +167,3 @@ def test_a_value_that_is_not_finite_is_found_where_it_is():
     X[41, 2] = np.inf
     with pytest.raises(InputError, match="Found inf in row 41, column 2"):
         take_folds(ArrayDataset(X, y), fold_splits, 3)
-
-
-def test_what_is_refused():
-    X, y = labelled(60, 3, 2, seed=9)
-    parts, _, _ = take_folds(ArrayDataset(X, y), fold_splits, 3)
-    with pytest.raises(InputError, match="at least two parts for one of them to be held out; there are 1"):
-        next(fold_moments(parts[:1]))
-    dataset = ArrayDataset(X, y)
-    spans = make_spans(dataset)
-    census = take_census(dataset, spans, Tasks(scheduler=Threads(1)))
-    many = fold_splits(Rows(dataset=dataset, census=census, spans=spans, scheduler=Threads(1)), 3, n_splits=2)
-    with pytest.raises(InputError, match="those of one split; there are 2"):
-        CellLabels(dataset, many)
-    assert CellLabels(dataset, many.only(1)).read_labels(0, 60).max() < 6
-    with pytest.raises(InputError, match="Folds of Dask arrays are not supported"):
-        CellLabels(dask_rows(da.from_array(X), y)[0], many.only(0))

@@ -27,7 +27,7 @@ def margins_of(tmp_path, monkeypatch, name, direct, **changes):
     """Return the records, evaluated with all rows in memory or by merging moments."""
     with monkeypatch.context() as patched:
         if direct:
-            patched.setattr(score_stage, "can_merge", lambda *_: False)
+            patched.setattr(score_stage, "merges", lambda *_: False)
         else:
             patched.setattr(LIMITS, "direct_bytes", 0)
             patched.setattr(score_stage, "read_all", pytest.fail)

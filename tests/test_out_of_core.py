@@ -57,7 +57,7 @@ def assert_alike(records, expected):
 def test_errors_are_those_of_rows_in_memory(rows, monkeypatch):
     """Blocks are the same, wherever they come from; of the larger limit, single components are gathered."""
     with monkeypatch.context() as patched:
-        patched.setattr(score_stage, "can_merge", lambda *_: False)
+        patched.setattr(score_stage, "merges", lambda *_: False)
         patched.setattr(LIMITS, "direct_bytes", 1 << 20)
         expected, _, _ = evaluated(rows, "direct")
     monkeypatch.setattr(score_stage, "read_all", pytest.fail)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from helpers.classifying import assert_scores, relative, sklearn_scores
-from helpers.samples import labelled, take
+from helpers.samples import labelled
 from naive_judging import fisher_linear_scores, gaussian_scores
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -21,7 +20,6 @@ from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.gaussian import naive_bayes, quadratic_discriminant
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.statistics.moments import pooled_weights
 
 UNEQUAL = np.array([[-1.0], [1.0], [9.0], [11.0], [9.0], [11.0], [9.0], [11.0]])
 UNEQUAL_LABELS = [0, 0, 1, 1, 1, 1, 1, 1]
@@ -88,31 +86,21 @@ def test_real_rows_many_sizes_from_one_reduction():
     X, y = digits.data, digits.target_names[digits.target].astype(str)
     train = np.arange(len(X)) % 5 > 0
     reducer = MarginPCA(20, precision="double").fit(X[train], y[train])
-    reduced = ReducedMoments.of(reducer.moments_, *reducer.projection(), precision="double")
+    A, mean = reducer.projection()
     Z = reducer.transform(X)
     for k in (1, 2, 5, 20):
+        reduced = ReducedMoments.of(reducer.moments_, A[:, :k], mean, precision="double")
         fitted = [
             (linear_discriminant, LinearDiscriminantAnalysis()),
             (partial(quadratic_discriminant, ddof=sklearn_ddof()), QuadraticDiscriminantAnalysis()),
             (naive_bayes, GaussianNB()),
         ]
         for make, model in fitted:
-            found = make(reduced.first(k)).predict(Z[~train, :k])
+            found = make(reduced).predict(Z[~train, :k])
             np.testing.assert_array_equal(found, model.fit(Z[train, :k], y[train]).predict(Z[~train, :k]))
     # The classes are about equally many, so that priors change little: scikit-learn's predictions but for a few rows.
     expected = LinearDiscriminantAnalysis().fit(Z[train], y[train]).predict(Z[~train])
     assert (fisher_linear(reduced).predict(Z[~train]) == expected).mean() > 0.98
-
-
-@pytest.mark.parametrize("make", ALL)
-def test_the_first_columns_are_a_reduction_of_their_own(make):
-    reduced, _, _, rows = sample(3)
-    whole, V = class_moments(*labelled(300, 7, 3, seed=1)), np.random.default_rng(1).standard_normal((7, 4))
-    first = ReducedMoments.of(whole, V, precision="double").first(2)
-    alone = ReducedMoments.of(whole, V[:, :2], precision="double")
-    expected = make(alone).decision_function(rows[:, :2])
-    np.testing.assert_allclose(make(first).decision_function(rows[:, :2]), expected, rtol=1e-9, atol=1e-9)
-    assert np.shares_memory(reduced.first(2).scatters, reduced.scatters)
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -274,23 +262,6 @@ def test_classes_without_rows_are_no_classes():
         ReducedMoments.of(class_moments(X, np.zeros(90, int)), np.eye(4))
 
 
-def test_sums_of_scatters_do_for_the_linear_ones():
-    X, y = labelled(200, 5, 4, seed=12)
-    V = np.random.default_rng(12).standard_normal((5, 3))
-    pooled, _ = take(X, y, weights=pooled_weights(np.bincount(y)))
-    whole, _ = take(X, y)
-    sums, each = (ReducedMoments.of(moments, V, precision="double") for moments in (pooled, whole))
-    for make in (fisher_linear, linear_discriminant):
-        found, expected = make(sums.first(2)), make(each.first(2))
-        np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-9, atol=1e-12)
-    for make, who in (
-        (quadratic_discriminant, "Quadratic discriminant analysis"),
-        (naive_bayes, "Gaussian naive Bayes"),
-    ):
-        with pytest.raises(InputError, match=f"{who} needs the scatter of every class, and these moments keep only"):
-            make(sums)
-
-
 def test_the_threshold_lies_midway_however_many_rows_a_class_has():
     """There are no priors: the row midway is on the edge, and falls to the first class."""
     rule = fisher_linear(ReducedMoments.of(class_moments(UNEQUAL, UNEQUAL_LABELS), np.eye(1)))
@@ -329,13 +300,6 @@ def test_rules_travel(make):
 
 def test_what_is_refused():
     reduced, _, _, rows = sample(2)
-    moments = class_moments(*labelled(50, 7, 2, seed=1))
-    with pytest.raises(InputError, match=r"shape \(6, 2\); for moments of 7 columns"):
-        ReducedMoments.of(moments, np.ones((6, 2)))
-    with pytest.raises(InputError, match="precision='half'"):
-        ReducedMoments.of(moments, np.ones((7, 2)), precision="half")
-    with pytest.raises(InputError, match="4 components, so the first 5"):
-        reduced.first(5)
     with pytest.raises(InputError, match=r"shape \(60, 3\); they must have shape \(n, 4\)"):
         fisher_linear(reduced).predict(rows[:, :3])
     rows[3, 1] = np.nan
@@ -381,12 +345,16 @@ def test_directions_of_no_spread_are_left_out_of_many_columns_too(make, spread, 
 
 @pytest.mark.parametrize("centre", [False, True])
 def test_moments_of_the_columns_are_those_under_the_identity(centre):
+    """They keep the sum of the scatters alone, which does for linear classifiers."""
     X, y = labelled(90, 6, 4, seed=3)
-    moments = class_moments(X, y, classes=[0, 1, 2, 3, 9])
+    moments = class_moments(X, y, classes=[0, 1, 2, 3, 9], precision="double")
     mean = moments.mean if centre else None
-    ones = np.ones(5)
-    pooled = replace(moments, scatters=moments.scatter(ones)[None], weights=ones[None])
-    expected, found = ReducedMoments.of(pooled, np.eye(6), mean), ReducedMoments.of_columns(moments, mean)
-    for name in ("classes", "counts", "means", "within", "floors"):
+    expected = ReducedMoments.of(moments, np.eye(6), mean, precision="double")
+    found = ReducedMoments.of_columns(moments, mean, precision="double")
+    for name in ("classes", "counts", "means"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert found.scatters is None
+    for name in ("within", "covariance_floors"):  # the scatters are added in another order
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(found.scatters, found.within[None])
+    for make in (fisher_linear, linear_discriminant):
+        np.testing.assert_allclose(make(found).coef, make(expected).coef, rtol=1e-9, atol=1e-12)

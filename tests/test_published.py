@@ -16,6 +16,7 @@ from mmpca_dist.evaluation.published import (
     ROUNDED,
     Agreement,
     PublishedCell,
+    PublishedFigures,
     Reason,
     _all_cells,
     agreement,
@@ -73,7 +74,7 @@ def test_data_sets_without_figures_are_refused():
 
 def test_differences_are_in_combined_standard_errors():
     cells = [own(mean=21.4), own("m-pca0", 21.5), own("lol", 3.0), own("pca", 3.0, size=7)]
-    rows = side_by_side(cells, [published("m-pca0"), published(), published("m-pca2")], [])
+    rows = side_by_side(cells, [published("m-pca0"), published(), published("m-pca2")])
     assert [row.own.method for row in rows] == ["m-pca0", "pca"]
     error = math.sqrt((9 + 16) / 50)
     assert [row.apart for row in rows] == [pytest.approx(1.5 / error), pytest.approx(1.4 / error)]
@@ -85,38 +86,44 @@ def test_differences_are_in_combined_standard_errors():
 def test_only_pca_and_margin_pca_count_and_uncertain_columns_may_be_left_out():
     methods = ("pca", "m-pca0", "m-pca2", "pls", "lasso")
     figures = [published(method, certain=method != "m-pca2") for method in methods]
-    rows = side_by_side([own(method) for method in methods], figures, [])
+    rows = side_by_side([own(method) for method in methods], figures)
     assert len(rows) == 5
     assert agreement(rows) == Agreement(3, 3)
     assert agreement(rows, certain_only=True) == Agreement(2, 2)
 
 
-def test_what_rounding_of_the_published_mean_decides_is_open():
+def with_reasons(monkeypatch, *reasons):
+    """Let a publication give these reasons, and no other any."""
+    figures = {"made up": PublishedFigures("made up", list, lambda: reasons)}
+    monkeypatch.setattr("mmpca_dist.evaluation.published.FIGURES", figures)
+
+
+def test_what_rounding_of_the_published_mean_decides_is_open(monkeypatch):
     """Two combined standard errors are 1.4142; an own mean 1.46 apart may be within, one 1.47 apart is not."""
     methods, means = ("pca", "m-pca0", "m-pca1a", "m-pca2"), (18.54, 18.53, 21.46, 21.41)
     figures = [published(method) for method in methods]
-    rows = side_by_side(map(own, methods, means), figures, [Reason("Ties.", "ionosphere", True)])
+    with_reasons(monkeypatch, Reason("Ties.", "ionosphere", True))
+    rows = side_by_side(map(own, methods, means), figures)
     assert [row.within for row in rows] == [False, False, False, True]
     assert [row.is_open for row in rows] == [True, False, True, False]
     assert [row.reason for row in rows] == [ROUNDED, "Ties.", ROUNDED, ""]
     assert agreement(rows) == Agreement(1, 4, open=2)
 
 
-def test_one_split_neither_agrees_nor_misses():
-    rows = side_by_side(
-        [own(mean=99.0, deviation=math.nan, count=1)], [published()], [Reason("never shown", "ionosphere", True)]
-    )
+def test_one_split_neither_agrees_nor_misses(monkeypatch):
+    with_reasons(monkeypatch, Reason("never shown", "ionosphere", True))
+    rows = side_by_side([own(mean=99.0, deviation=math.nan, count=1)], [published()])
     assert (rows[0].within, rows[0].reason) == (None, "")
     assert agreement(rows) == Agreement(0, 0)
     assert math.isnan(agreement(rows).share)
 
 
 def test_constant_errors_that_differ_miss():
-    rows = side_by_side([own(mean=19.0, deviation=0.0)], [published(deviation=0.0)], [])
+    rows = side_by_side([own(mean=19.0, deviation=0.0)], [published(deviation=0.0)])
     assert (rows[0].apart, rows[0].within) == (-math.inf, False)
 
 
-def test_reasons_stand_beside_the_cells_that_miss_and_that_they_name():
+def test_reasons_stand_beside_the_cells_that_miss_and_that_they_name(monkeypatch):
     measured = {"dataset": "ionosphere", "measured": True}
     reasons = [
         Reason.of({**measured, "method": "m-pca*", "n_components": [5, 6], "reason": "Ties."}),
@@ -126,7 +133,8 @@ def test_reasons_stand_beside_the_cells_that_miss_and_that_they_name():
     ]
     far = [own("pca", 40.0), own("m-pca0", 40.0), own("m-pca0", 40.0, classifier="fisher"), own("m-pca2", 20.1)]
     figures = [published(), published("m-pca0"), published("m-pca0", classifier="fisher"), published("m-pca2")]
-    rows = side_by_side(far, figures, reasons)
+    with_reasons(monkeypatch, *reasons)
+    rows = side_by_side(far, figures)
     assert [row.reason for row in rows] == ["Not known.", "Ties. Not known.", "Ties.", ""]
     assert [row.explained for row in rows] == [False, True, True, False]
 

@@ -1,4 +1,4 @@
-"""Classifiers come from whatever methods are solved from: tall data, wide data, passes of products."""
+"""Classifiers come from what methods are solved from: tall data, wide data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 from mmpca_dist import MarginPCA
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.gaussian import naive_bayes
 from mmpca_dist.predictors.linear import fisher_linear, linear_discriminant
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
-from mmpca_dist.solvers.block_passes import statistics_in_passes
-from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.options import SolverOptions
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
@@ -27,17 +23,13 @@ from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 
-def statistics_of(X, y, *, solver=None, standardize=False):
+def statistics_of(X, y, *, standardize=False):
     """Return what methods are solved from, of rows in memory."""
     dataset = ArrayDataset(X, y)
     spans, scheduler = make_spans(dataset), Threads(1)
     census = take_census(dataset, spans, Tasks(scheduler=scheduler))
-    options = {"precision": "double", "standardize": standardize}
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
-    if solver is None:
-        return gather_statistics(rows, **options)
-    how = SolverOptions(solver, 2, 2, 1e-4)
-    return statistics_in_passes(rows, Needs(n_components=3), how, **options)
+    return gather_statistics(rows, precision="double", standardize=standardize)
 
 
 @pytest.mark.parametrize(("n", "d"), [(150, 6), (24, 60)])
@@ -64,18 +56,3 @@ def test_wide_data_with_more_components_than_the_scatter_within_classes_has():
     reduced = ReducedMoments.of_statistics(statistics_of(X, y), reducer.components_)
     Z = reducer.transform(X)
     assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, 1e-6)
-
-
-def test_statistics_from_passes():
-    """In the basis they know the scatter; outside of it, or from a sketch, they say that they do not."""
-    X, y = labelled(200, 30, 3, seed=15)
-    statistics = statistics_of(X, y, solver="krylov")
-    components = statistics.loadings(np.eye(statistics.moments.n_features)[:, :3])
-    reduced, Z = ReducedMoments.of_statistics(statistics, components), X @ components.T
-    assert_scores(fisher_linear(reduced), fisher_linear_scores(Z, y, Z), Z, 1e-7)
-    sketch = statistics_of(X, y, solver="nystroem")
-    for found, rows in ((statistics, np.eye(30)[:2]), (sketch, sketch.loadings(np.eye(sketch.moments.n_features)))):
-        with pytest.raises(InputError, match="never formed: take the moments of the reduced rows"):
-            ReducedMoments.of_statistics(found, rows)
-    with pytest.raises(InputError, match=r"shape \(3, 29\); of 30 columns"):
-        ReducedMoments.of_statistics(statistics, components[:, :29])

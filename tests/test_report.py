@@ -22,12 +22,6 @@ from mmpca_dist.report.drawing import Figure
 from mmpca_dist.report.run_page import ReportContents, figures, render
 
 FLAT: dict[str, Any] = {"eigenvalues": np.ones(3), "relative_errors": np.full(3, 1e-7), "total": 3.0}
-NONE: dict[str, Any] = {
-    "components": np.empty((0, 5)),
-    **{name: np.empty(0) for name in ("eigenvalues", "residuals", "relative_errors")},
-    "total": 0.0,
-    "sizes": [0],
-}
 
 TRICKY: dict[str, Callable[[], ReportContents]] = {
     "nothing special": report_contents,
@@ -64,7 +58,6 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "many decades": lambda: report_contents(
         [method_result(d=12, k=12, eigenvalues=np.geomspace(1, 1e-9, 12), total=1.2)]
     ),
-    "a method without components": lambda: report_contents([method_result(), method_result("hsic", **NONE)]),
     "a method that was not projected": lambda: report_contents(projected={}),
     "a class without rows": lambda: report_contents(sample_codes=np.zeros(90, dtype=int)),
     "far outlier": lambda: report_contents(
@@ -73,20 +66,16 @@ TRICKY: dict[str, Callable[[], ReportContents]] = {
     "constant projection": lambda: report_contents([method_result()], projected={"pca": np.ones((90, 3))}),
     "images": lambda: report_contents([method_result(d=64, k=10)], image_shape=[8, 8]),
     "wide images, few": lambda: report_contents([method_result(d=64, k=2)], image_shape=[2, 32]),
-    "shape that does not fit": lambda: report_contents([method_result(d=64)], image_shape=[8, 9]),
     "rebuilt images": lambda: with_rebuilt({"pca": [2, 8, 20], "hsic": [2]}, [2, 8, 20], ["0", "1", "2"], [8, 8], True),
     "rebuilt images, wide": lambda: with_rebuilt({"pca": [1]}, [1], ["a", NASTY, "$x^2", "a long name"], [2, 32]),
     "rebuilt images, tall": lambda: with_rebuilt({f"m{i}": [1, 3] for i in range(9)}, [1, 4], ["a"], [30, 3]),
-    "rebuilt by no method": lambda: with_rebuilt({"pca": []}, [1], ["a", "b"], [4, 4]),
     "margins": with_margins,
     "margins of one method": lambda: with_margins([method_result()]),
     "margins of nine methods": lambda: with_margins([method_result(f"m{i}") for i in range(9)]),
     "margins of one pair": lambda: with_margins(pairs=1),
     "margins that are all closed": lambda: with_margins(after={"pca": np.zeros(400), "m-pca0": np.zeros(400)}),
     "pairs that all coincide": lambda: with_margins(before=np.zeros(400)),
-    "nothing but methods": lambda: report_contents(
-        plan=[], stages=[], notes=[], versions={}, config_yaml="", projected={}
-    ),
+    "nothing but methods": lambda: report_contents(plan=[], notes=[], versions={}, config_yaml="", projected={}),
 }
 
 
@@ -108,7 +97,7 @@ def test_text_from_data_is_escaped_everywhere() -> None:
         [method_result(title=NASTY, limit=NASTY)],
         classes=[NASTY, "b"],
         plan=[(NASTY, NASTY, NASTY)],
-        stages=[(NASTY, 1.0, NASTY)],
+        stages={NASTY: 1.0},
         config_yaml=NASTY,
         versions={NASTY: NASTY},
         notes=[NASTY],

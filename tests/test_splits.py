@@ -18,7 +18,7 @@ from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
-from mmpca_dist.evaluation.splits import fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.splits import as_column, fold_splits, given_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -42,6 +42,11 @@ def labels(n, n_classes=3, seed=1):
     y = rng.choice(n_classes, n, p=np.arange(1, n_classes + 1) / (n_classes * (n_classes + 1) / 2))
     y[: 2 * n_classes] = np.arange(2 * n_classes) % n_classes
     return y
+
+
+def parts(names):
+    """Return the parts of rows as a column of labels."""
+    return as_column(np.asarray(names), "the given splits")
 
 
 def test_the_mixer_is_splitmix64():
@@ -198,7 +203,7 @@ def test_what_naming_the_largest_class_in_training_gets_wrong():
     y = np.repeat(["a", "b", "c"], [30, 20, 10])
     held_out = np.isin(np.arange(60), [0, 1, 2, *range(31, 49), *range(52, 60)])  # 3, 18 and 8 of the classes
     names = np.where(held_out, "test", "train")
-    made = [split(given_splits, y, names), split(fold_splits, y, 4, n_splits=2), split(share_splits, y, 0.7)]
+    made = [split(given_splits, y, parts(names)), split(fold_splits, y, 4, n_splits=2), split(share_splits, y, 0.7)]
     for found in made:
         for part in found.held_out:
             for train in found.training(0, 60, y, part):
@@ -210,12 +215,12 @@ def test_what_naming_the_largest_class_in_training_gets_wrong():
 def test_given_parts():
     y = np.array(["a", "b"] * 30)
     names = np.repeat(["test", "train", "valid"], 20)
-    found = split(given_splits, y, names)
+    found = split(given_splits, y, parts(names))
     assert found.names.tolist() == ["test", "train", "valid"]
     assert found.held_out == (0, 1, 2)
     assert found.counts.tolist() == [[10, 10, 10], [10, 10, 10]]
     np.testing.assert_array_equal(found.codes(15, 45, y[15:45]), [np.repeat([0, 1, 2], 20)[15:45]])
-    one = split(given_splits, y, names.tolist(), "test", edges=even_edges(60, 7), scheduler=Threads(2))
+    one = split(given_splits, y, parts(names), "test", edges=even_edges(60, 7), scheduler=Threads(2))
     assert one.held_out == (0,)
     np.testing.assert_array_equal(one.training(0, 60, y), [names != "test"])
     whole = pickle.loads(pickle.dumps(one))  # noqa: S301
@@ -235,10 +240,20 @@ def test_given_parts():
         (fold_splits, ["a", "b", "b", "b"], (2,), r"Only one row has the label 'a': while its fold is held out"),
         (fold_splits, [0, 1] * 3, (7,), r"7 folds for 6 rows; there must be 2 to 6"),
         (fold_splits, [0, 1] * 3, (1,), r"1 folds for 6 rows"),
-        (given_splits, [0, 1] * 3, (["x"] * 6,), r"All rows of the given splits are in the part x"),
-        (given_splits, [0, 1] * 3, (["x", "z"] * 2,), r"There are parts for 4 rows, and .* has 6"),
-        (given_splits, [0, 1, 1] * 2, (["x", "y", "y"] * 2,), r"All 2 rows of class 0 are in the part x of the given"),
-        (given_splits, [0, 1] * 4, (["test", "train"] * 4, "tests"), r"part 'tests'; there are .* Did you mean 'test'"),
+        (given_splits, [0, 1] * 3, (parts(["x"] * 6),), r"All rows of the given splits are in the part x"),
+        (given_splits, [0, 1] * 3, (parts(["x", "z"] * 2),), r"There are parts for 4 rows, and .* has 6"),
+        (
+            given_splits,
+            [0, 1, 1] * 2,
+            (parts(["x", "y", "y"] * 2),),
+            r"All 2 rows of class 0 are in the part x of the given",
+        ),
+        (
+            given_splits,
+            [0, 1] * 4,
+            (parts(["test", "train"] * 4), "tests"),
+            r"part 'tests'; there are .* Did you mean 'test'",
+        ),
     ],
 )
 def test_what_is_refused(make, y, arguments, message):

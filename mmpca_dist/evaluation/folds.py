@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, Relabelled
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.statistics.census import Census, count_labels
-from mmpca_dist.statistics.dask_rows import DaskRows
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.summary import take_moments
@@ -28,10 +26,6 @@ class CellLabels(Relabelled):
     """
 
     def __init__(self, rows: Dataset, splits: Splits) -> None:
-        if isinstance(rows, DaskRows):  # its labels come with the tasks, and never pass through here
-            raise InputError("Folds of Dask arrays are not supported: store the rows, or compute them.")
-        if splits.n_splits != 1:
-            raise InputError(f"Moments of folds are those of one split; there are {splits.n_splits}.")
         super().__init__(rows)
         self._splits = splits
 
@@ -50,8 +44,7 @@ def moments_by_fold(
     ``splits`` is one split of P parts. The P moments, for `fold_moments`, are C P d^2 doubles, and so is what a task
     leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T,
     C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows that train
-    while each of the H parts in ``splits.held_out`` is held out. Raises InputError for rows that are not finite,
-    several splits, or Dask arrays.
+    while each of the H parts in ``splits.held_out`` is held out. Raises InputError for rows that are not finite.
     """
     view = CellLabels(rows.dataset, splits)
     n_classes, n_parts = splits.counts.shape
@@ -79,12 +72,10 @@ def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
 
     They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
     whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
-    at once. Raises InputError for fewer than two parts, or parts that differ in classes or columns.
+    at once.
 
     Source: Chan, Golub & LeVeque 1983, for the merge.
     """
-    if len(parts) < 2:
-        raise InputError(f"There must be at least two parts for one of them to be held out; there are {len(parts)}.")
     after = [parts[-1]]
     for part in reversed(parts[1:-1]):
         after.append(_merged(part, after[-1]))

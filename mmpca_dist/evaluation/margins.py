@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.stats import wasserstein_distance
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.labels import encode, normalize_labels
+from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.reductions import Reduction, Reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part
@@ -34,29 +34,29 @@ TAIL = 0.5
 """Percent of the distances at either end that may lie beyond the edges of a histogram; the last bars count them."""
 
 
-def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
+def signed_distances(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
     """Return how far rows are from the hyperplane of a linear classifier, negative where they are on the wrong side.
 
     Of two classes it is s (w^T z + b) / ||w||, s = 1 for the second and -1 for the first; of more, the smallest over
     the other classes b of ((w_a - w_b)^T z + b_a - b_b) / ||w_a - w_b||, a the row's own class.
 
-    Raises InputError for a classifier that is not linear or has no hyperplane, as its coefficients are the same for all
-    classes, and for labels that it does not know.
+    Raises InputError for labels that the classifier does not know.
 
     Parameters
     ----------
-    fitted : Rule, FittedRows or fitted scikit-learn estimator
+    fitted : Rule or FittedRows
     Z : array or CSR matrix of shape (n, K)
-    y : array-like of shape (n,)
+    y : array of shape (n,)
 
     Returns
     -------
-    array of shape (n,)
-        In the unit of ``Z``. Rows reduced by orthonormal components have the unit of the original columns, so that
-        distances before and after compare. Otherwise they have a unit of their own: ``fisher`` standard deviations
-        within classes; ``random-projection`` the original one times sqrt(d / K), so that lengths are kept on average;
-        ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a standardised reduction have that of
-        standardised columns, in which distances before it are then measured too.
+    array of shape (n,) or None
+        None where there is no hyperplane: the classifier is not linear, or its coefficients are the same for all
+        classes. Distances are in the unit of ``Z``. Rows reduced by orthonormal components have the unit of the
+        original columns, so that distances before and after compare. Otherwise they have a unit of their own:
+        ``fisher`` standard deviations within classes; ``random-projection`` the original one times sqrt(d / K), so that
+        lengths are kept on average; ``pls`` and ``ridge`` that of their scaled, oblique directions. Rows of a
+        standardised reduction have that of standardised columns, in which distances before it are then measured too.
 
     Notes
     -----
@@ -68,17 +68,14 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
     >>> from mmpca_dist.evaluation.margins import signed_distances
     >>> from mmpca_dist.predictors.classifiers import ClassifierSection
     >>> from mmpca_dist.predictors.fits import fit_rows
-    >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), ["a", "a", "b", "b"]
+    >>> Z, y = np.array([[-3.0, 0.0], [-1.0, 5.0], [2.0, 1.0], [4.0, -1.0]]), np.array(["a", "a", "b", "b"])
     >>> signed_distances(fit_rows(ClassifierSection(name="svm", C=100), Z[:, :1], y), Z[:, :1], y)
     array([3., 1., 2., 4.])
     """
     parts = linear_parts(fitted)
-    if parts is None:
-        raise InputError("Distances are to the hyperplane of a linear classifier, and this one is not linear.")
-    coef = parts[0]
-    if not _separates(coef):
-        raise InputError("The coefficients of the classifier are the same for all classes: there is no hyperplane.")
-    codes = encode(normalize_labels(y, "the labels"), _classes(fitted), "the labels")
+    if parts is None or not _separates(parts[0]):
+        return None
+    coef, codes = parts[0], encode(y, fitted.classes, "the labels")
     scores = _scores(fitted, Z, parts)
     if len(coef) == 1:
         return np.where(codes == 1, scores[:, 0], -scores[:, 0]) / np.linalg.norm(coef)
@@ -94,10 +91,6 @@ def signed_distances(fitted: Any, Z: Any, y: ArrayLike) -> NDArray[np.float64]:
 
 def _separates(coef: NDArray[np.float64]) -> bool:
     return bool(np.any(coef) if len(coef) == 1 else np.ptp(coef, axis=0).any())
-
-
-def _classes(fitted: Any) -> NDArray:
-    return fitted.classes if hasattr(fitted, "classes") else fitted.classes_
 
 
 def _scores(fitted: Any, Z: Any, parts: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -197,12 +190,12 @@ def records_of_rows(
     """
     records = []
     for label in (spec.label for spec in specs):
-        original = distances_or_none(before[label], X, y)
+        original = signed_distances(before[label], X, y)
         if original is None:
             continue
         records.append(margin_record(original, original, method="", n_components=X.shape[1], classifier=label))
         for position, item in enumerate(items):
-            reduced = distances_or_none(after[position, label], Z[:, item.columns], y)
+            reduced = signed_distances(after[position, label], Z[:, item.columns], y)
             if reduced is not None:
                 size = item.n_components
                 records.append(
@@ -298,9 +291,3 @@ def rules_of_columns(statistics: Statistics, specs: Sequence[ClassifierSection])
         label: replace(rule, centre=mean + basis @ rule.centre, coef=rule.coef @ basis.T)
         for label, rule in rules.items()
     }
-
-
-def distances_or_none(fitted: Any, Z: Any, y: NDArray) -> NDArray[np.float64] | None:
-    """Return signed distances, or None where there is no hyperplane."""
-    parts = linear_parts(fitted)
-    return signed_distances(fitted, Z, y) if parts is not None and _separates(parts[0]) else None

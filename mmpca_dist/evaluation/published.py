@@ -168,15 +168,12 @@ def sources_of(dataset: str | None) -> str:
     return ", ".join(dict.fromkeys(cell.source for cell in _all_cells() if cell.dataset == dataset))
 
 
-def side_by_side(
-    cells: Iterable[Cell], published: Sequence[PublishedCell], reasons: Sequence[Reason] | None = None
-) -> list[Compared]:
+def side_by_side(cells: Iterable[Cell], published: Sequence[PublishedCell]) -> list[Compared]:
     """Return own and published cells of the same method, number of components and classifier, in published order.
 
-    ``reasons`` are those of the publications by default; several that apply are shown one after the other.
+    Several reasons of the publications that apply are shown one after the other.
     """
-    if reasons is None:
-        reasons = [reason for figures in FIGURES.values() for reason in figures.reasons()]
+    reasons = [reason for figures in FIGURES.values() for reason in figures.reasons()]
     by_key = {cell.key: cell for cell in cells}
     rows = [Compared(by_key[cell.key], cell) for cell in published if cell.key in by_key]
     return [row if row.within is not False else _with_reasons(row, reasons) for row in rows]

@@ -48,8 +48,8 @@ class Evaluation:
     """Whether reductions, and margins before them, are of standardised columns."""
     own_units: frozenset[str] = frozenset()
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
-    stages: list[tuple[str, float, str]] = field(default_factory=list)
-    """Stage, seconds, note."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of each stage."""
     config_yaml: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -57,6 +57,11 @@ class Evaluation:
     def cells(self) -> dict[Key, Cell]:
         """The cells of the table by method, number of components and classifier."""
         return {cell.key: cell for cell in self.table.cells(self.reference)}
+
+    @property
+    def n_splits(self) -> int:
+        """How many splits every cell is a mean over."""
+        return next(iter(self.cells.values())).summary.count
 
     @property
     def n_tests(self) -> int:
@@ -84,16 +89,6 @@ class Evaluation:
         """Own cells beside published ones; none where nothing is published."""
         return [] if self.published is None else side_by_side(self.cells.values(), published_cells(self.published))
 
-    @property
-    def counted_classifiers(self) -> list[str]:
-        """The classifiers that the table has errors of."""
-        return [name for name in self.classifiers if any(key[2] == name for key in self.cells)]
-
-    def column(self, n_components: int, classifier: str) -> list[Cell]:
-        """Return the cells of all methods with so many components under a classifier; some may be missing."""
-        keys = [(method, n_components, classifier) for method in self.methods]
-        return [self.cells[key] for key in keys if key in self.cells]
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -109,17 +104,15 @@ class Verdict:
     rival: Cell | None
     """The lowest mean of the reference's cells; where the reference is best, the lowest mean of all others'."""
     test: SignTest | None
-    """Whether the best errs less than the rival, on the splits that both have."""
+    """Whether the best errs less than the rival; None without one."""
     t_test: CorrectedTest | None
     """Whether they differ beyond these splits: the best less the rival, with Holm's correction for all tests against
     the reference and for this one."""
 
 
-def verdict(evaluation: Evaluation) -> Verdict | None:
-    """Return which cell is best and how it compares with the reference; None of an empty table."""
+def verdict(evaluation: Evaluation) -> Verdict:
+    """Return which cell is best and how it compares with the reference."""
     cells = evaluation.distinct
-    if not cells:
-        return None
     best = lowest(cells)
     of_reference = best.method != evaluation.reference
     rivals = [cell for cell in cells if (cell.method == evaluation.reference) == of_reference]
@@ -134,10 +127,10 @@ def verdict(evaluation: Evaluation) -> Verdict | None:
     )
 
 
-def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTest | None:
+def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTest:
     """Return the test of two cells, one of them the reference's, corrected for all tests against the reference."""
     test = evaluation.table.t_test(best.key, rival.key)
-    if test is None or test.p_value is None:
+    if test.p_value is None:
         return test
     tested = best if best.t_test is not None else rival
     if best.key[1:] == rival.key[1:] and tested.t_test is not None:  # it is one of them
@@ -145,47 +138,3 @@ def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTes
     others = evaluation.table.p_values(evaluation.cells.values(), evaluation.reference)
     adjusted = holm([*others.values(), test.p_value])
     return replace(test, adjusted=adjusted[-1], tests=len(adjusted))
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How a method compares with the reference, over numbers of components and classifiers.
-
-    ``lower`` and ``higher`` count cells with a lower and a higher mean than the reference's with as many components
-    under the same classifier; cells that repeat others, where both gave fewer components than were asked for, count
-    once. The significant ones differ by the corrected t-test after Holm's correction.
-    """
-
-    method: str
-    best: Cell | None
-    """Its lowest mean."""
-    lower: int
-    higher: int
-    lower_significant: int
-    higher_significant: int
-    compared: int
-
-
-def standings(evaluation: Evaluation) -> list[Standing]:
-    """Return how every method compares with the reference, in the order of the methods."""
-    return [_standing(evaluation, method) for method in evaluation.methods]
-
-
-def _standing(evaluation: Evaluation, method: str) -> Standing:
-    cells = [cell for cell in evaluation.cells.values() if cell.method == method]
-    pairs: dict[tuple[Any, ...], tuple[Cell, Cell]] = {}
-    for cell in cells:
-        if cell.test is not None:
-            other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
-            pairs.setdefault((cell.used_by_split, other.used_by_split, cell.classifier), (cell, other))
-    lower = [cell for cell, other in pairs.values() if cell.summary.mean < other.summary.mean]
-    higher = [cell for cell, other in pairs.values() if cell.summary.mean > other.summary.mean]
-    return Standing(
-        method,
-        lowest(cells) if cells else None,
-        lower=len(lower),
-        higher=len(higher),
-        lower_significant=sum(cell.differs for cell in lower),
-        higher_significant=sum(cell.differs for cell in higher),
-        compared=len(pairs),
-    )

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import encode, label_array
+from mmpca_dist.datasets.labels import encode
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
@@ -171,15 +171,14 @@ def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
     return np.asarray((ends - 1 - folds) // n_folds - (ends - counts[:, None] - 1 - folds) // n_folds)
 
 
-def given_splits(rows: Rows, names: Dataset | ArrayLike, held_out: str | int | None = None) -> GivenSplits:
+def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> GivenSplits:
     """Return the split that a column names, from a pass over it and the labels.
 
-    ``names`` has the part of each row, of shape (n,); a data set has them for labels, and tasks read it, while an array
-    is sent along. ``held_out`` is the name, as it is printed, of the part that is held out while all others train; by
-    default each is in turn. Raises InputError where there are fewer than two parts, or a class has no row to train on.
+    ``column`` has the part of each row for its label. ``held_out`` is the name, as it is printed, of the part that is
+    held out while all others train; by default each is in turn. Raises InputError where there are fewer than two parts,
+    or a class has no row to train on.
     """
     dataset, census = rows.dataset, rows.census
-    column = names if isinstance(names, Dataset) else as_column(label_array(names, "the given splits"))
     if column.n_rows != dataset.n_rows:
         raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
     counted = count_labels(column, make_spans(column), replace(rows, progress=None))
@@ -229,7 +228,7 @@ def _hashed(rows: Rows, sizes: NDArray[np.int64], held_out: tuple[int, ...], n_s
     return HashedSplits(rows.census.classes, sizes, held_out, keys, thresholds)
 
 
-def as_column(names: NDArray, uri: str = "the given splits") -> ArrayDataset:
+def as_column(names: NDArray, uri: str) -> ArrayDataset:
     """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
 
     Raises InputError for an array of another shape, or of what cannot be names.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.comparisons import (
     CorrectedTest,
     SignTest,
@@ -37,7 +36,6 @@ FIELDS = {
     "training": pa.int64(),
 }
 
-
 CELL_FIELDS = {
     "method": pa.string(), "n_components": pa.int64(), "used": pa.int64(), "classifier": pa.string(),
     "mean": pa.float64(), "deviation": pa.float64(), "standard_error": pa.float64(), "splits": pa.int64(),
@@ -60,7 +58,7 @@ class Cell:
     """Of the errors in percent of the rows held out."""
     test: SignTest | None = None
     """Whether the method errs less than the reference with as many components under the same classifier, on counts of
-    errors in the splits that both have; None of the reference itself, and where it has no such split."""
+    errors; None of the reference itself, and where no method is the reference."""
     t_test: CorrectedTest | None = None
     """Whether the method and the reference differ, beyond these splits; None where ``test`` is."""
     used: int = 0
@@ -80,17 +78,11 @@ class Cell:
         return self.t_test is not None and self.t_test.is_significant
 
 
-@dataclass(frozen=True, eq=False)
-class ErrorTable:
-    """Errors on the rows held out, one row for each split, method, number of components and classifier: columns."""
+class Counts(NamedTuple):
+    """Of a method with so many components under one classifier: arrays of shape (S,), in the order of the splits."""
 
-    split: NDArray[np.int64]
-    method: NDArray[np.str_]
-    n_components: NDArray[np.int64]
-    """As asked for."""
     used: NDArray[np.int64]
     """Components that the method gave."""
-    classifier: NDArray[np.str_]
     errors: NDArray[np.int64]
     """Rows held out that are misclassified."""
     rows: NDArray[np.int64]
@@ -98,14 +90,26 @@ class ErrorTable:
     training: NDArray[np.int64]
     """Rows that train."""
 
+    @property
+    def percent(self) -> NDArray[np.float64]:
+        """The errors in percent of the rows held out."""
+        return 100 * self.errors / self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorTable:
+    """Errors on the rows held out: of every method, number of components and classifier in every split."""
+
+    lines: Sequence[Mapping[str, Any]]
+    """One for each of them, split by split, with the keys of `FIELDS`."""
+
     @classmethod
     def of(cls, records: Iterable[Mapping[str, Any]], n_rows: int) -> ErrorTable:
         """Return the table of the records of splits.
 
         A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
         ``n_components``, ``used``, ``classifier`` and ``errors``. Of the ``n_rows`` of the data set, all that are not
-        held out train. Raises InputError where a split holds out no rows or all of them, or has two counts of errors
-        for one method, number and classifier.
+        held out train.
 
         Examples
         --------
@@ -116,61 +120,24 @@ class ErrorTable:
         """
         lines = []
         for record in records:
-            if record["rows"] < 1:
-                raise InputError(f"Split {record['split']} holds out no rows; errors are shares of the rows held out.")
-            if record["rows"] >= n_rows:
-                raise InputError(f"Split {record['split']} holds out all {n_rows} rows; none is left to train on.")
             of_split = {"split": record["split"], "rows": record["rows"], "training": n_rows - record["rows"]}
             lines += [{**entry, **of_split} for entry in record["errors"]]
-        columns: dict[str, Any] = {
-            name: np.asarray([line[name] for line in lines], np.str_ if kind == pa.string() else np.int64)
-            for name, kind in FIELDS.items()
-        }
-        table = cls(**columns)
-        _ = table.positions  # refuses what is there twice
-        return table
-
-    def __len__(self) -> int:
-        return len(self.split)
+        return cls(lines)
 
     def to_arrow(self) -> pa.Table:
         """Return the table for Parquet and CSV, in the same order."""
-        return pa.table({name: pa.array(getattr(self, name).tolist(), kind) for name, kind in FIELDS.items()})
-
-    @property
-    def methods(self) -> list[str]:
-        """The methods, by their first rows."""
-        return list(dict.fromkeys(self.method.tolist()))
-
-    @property
-    def classifiers(self) -> list[str]:
-        """The classifiers, by their first rows."""
-        return list(dict.fromkeys(self.classifier.tolist()))
-
-    @property
-    def sizes(self) -> list[int]:
-        """The numbers of components that were asked for, ascending."""
-        return np.unique(self.n_components).tolist()
-
-    @property
-    def splits(self) -> list[int]:
-        """The splits, ascending."""
-        return np.unique(self.split).tolist()
+        return pa.Table.from_pylist(list(self.lines), schema=pa.schema(list(FIELDS.items())))
 
     @cached_property
-    def positions(self) -> dict[Key, dict[int, int]]:
-        """The row of the table for each key and split. Raises InputError where there are two."""
-        positions: dict[Key, dict[int, int]] = {}
-        keys = zip(self.method.tolist(), self.n_components.tolist(), self.classifier.tolist(), strict=True)
-        for row, (key, split) in enumerate(zip(keys, self.split.tolist(), strict=True)):
-            if split in positions.setdefault(key, {}):
-                method, size, classifier = key
-                raise InputError(
-                    f"Split {split} has two counts of errors for {method} with {size} components under {classifier}; "
-                    "there must be one."
-                )
-            positions[key][split] = row
-        return positions
+    def counts(self) -> dict[Key, Counts]:
+        """The counts by method, number of components and classifier."""
+        grouped: dict[Key, list[Mapping[str, Any]]] = {}
+        for line in self.lines:
+            grouped.setdefault((line["method"], line["n_components"], line["classifier"]), []).append(line)
+        return {
+            key: Counts(*(np.array([line[name] for line in lines], np.int64) for name in Counts._fields))
+            for key, lines in grouped.items()
+        }
 
     def cells(self, reference: str = "pca") -> list[Cell]:
         """Return means, deviations and tests over splits, by method, number of components and classifier.
@@ -178,8 +145,9 @@ class ErrorTable:
         Holm's correction is for all tests of the table; one that repeats another, as both methods gave the same numbers
         of components, counts once. With no method of the name ``reference`` there are no tests.
         """
-        keys = [(m, size, c) for m in self.methods for size in self.sizes for c in self.classifiers]
-        cells = [self._cell(key, reference) for key in keys if key in self.positions]
+        methods = list(dict.fromkeys(method for method, _, _ in self.counts))
+        keys = sorted(self.counts, key=lambda key: (methods.index(key[0]), key[1]))
+        cells = [self._cell(key, reference) for key in keys]
         p_values = self.p_values(cells, reference)
         adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
         for i, cell in enumerate(cells):
@@ -188,36 +156,23 @@ class ErrorTable:
                 cells[i] = replace(cell, t_test=replace(cell.t_test, adjusted=p_value, tests=len(adjusted)))
         return cells
 
-    def paired(self, key: Key, other: Key) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the table's rows of two keys in the splits that both have, in the order of the splits."""
-        both = [self.positions.get(key, {}), self.positions.get(other, {})]
-        shared = sorted(both[0].keys() & both[1].keys())
-        first, second = (np.array([rows[split] for split in shared], np.int64) for rows in both)
-        return first, second
+    def sign_test(self, key: Key, other: Key) -> SignTest:
+        """Test whether one key errs less than another."""
+        return sign_test(self.counts[key].errors, self.counts[other].errors)
 
-    def sign_test(self, key: Key, other: Key) -> SignTest | None:
-        """Test whether one key errs less than another, on the splits that both have; None where there is no such."""
-        rows, reference = self.paired(key, other)
-        return sign_test(self.errors[rows], self.errors[reference]) if len(rows) else None
-
-    def t_test(self, key: Key, other: Key) -> CorrectedTest | None:
-        """Test whether two keys differ, on the splits that both have; None where there is no such."""
-        rows, reference = self.paired(key, other)
-        if not len(rows):
-            return None
-        return corrected_t_test(self.errors[rows], self.errors[reference], self.rows[rows], self.training[rows])
-
-    def percent(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the errors of rows of the table, in percent of the rows held out."""
-        return 100 * self.errors[rows] / self.rows[rows]
+    def t_test(self, key: Key, other: Key) -> CorrectedTest:
+        """Test whether two keys differ."""
+        own = self.counts[key]
+        return corrected_t_test(own.errors, self.counts[other].errors, own.rows, own.training)
 
     def _cell(self, key: Key, reference: str) -> Cell:
-        positions, other = self.positions[key], (reference, *key[1:])
-        at = np.array([positions[split] for split in sorted(positions)])
-        summary = Summary.of(self.percent(at), overlap_of(self.rows[at], self.training[at]))
-        used = self.used[at].tolist()
-        tests = (None, None) if key[0] == reference else (self.sign_test(key, other), self.t_test(key, other))
-        return Cell(*key, summary, *tests, used=min(used), used_by_split=tuple(used))
+        own, other = self.counts[key], (reference, *key[1:])
+        summary = Summary.of(own.percent, overlap_of(own.rows, own.training))
+        used = own.used.tolist()
+        cell = Cell(*key, summary, used=min(used), used_by_split=tuple(used))
+        if key[0] == reference or other not in self.counts:
+            return cell
+        return replace(cell, test=self.sign_test(key, other), t_test=self.t_test(key, other))
 
     def p_values(self, cells: Iterable[Cell], reference: str) -> dict[tuple[Any, ...], float]:
         """Return the p-values of the t-tests of cells, one for each test that does not repeat another."""
@@ -229,7 +184,7 @@ class ErrorTable:
 
     def _comparison(self, key: Key, reference: str) -> tuple[Any, ...]:
         """Return what tells whether two tests are of the same models."""
-        used = (tuple(self.used[rows].tolist()) for rows in self.paired(key, (reference, *key[1:])))
+        used = (tuple(self.counts[one].used.tolist()) for one in (key, (reference, *key[1:])))
         return key[0], key[2], *used
 
 

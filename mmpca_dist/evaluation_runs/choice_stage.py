@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from mmpca_dist.errors import InputError, some_names
-from mmpca_dist.evaluation.component_rule import RULE, fewest_training, one_standard_error
+from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
 from mmpca_dist.evaluation.splits import fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.evaluation_runs import score_stage
-from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, moments_suffice
+from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, merging
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
@@ -19,7 +19,6 @@ from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.scoring_plan import EvaluationRequest
-from mmpca_dist.statistics.gather import use_pooled
 
 NUMBERS = "give n_components as numbers"
 
@@ -91,18 +90,16 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
             f"{some_names(names)}: {lower}or {NUMBERS}."
         )
-    fewest = fewest_training(dataset.n_rows, folds)
-    merged, most = moments_suffice(dataset, fewest, len(census.classes), job.config), LIMITS.direct_bytes
-    small = dataset.n_bytes <= most
-    if not merged and not small:
-        raise InputError(
-            f"n_components: auto is not possible for {dataset.uri}: it is larger than the {most >> 20} MiB "
-            "that are taken into memory, and sparse rows, fewer rows than columns and solvers in passes need the rows "
-            f"themselves, fold by fold. Choose on a part of the rows, or {NUMBERS}."
-        )
     counts = fold_sizes(census.counts, folds)
-    large = use_pooled(counts.size, dataset.n_features)
-    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged and not (small and large))
+    merged = merging(dataset, counts, range(folds), job.config)
+    if merged is None:
+        raise InputError(
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
+            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns and "
+            "solvers in passes need the rows themselves, fold by fold. Choose on a part of the rows, or "
+            f"{NUMBERS}."
+        )
+    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged)
 
 
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

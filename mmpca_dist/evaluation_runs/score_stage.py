@@ -44,34 +44,34 @@ ROWS = "rows"
 """What the pass is called that takes rows into memory."""
 
 
-def can_merge(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether moments of the parts of a split serve all methods, so that rows need not be in memory."""
-    fewest = int(dataset.n_rows - splits.counts.sum(axis=0)[list(splits.held_out)].max())
-    return moments_suffice(dataset, fewest, len(splits.classes), config)
+def merging(dataset: Dataset, counts: NDArray[np.int64], held_out: Sequence[int], config: RunConfig) -> bool | None:
+    """Tell whether moments are merged: of shares where rows are too many, and of folds wherever moments serve all
+    methods, but for few rows of so many classes and columns that the moments of the folds are large.
 
-
-def moments_suffice(dataset: Dataset, fewest: int, n_classes: int, config: RunConfig) -> bool:
-    """Tell whether all methods follow from merged moments where at least ``fewest`` rows train."""
-    if dataset.sparse or fewest < dataset.n_features:
-        return False
-    return not choose_solver(config.solver.options(), fewest, dataset.n_features, config.needs()).in_passes
+    ``counts`` and ``held_out`` are those of `Splits`. None where rows are too many and moments do not suffice.
+    """
+    fewest = int(dataset.n_rows - counts.sum(axis=0)[list(held_out)].max())
+    suffice = not dataset.sparse and fewest >= dataset.n_features
+    if suffice:
+        suffice = not choose_solver(config.solver.options(), fewest, dataset.n_features, config.needs()).in_passes
+    if dataset.n_bytes > LIMITS.direct_bytes:
+        return suffice or None
+    return suffice and len(held_out) > 1 and not use_pooled(counts.size, dataset.n_features)
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
-    """Tell whether an evaluation goes by merging moments: shares where rows are too many, and folds wherever they can,
-    but for few rows of so many classes and columns that the moments of the folds are large.
+    """Tell whether an evaluation goes by `merging` moments.
 
     Raises InputError where rows are too many and moments do not suffice.
     """
-    possible, small = can_merge(dataset, splits, config), dataset.n_bytes <= LIMITS.direct_bytes
-    if not possible and not small:
+    merged = merging(dataset, splits.counts, splits.held_out, config)
+    if merged is None:
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
             "and moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need "
             "the rows themselves. Evaluate a part of the rows."
         )
-    large = use_pooled(splits.counts.size, dataset.n_features)
-    return possible and not (small and (large or len(splits.held_out) == 1))
+    return merged
 
 
 def evaluation_request(

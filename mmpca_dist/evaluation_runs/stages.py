@@ -127,7 +127,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
         notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *notes])),
-        stages=[(name, results[name]["seconds"], "") for name in results],
+        stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),
     )

@@ -144,10 +144,8 @@ def fit_from_moments(spec: ClassifierSection, reduced: ReducedMoments) -> Rule:
     Raises
     ------
     InputError
-        For a classifier that is fitted to rows, and for moments that do not determine it.
+        For moments that do not determine it.
     """
     rule = spec.classifier.rule
-    if rule is None:
-        names = ", ".join(entry.name for entry in CLASSIFIERS.values() if entry.rule is not None)
-        raise InputError(f"{spec.label} is fitted to rows; from moments there are {names}.")
+    assert rule is not None  # noqa: S101  (others are fitted to rows)
     return rule(reduced, **spec.options)

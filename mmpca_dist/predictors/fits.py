@@ -10,10 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-import dask.array as da
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -24,7 +22,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
-from mmpca_dist.predictors.specification import CLASSIFIERS, Training
+from mmpca_dist.predictors.specification import Training
 from mmpca_dist.statistics.coordinates import column_units, in_units
 
 GRID = tuple(10.0**power for power in range(-3, 3))
@@ -89,17 +87,8 @@ def fit_rows(
     (0.97, (3, 4))
     """
     classifier = spec.classifier
-    if classifier.fit is None:
-        raise InputError(f"{spec.label} is made from moments: use fit_from_moments.")
-    if isinstance(Z, da.Array) and not classifier.out_of_core:
-        names = " and ".join(entry.name for entry in CLASSIFIERS.values() if entry.out_of_core)
-        raise InputError(f"{spec.label} needs rows in memory; {names} take Dask arrays.")
-    if not isinstance(Z, da.Array) and not issparse(Z):
-        Z = np.asarray(Z)
-    labels = normalize_labels(y, "the labels")
-    if len(labels) != Z.shape[0]:
-        raise InputError(f"There are {Z.shape[0]} rows and {len(labels)} labels.")
-    classes, codes = np.unique(labels, return_inverse=True)
+    assert classifier.fit is not None  # noqa: S101  (others are made from moments)
+    classes, codes = np.unique(normalize_labels(y, "the labels"), return_inverse=True)
     if len(classes) < 2:
         raise InputError(f"{spec.label} needs rows of at least two classes; there is {len(classes)}.")
     penalty = spec.C if C is None else C
@@ -165,7 +154,7 @@ def linear_parts(fitted: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
     Parameters
     ----------
-    fitted : Rule, FittedRows or fitted scikit-learn estimator
+    fitted : Rule, FittedRows, fitted scikit-learn estimator or None
 
     Returns
     -------

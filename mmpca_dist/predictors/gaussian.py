@@ -80,7 +80,7 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     Raises
     ------
     InputError
-        For a singular covariance, or moments that keep only sums over the classes.
+        For a singular covariance.
 
     Notes
     -----
@@ -90,8 +90,8 @@ def quadratic_discriminant(reduced: ReducedMoments, reg_param: float = 0.0, ddof
     """
     check_options("qda", QDA_OPTIONS, {"reg_param": reg_param, "ddof": ddof})
     roots, log_determinants = [], []
-    scatters = reduced.of_every_class("Quadratic discriminant analysis")
-    for scatter, floors, n, label in zip(scatters, reduced.floors, reduced.counts, reduced.classes, strict=True):
+    each = zip(reduced.scatters, reduced.floors, reduced.counts, reduced.classes, strict=True)
+    for scatter, floors, n, label in each:
         degrees = max(int(n) - ddof, 1)
         with single_blas_thread():
             values, vectors = scipy.linalg.eigh(scatter / degrees, check_finite=False)
@@ -124,7 +124,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     Raises
     ------
     InputError
-        For a variance of zero in spite of the smoothing, or moments that keep only sums over the classes.
+        For a variance of zero in spite of the smoothing.
 
     Notes
     -----
@@ -132,7 +132,7 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     2017, section 5, one of the classifiers there.
     """
     check_options("naive-bayes", BAYES_OPTIONS, {"var_smoothing": var_smoothing, "ddof": ddof})
-    scatters = np.diagonal(reduced.of_every_class("Gaussian naive Bayes"), axis1=1, axis2=2)
+    scatters = np.diagonal(reduced.scatters, axis1=1, axis2=2)
     scatters = np.where(scatters > reduced.floors, scatters, 0)
     offsets = reduced.means - reduced.counts @ reduced.means / reduced.n_rows
     largest = float(np.max(scatters.sum(axis=0) + reduced.counts @ offsets**2)) / reduced.n_rows

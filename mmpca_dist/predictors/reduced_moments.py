@@ -28,7 +28,8 @@ class ReducedMoments:
     counts: NDArray[np.int64]  # (C,): at least 1 each
     means: NDArray[np.float64]  # (C, K)
     within: NDArray[np.float64]  # (K, K): sum over the classes of their centred scatters
-    scatters: NDArray[np.float64] | None  # (C, K, K): the scatter of every class; None if only their sum is stored
+    # (C, K, K): the scatter of every class; or (1, K, K): their sum, of rows in their own columns
+    scatters: NDArray[np.float64]
     # (C, K) or (1, K): what the rounding of the pass may add to each diagonal entry of a scatter
     floors: NDArray[np.float64]
 
@@ -50,7 +51,7 @@ class ReducedMoments:
         Raises
         ------
         InputError
-            For fewer than two classes with rows, a projection of other columns, or an unknown precision.
+            For fewer than two classes with rows.
 
         Examples
         --------
@@ -61,30 +62,19 @@ class ReducedMoments:
         >>> X, y = load_iris(return_X_y=True)
         >>> reducer = MarginPCA(3).fit(X, y)
         >>> reduced = ReducedMoments.of(class_moments(X, y), *reducer.projection())
-        >>> Z = reducer.transform(X)
-        >>> [round(float((fisher_linear(reduced.first(k)).predict(Z[:, :k]) == y).mean()), 2) for k in (1, 2, 3)]
-        [0.93, 0.95, 0.99]
+        >>> round(float((fisher_linear(reduced).predict(reducer.transform(X)) == y).mean()), 2)
+        0.99
         """
-        if precision not in ROUNDING:
-            raise InputError(f"precision={precision!r} must be 'single' or 'double'.")
-        A = np.asarray(projection, dtype=np.float64)
-        if A.ndim != 2 or A.shape[0] != moments.n_features or not A.shape[1]:
-            raise InputError(
-                f"The projection has shape {A.shape}; for moments of {moments.n_features} columns it must have shape "
-                f"({moments.n_features}, K)."
-            )
         filled = np.flatnonzero(moments.counts)
         if len(filled) < 2:
             raise InputError(f"A classifier needs rows of at least two classes; {len(filled)} has any.")
         classes, counts, means = _filled(moments, mean)
-        ones = np.ones(len(moments.counts))
-        stored = [moments.scatter(ones)] if moments.pooled else [moments.scatters[c] for c in filled]
+        A, stored = projection, [moments.scatters[c] for c in filled]
         with single_blas_thread():
             products = [A.T @ scatter @ A for scatter in stored]
             scatters = np.stack([(product + product.T) / 2 for product in products])
             floors = ROUNDING[precision] * np.stack([np.diagonal(scatter) for scatter in stored]) @ A**2
-            each = None if moments.pooled else scatters
-            return cls(classes, counts, means @ A, scatters.sum(axis=0), each, floors)
+            return cls(classes, counts, means @ A, scatters.sum(axis=0), scatters, floors)
 
     @classmethod
     def of_columns(cls, moments: ClassMoments, mean: NDArray | None = None, *, precision: str = "single") -> Self:
@@ -92,7 +82,7 @@ class ReducedMoments:
         within = moments.scatter(np.ones(len(moments.counts)))
         within = within + within.T
         within /= 2
-        return cls(*_filled(moments, mean), within, None, ROUNDING[precision] * np.diagonal(within)[None])
+        return cls(*_filled(moments, mean), within, within[None], ROUNDING[precision] * np.diagonal(within)[None])
 
     @classmethod
     def of_statistics(cls, statistics: Statistics, components: NDArray, *, center: bool = False) -> Self:
@@ -108,24 +98,13 @@ class ReducedMoments:
         Raises
         ------
         InputError
-            As ``of``; and if statistics from passes that apply scatters lack the scatter along the components.
+            As ``of``.
         """
         V = np.asarray(components, dtype=np.float64).T
-        if V.ndim != 2 or V.shape[0] != statistics.n_features:
-            raise InputError(
-                f"The components have shape {V.T.shape}; of {statistics.n_features} columns they must have shape "
-                f"(K, {statistics.n_features})."
-            )
         working = statistics.coordinates(V)
-        approximation, basis = statistics.approximation, statistics.basis
-        if approximation is not None and (approximation.outside is None or not _spans(basis, working, V)):
-            raise InputError(
-                "The scatter along these components is not known, for it was never formed: take the moments of the "
-                "reduced rows."
-            )
         mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
         centred = center or statistics.scale is not None
-        if basis is None:
+        if statistics.basis is None:
             return cls.of(statistics.moments, working, mean if centred else None, precision=statistics.precision)
         reduced = cls.of(statistics.moments, working, precision=statistics.precision)
         return reduced if centred else replace(reduced, means=reduced.means + mean @ V)
@@ -133,20 +112,6 @@ class ReducedMoments:
     @property
     def n_rows(self) -> int:
         return int(self.counts.sum())
-
-    @property
-    def n_components(self) -> int:
-        return self.means.shape[1]
-
-    def first(self, n_components: int) -> Self:
-        """Return views of the moments of the first columns; raise `InputError` if there are not so many."""
-        k = n_components
-        if not 1 <= k <= self.n_components:
-            raise InputError(f"There are {self.n_components} components, so the first {k} cannot be taken.")
-        scatters = None if self.scatters is None else self.scatters[:, :k, :k]
-        return replace(
-            self, means=self.means[:, :k], within=self.within[:k, :k], scatters=scatters, floors=self.floors[:, :k]
-        )
 
     @property
     def covariance(self) -> NDArray[np.float64]:
@@ -158,26 +123,9 @@ class ReducedMoments:
         """Rounding error of the diagonal of ``covariance``, shape (K,)."""
         return self.floors.sum(axis=0) / self.n_rows
 
-    def of_every_class(self, classifier: str) -> NDArray[np.float64]:
-        """Return the scatter of every class, shape (C, K, K); raise `InputError` if only their sum is stored."""
-        if self.scatters is None:
-            raise InputError(
-                f"{classifier} needs the scatter of every class, and these moments keep only sums over the classes, "
-                "because there are many; Fisher's linear classifier and linear discriminant analysis do with sums."
-            )
-        return self.scatters
-
 
 def _filled(moments: ClassMoments, mean: NDArray | None) -> tuple[NDArray, NDArray[np.int64], NDArray[np.float64]]:
     """Return the labels, counts and means, less a mean, of the classes that have rows."""
     filled = moments.counts > 0
     means = moments.means[filled] if mean is None else moments.means[filled] - mean
     return moments.classes[filled], moments.counts[filled], means
-
-
-def _spans(basis: NDArray | None, working: NDArray[np.float64], V: NDArray[np.float64]) -> bool:
-    """Tell whether columns lie in the space of a basis, up to the rounding of single precision."""
-    if basis is None:
-        return True
-    missed = np.linalg.norm(V - basis @ working, axis=0)
-    return bool((missed <= 1e-5 * np.linalg.norm(V, axis=0)).all())

@@ -35,8 +35,6 @@ def components(
     methods: Sequence[MethodResult], image_shape: tuple[int, int] | None, feature_names: list[str] | None
 ) -> list[Figure]:
     """Return a picture of the first components of every method: images, or bars."""
-    if not methods:
-        return []
     return [_images(methods, image_shape) if image_shape else _bars(methods, feature_names)]
 
 
@@ -133,8 +131,7 @@ def _largest_bars(panel: Axes, direction: NDArray[np.float64], names: list[str] 
 def _horizontal(panel: Axes, values: NDArray[np.float64], labels: list[str]) -> None:
     positions = np.arange(len(values))
     panel.barh(positions, values, height=0.7, color=_colours(values))
-    panel.set_yticks(positions, labels)
-    panel.set_ylim(len(values) - 0.4, -0.6)
+    drawing.named_lines(panel, labels)
     panel.axvline(0, color=FAINT, linewidth=0.8)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=4, symmetric=True))
 

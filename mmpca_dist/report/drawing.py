@@ -33,6 +33,8 @@ PAGE_WIDTH = 9.6
 FONT = "DejaVu Sans"  # comes with matplotlib, so pictures look alike everywhere
 TITLE_SIZE, LABEL_SIZE, TICK_SIZE = 9.5, 8.5, 8
 INK, FAINT = "#222222", "#8a8a8a"
+BEFORE = "#c9ced4"
+"""Of distances before projection, which outlines of those after it are compared with."""
 
 MOST_COLOURS = 20
 """Beyond so many classes a legend helps nobody and colour follows a continuous map."""
@@ -125,6 +127,31 @@ def outer_labels(panel: Axes, index: int, count: int, xlabel: str, ylabel: str) 
 def legend_below(drawn: Sheet, handles: Sequence[Any], labels: Sequence[str], columns: int, **look: Any) -> None:
     """Put a legend without frame below all panels."""
     drawn.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=LABEL_SIZE, **look)
+
+
+def even_columns(count: int, most: int) -> int:
+    """Return how many columns a legend of so many entries has, at most ``most``, with rows that are filled evenly."""
+    rows = -(-count // most)
+    return -(-count // rows)
+
+
+def named_lines(panel: Axes, names: Sequence[str]) -> None:
+    """Let the vertical axis count named lines from the top."""
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.4, -0.6)
+
+
+def few_numbers(panel: Axes) -> None:
+    """Label the horizontal axis with few numbers, and those that are small or large by powers of ten."""
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    panel.ticklabel_format(axis="x", scilimits=(-3, 4))
+
+
+def shares_of_distances(panel: Axes) -> None:
+    """Label the axes of a histogram of distances."""
+    few_numbers(panel)
+    panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    percent_axis(panel)
 
 
 def whole_numbers(panel: Axes, last: int) -> None:

@@ -12,18 +12,10 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Cell, Key
+from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
-from mmpca_dist.report.evaluation_words import (
-    MOST_DRAWN,
-    Style,
-    drawn_sizes,
-    label,
-    left_out,
-    probability,
-    styles,
-    title_of,
-)
+from mmpca_dist.report.evaluation_words import MOST_DRAWN, Style, drawn_sizes, label, probability, styles
 
 WIDE = 8
 """Numbers of components that span more than this factor have a logarithmic axis."""
@@ -39,11 +31,8 @@ LINE = 10.0
 
 
 def error_curves(evaluation: Evaluation) -> list[Figure]:
-    """Return one picture, a panel for each classifier; none of an empty table."""
-    classifiers = evaluation.counted_classifiers
-    if not classifiers:
-        return []
-    many, n_methods = len(evaluation.table.sizes) > 1, len(evaluation.methods)
+    """Return one picture, a panel for each classifier."""
+    classifiers, n_methods, many = evaluation.classifiers, len(evaluation.methods), len(evaluation.n_components) > 1
     legend = 0.12 * n_methods if len(classifiers) == 1 else 0.0  # of a narrow sheet
     sheet, panels = drawing.panel_grid(len(classifiers), 3.3 + legend if many else 0.9 + 0.22 * n_methods)
     labels = ("components", "test error (%)") if many else ("test error (%)",)
@@ -51,8 +40,7 @@ def error_curves(evaluation: Evaluation) -> list[Figure]:
         (_curves if many else _dots)(panel, evaluation, classifier)
         drawing.dress(panel, plain(label(evaluation, classifier), limit=LONG_NAME), *labels)
     if many:
-        counted = {method for method, _, _ in evaluation.cells}
-        handles = [_handle(method, style) for method, style in styles(evaluation).items() if method in counted]
+        handles = [_handle(method, style) for method, style in styles(evaluation).items()]
         columns = _legend_columns(handles, sheet.get_figwidth())
         drawing.legend_below(sheet, handles, [str(h.get_label()) for h in handles], columns, labelcolor=INK)
     title = "Error against the number of components" if many else "Error of every method"
@@ -75,9 +63,7 @@ def _curves_caption(evaluation: Evaluation, many: bool) -> str:
 def _legend_columns(handles: list[Line2D], width: float) -> int:
     """Return how many columns of a legend fit a width in inches, in rows that are filled evenly."""
     longest = max(len(str(handle.get_label())) for handle in handles)
-    fit = max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest)))
-    rows = -(-len(handles) // fit)
-    return -(-len(handles) // rows)
+    return drawing.even_columns(len(handles), max(1, int(width / (LEGEND_LINE + LEGEND_LETTER * longest))))
 
 
 def _handle(method: str, style: Style) -> Line2D:
@@ -88,14 +74,12 @@ def _handle(method: str, style: Style) -> Line2D:
 
 
 def _curves(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
-    sizes, drawn = evaluation.table.sizes, styles(evaluation)
+    sizes, drawn = evaluation.n_components, styles(evaluation)
     positions = axis_positions(sizes)
     step = SPREAD * float(np.diff(positions).min()) / len(drawn)
     for i, (method, style) in enumerate(drawn.items()):
-        cells = {size: evaluation.cells.get((method, size, classifier)) for size in sizes}
-        at = np.array([position for position, cell in zip(positions, cells.values(), strict=True) if cell])
         shift = step * (i - (len(drawn) - 1) / 2)
-        draw_line(panel, at + shift, [cell for cell in cells.values() if cell], style)
+        draw_line(panel, positions + shift, [evaluation.cells[method, size, classifier] for size in sizes], style)
     size_axis(panel, sizes, positions)
     low, high = panel.get_ylim()
     if low < evaluation.baseline < high:
@@ -138,15 +122,12 @@ def draw_line(panel: Axes, at: NDArray[np.float64], cells: Sequence[Cell], style
 def _dots(panel: Axes, evaluation: Evaluation, classifier: str) -> None:
     drawn = styles(evaluation)
     for position, method in enumerate(evaluation.methods):
-        cell, style = evaluation.cells.get((method, evaluation.table.sizes[0], classifier)), drawn[method]
-        cells = [cell] if cell else []
+        cell, style = evaluation.cells[method, evaluation.n_components[0], classifier], drawn[method]
         panel.errorbar(
-            [cell.summary.mean for cell in cells], [position] * len(cells), xerr=_errors(cells), fmt=style.marker,
-            color=style.colour, markersize=5, elinewidth=1.3,
-            markerfacecolor="white" if cell and cell.used < cell.n_components else style.colour,
+            [cell.summary.mean], [position], xerr=_errors([cell]), fmt=style.marker, color=style.colour, markersize=5,
+            elinewidth=1.3, markerfacecolor="white" if cell.used < cell.n_components else style.colour,
         )  # fmt: skip
-    panel.set_yticks(range(len(evaluation.methods)), [plain(title_of(method)) for method in evaluation.methods])
-    panel.set_ylim(len(evaluation.methods) - 0.4, -0.6)
+    drawing.named_lines(panel, [plain(title_of(method)) for method in evaluation.methods])
     panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
     panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
 
@@ -156,27 +137,22 @@ def _errors(cells: Sequence[Cell]) -> np.ndarray:
 
 
 def split_errors(evaluation: Evaluation) -> list[Figure]:
-    """Return a picture for each classifier, a panel for each method; none where nothing is paired with a reference.
+    """Return a picture for each classifier, a panel for each method beside the reference; none without any.
 
     As in Figure 4 of Luo & Durrant 2017: split by split against the reference.
     """
+    others = [method for method in evaluation.methods if method != evaluation.reference]
+    if not others:
+        return []
     return [
-        figure
+        _splits_of_classifier(evaluation, classifier, number, others)
         for number, classifier in enumerate(evaluation.classifiers)
-        for figure in _splits_of_classifier(evaluation, classifier, number)
     ]
 
 
-def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int) -> list[Figure]:
+def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int, methods: list[str]) -> Figure:
     sizes, reference = drawn_sizes(evaluation, classifier), evaluation.reference
-    points: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for method in evaluation.methods:
-        by_size = {size: _points(evaluation, (method, size, classifier)) for size in sizes}
-        by_size = {size: xy for size, xy in by_size.items() if xy.size}
-        if by_size and method != reference:
-            points[method] = by_size
-    if not points:
-        return []
+    points = {method: {size: _points(evaluation, (method, size, classifier)) for size in sizes} for method in methods}
     all_points = np.concatenate([xy for by_size in points.values() for xy in by_size.values()])
     low, high = float(all_points.min()), float(all_points.max())
     room = 0.06 * (high - low) or 1.0
@@ -205,14 +181,13 @@ def _splits_of_classifier(evaluation: Evaluation, classifier: str, number: int) 
         labels = drawing.outer_labels(panel, i, len(points), below, "the method: error (%)")
         drawing.dress(panel, plain(title_of(method)), *labels, pad=6 + LINE * len(by_size))
     title = f"Split by split: {label(evaluation, classifier)}"
-    caption = _splits_caption(evaluation, sizes) + left_out(evaluation, list(points))
-    return [Figure(f"splits-{number + 1}", title, caption, drawing.png(sheet))]
+    return Figure(f"splits-{number + 1}", title, _splits_caption(evaluation, sizes), drawing.png(sheet))
 
 
 def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:
     reference = title_of(evaluation.reference)
     listed = " and ".join(str(size) for size in sizes)
-    chosen = "" if len(sizes) == len(evaluation.table.sizes) else f", the number at which {reference} errs least"
+    chosen = "" if len(sizes) == len(evaluation.n_components) else f", the number at which {reference} errs least"
     colours = " (blue and orange)" if len(sizes) > 1 else ""
     return (
         f"Every point is a split: to the right the error of {reference}, upwards that of the method, both with "
@@ -223,17 +198,14 @@ def _splits_caption(evaluation: Evaluation, sizes: list[int]) -> str:
 
 
 def _points(evaluation: Evaluation, key: Key) -> NDArray[np.float64]:
-    """Return the reference's and the method's error in percent for each split that both have, shape (m, 2)."""
-    table = evaluation.table
-    rows, reference = table.paired(key, (evaluation.reference, *key[1:]))
-    return np.stack([table.percent(reference), table.percent(rows)], axis=1)
+    """Return the reference's and the method's error in percent for each split, shape (S, 2)."""
+    counts = evaluation.table.counts
+    return np.stack([counts[(evaluation.reference, *key[1:])].percent, counts[key].percent], axis=1)
 
 
 def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
-    test = evaluation.cells[key].test
-    if test is None:
-        return ""
-    ties = len(_points(evaluation, key)) - test.untied
+    test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
+    ties = evaluation.cells[key].summary.count - test.untied
     words = (
         f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, "
         f"p = {probability(test.p_value)}"

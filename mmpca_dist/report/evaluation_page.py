@@ -15,10 +15,11 @@ from mmpca_dist.datasets.stores import storage
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import cells_table
 from mmpca_dist.jobs.records import CompareRecord
+from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report.drawing import Figure
 from mmpca_dist.report.error_curves import error_curves, split_errors
 from mmpca_dist.report.error_tables import Grid, cost_rows, error_grids, standing_rows
-from mmpca_dist.report.evaluation_words import title_of, words
+from mmpca_dist.report.evaluation_words import words
 from mmpca_dist.report.pages import fill, write_page
 from mmpca_dist.report.published_comparison import published_differences, published_rows, published_words
 from mmpca_dist.report.signed_margins import margin_figures, margin_grids
@@ -71,7 +72,7 @@ def render_evaluation(evaluation: Evaluation, parts: Sequence[Section]) -> str:
         open_classes=False,
         config=evaluation.config_yaml,
         versions=evaluation.versions,
-        n_splits=len(evaluation.table.splits),
+        n_splits=evaluation.n_splits,
         verdict=words(evaluation),
         splits=evaluation.splits[:1].upper() + evaluation.splits[1:],
         classifiers=list(evaluation.classifiers.values()),

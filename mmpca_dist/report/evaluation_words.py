@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmpca_dist.evaluation.comparisons import CorrectedTest, Summary
 from mmpca_dist.evaluation.results import Evaluation, Verdict, verdict
 from mmpca_dist.evaluation.tables import Cell
-from mmpca_dist.methods import registry
+from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLOURS
 
 ALL_COLUMNS = "all columns"
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
 MOST_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
-
-
-def title_of(method: str) -> str:
-    """Return a method's name in reports; that of the original columns is empty."""
-    return registry.title_of(method) if method else ALL_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -43,22 +37,11 @@ def styles(evaluation: Evaluation) -> dict[str, Style]:
 
 
 def drawn_sizes(evaluation: Evaluation, classifier: str) -> list[int]:
-    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier.
-
-    Where the reference has no cell, that of the lowest mean of all methods; with no cells at all, the largest.
-    """
-    cells = [cell for cell in evaluation.cells.values() if cell.classifier == classifier]
-    sizes = sorted({cell.n_components for cell in cells}) or sorted(evaluation.n_components)
+    """Return up to two numbers of components: all, or that with the reference's lowest mean under a classifier."""
+    sizes, reference = evaluation.n_components, evaluation.reference
     if len(sizes) <= MOST_DRAWN:
         return sizes
-    compared = [cell for cell in cells if cell.method == evaluation.reference] or cells
-    return [min(compared, key=lambda cell: cell.summary.mean).n_components] if compared else sizes[-1:]
-
-
-def left_out(evaluation: Evaluation, shown: Sequence[str]) -> str:
-    """Return a sentence on the methods, other than the reference, that a picture leaves out; empty if it has all."""
-    missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
-    return f" Not shown, because they gave no components there: {', '.join(missing)}." if missing else ""
+    return [min(sizes, key=lambda size: evaluation.cells[reference, size, classifier].summary.mean)]
 
 
 def digits(evaluation: Evaluation) -> int:
@@ -101,8 +84,6 @@ def label(evaluation: Evaluation, classifier: str) -> str:
 def words(evaluation: Evaluation) -> list[str]:
     """Return the verdict: sentences that tell which cell is best, by how much, and whether that is significant."""
     outcome = verdict(evaluation)
-    if outcome is None:
-        return ["No errors were counted."]
     decimals = digits(evaluation)
     best = outcome.best.summary
     spread = (
@@ -173,7 +154,7 @@ def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
     """Return what tests say of the best cell and its rival: of new rows first, then of these splits."""
     if outcome.test is None or outcome.t_test is None:
         return []
-    title, splits = title_of(outcome.best.method), len(evaluation.table.paired(outcome.best.key, rival.key)[0])
+    title, splits = title_of(outcome.best.method), rival.summary.count
     if splits == 1:
         return [
             f"One split has no standard error: {title} has {'fewer' if outcome.test.wins else 'no fewer'} errors in it."

@@ -116,7 +116,7 @@ def method_row(method: MethodResult) -> dict[str, Any]:
         "found": n_components,
         "cut": [size for size in method.requested if size > n_components],
         "limit": method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}"),
-        "held": [f"{_share(float(np.sum(shares[:size])))} in {size}" for size in dict.fromkeys(method.sizes) if size],
+        "held": [f"{_share(float(np.sum(shares[:size])))} in {size}" for size in method.sizes],
         "orthonormal": method.orthonormal,
         "ordered": method.ordered,
         "measure": method.values,

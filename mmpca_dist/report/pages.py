@@ -21,12 +21,12 @@ OPEN_CLASSES, MOST_CLASSES = 12, 200
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, str]], **values: Any) -> str:
+def fill(template: str, dataset: dict[str, Any], stages: dict[str, float], **values: Any) -> str:
     """Return a page: a template of this folder, with what ``base.html`` needs beside the values given.
 
-    ``dataset`` has ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``; ``stages`` are (stage, seconds,
-    note). The values are ``methods``, ``notes``, ``config``, ``versions``, and what the template itself shows;
-    ``open_classes`` overrides whether the classes are listed openly, which otherwise depends on their number.
+    ``dataset`` has ``uri``, ``n_rows``, ``n_features``, ``classes`` and ``counts``; ``stages`` are the
+    seconds of each stage. The values are ``methods``, ``notes``, ``config``, ``versions``, and what the template itself
+    shows; ``open_classes`` overrides whether the classes are listed openly, which otherwise depends on their number.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -42,7 +42,7 @@ def fill(template: str, dataset: dict[str, Any], stages: list[tuple[str, float, 
         classes=_class_rows(dataset),
         hidden_classes=max(0, len(dataset["classes"]) - MOST_CLASSES),
         stages=_stage_rows(stages),
-        seconds=seconds_in_words(sum(seconds for _, seconds, _ in stages)),
+        seconds=seconds_in_words(sum(stages.values())),
         **{"open_classes": len(dataset["classes"]) <= OPEN_CLASSES, **values},
     )
 
@@ -87,11 +87,11 @@ def _class_rows(dataset: dict[str, Any]) -> list[dict[str, Any]]:
     ][:MOST_CLASSES]
 
 
-def _stage_rows(stages: list[tuple[str, float, str]]) -> list[dict[str, str]]:
-    longest = max((seconds for _, seconds, _ in stages), default=0) or 1e-9
+def _stage_rows(stages: dict[str, float]) -> list[dict[str, str]]:
+    longest = max(stages.values()) or 1e-9
     return [
-        {"stage": stage, "seconds": seconds_in_words(seconds), "note": note, "width": f"{100 * seconds / longest:.1f}"}
-        for stage, seconds, note in stages
+        {"stage": stage, "seconds": seconds_in_words(seconds), "width": f"{100 * seconds / longest:.1f}"}
+        for stage, seconds in stages.items()
     ]
 
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
 from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
-BEFORE, AFTER = "#c9ced4", FEW_COLOURS[1]
+AFTER = FEW_COLOURS[1]
 FEW_PAIRS = 2000
 """With fewer pairs, bars are four times as wide; with up to ten times as many, twice."""
 TALLEST = 1.7
@@ -69,7 +69,7 @@ class PairMargins:
 
 def pair_margins(methods: Sequence[MethodResult], margins: PairMargins | None) -> list[Figure]:
     """Return the distances before and after projection by each method, and the shares that are kept."""
-    if margins is None or not methods or not len(margins.before):
+    if margins is None or not len(margins.before):
         return []
     figures = [_distances(methods, margins)]
     if (margins.before > 0).any():
@@ -93,10 +93,7 @@ def _distances(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
             panel.axvline(float(np.median(values)), color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         panel.set_xlim(-0.01 * right, right)
         panel.set_ylim(0, min(top, 1.06 * max(before.max(), after.max())) if len(methods) == 1 else None)
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        panel.ticklabel_format(axis="x", scilimits=(-3, 4))
-        drawing.percent_axis(panel)
-        panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        drawing.shares_of_distances(panel)
         axis_labels = drawing.outer_labels(panel, i, len(methods), "distance within a pair", "share of pairs")
         drawing.dress(panel, _title(method), *axis_labels)
     highest = min(top, 1.06 * max(panel.get_ylim()[1] for panel in panels))
@@ -146,8 +143,7 @@ def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
             f"{100 * middle:.0f}%", (1.03, i), va="center", ha="left", fontsize=drawing.TICK_SIZE, color=INK,
             annotation_clip=False,
         )  # fmt: skip
-    panel.set_yticks(range(len(order)), [_title(method) for method in order])
-    panel.set_ylim(len(order) - 0.4, -0.6)
+    drawing.named_lines(panel, [_title(method) for method in order])
     panel.set_xlim(0, 1.01)
     panel.xaxis.set_major_formatter(FuncFormatter(drawing.percent))
     panel.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)

@@ -213,8 +213,7 @@ def _strips(panel: Axes, values: NDArray[np.float64], codes: NDArray, names: lis
     panel.set_yticks([] if many else -np.arange(len(names)), None if many else names)
     if outside.any():
         panel.set_xlim(edges[0], edges[-1])
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    panel.ticklabel_format(axis="x", scilimits=(-3, 4))
+    drawing.few_numbers(panel)
     return int(outside.sum())
 
 
@@ -224,9 +223,7 @@ def _legend(sheet: Sheet, names: list[str]) -> None:
         Line2D([], [], linestyle="", marker=drawing.class_marker(i, len(names)), color=colours[i], markersize=6)
         for i in range(len(names))
     ]
-    columns = max(1, min(len(names), int(110 / (max(map(len, names)) + 6))))
-    rows = -(-len(names) // columns)
-    columns = -(-len(names) // rows)
+    columns = drawing.even_columns(len(names), max(1, min(len(names), int(110 / (max(map(len, names)) + 6)))))
     # Legends are filled column by column, and read row by row.
     order = [i for first in range(columns) for i in range(first, len(names), columns)]
     drawing.legend_below(

@@ -10,9 +10,10 @@ from matplotlib.ticker import FixedLocator
 
 from mmpca_dist.evaluation.published import WITHIN, agreement, sources_of
 from mmpca_dist.evaluation.results import Evaluation
+from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, PAGE_WIDTH, Figure, plain
-from mmpca_dist.report.evaluation_words import digits, spread, title_of
+from mmpca_dist.report.evaluation_words import digits, spread
 from mmpca_dist.report.pages import DASH
 
 FARTHEST = 8.0
@@ -44,8 +45,7 @@ def published_differences(evaluation: Evaluation) -> list[Figure]:
                 )  # fmt: skip
         panel.set_xlim(-FARTHEST - 0.8, FARTHEST + 0.8)
         panel.xaxis.set_major_locator(FixedLocator([-8, -4, -2, 0, 2, 4, 8]))
-        panel.set_yticks(range(len(lines)), [f"{plain(title_of(method))}, K = {size}" for size, method in lines])
-        panel.set_ylim(len(lines) - 0.4, -0.6)
+        drawing.named_lines(panel, [f"{plain(title_of(method))}, K = {size}" for size, method in lines])
         panel.grid(axis="y", color=FAINT, alpha=0.2, linewidth=0.6)
         drawing.dress(panel, plain(classifier), "standard errors apart")
     source = sources_of(evaluation.published)

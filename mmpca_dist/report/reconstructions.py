@@ -71,8 +71,7 @@ def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[
     for size in sizes:
         shorter = copy.copy(model)
         shorter._shorten(min(size, len(model.components_)))
-        if len(shorter.components_):
-            rebuilt[len(shorter.components_)] = shorter.inverse_transform(shorter.transform(rows))
+        rebuilt[len(shorter.components_)] = shorter.inverse_transform(shorter.transform(rows))
     return rebuilt
 
 
@@ -100,8 +99,7 @@ def reconstructions(
     methods: Sequence[MethodResult], shown: Reconstructions | None, shape: tuple[int, int] | None
 ) -> list[Figure]:
     """Return a picture of a few rows and of what the first components of every method rebuild of them."""
-    methods = [m for m in methods if shown is not None and shown.rebuilt.get(m.name)]
-    if shown is None or shape is None or not methods:
+    if shown is None or shape is None:
         return []
     tops = [("as read", shown.rows)]
     if shown.before_noise is not None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import yaml
 from dask.utils import format_bytes, format_time
 
@@ -23,13 +22,14 @@ from mmpca_dist.jobs.records import (
     PROJECT,
     REDUCE,
     SOLVE,
+    ChoiceRecord,
     ReportRecord,
     Results,
     SearchRecord,
     StageName,
 )
 from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
-from mmpca_dist.report.component_choices import ComponentChoices, component_choices
+from mmpca_dist.report.component_choices import component_choices
 from mmpca_dist.report.components import agreement, components
 from mmpca_dist.report.drawing import Figure
 from mmpca_dist.report.method_results import MethodResult, method_row
@@ -46,13 +46,13 @@ class ReportContents:
 
     dataset: dict[str, Any]
     """``uri``, ``n_rows``, ``n_features``, ``dtype``, ``classes`` (names), ``counts`` (rows per class),
-    ``feature_names`` (or None) and ``image_shape`` (``[height, width]`` of a row in C order, or None)."""
+    ``feature_names`` (or None) and ``image_shape`` (height and width of a row in C order, or None)."""
     methods: list[MethodResult]
     sample: ProjectedSample
     plan: list[tuple[str, str, str]]
     """What, planned, measured."""
-    stages: list[tuple[str, float, str]]
-    """Stage, seconds, note."""
+    stages: dict[str, float]
+    """Seconds of each stage."""
     config_yaml: str
     versions: dict[str, str]
     notes: list[str]
@@ -67,21 +67,8 @@ class ReportContents:
     """Of that solver."""
     reconstructions: Reconstructions | None = None
     """Where rows are images."""
-    choices: ComponentChoices | None = None
+    choice: ChoiceRecord | None = None
     """None where the configuration gives numbers of components."""
-
-    @property
-    def solved(self) -> list[MethodResult]:
-        """The methods that have at least one component."""
-        return [method for method in self.methods if len(method.eigenvalues)]
-
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """Height and width of the rows, where they are images."""
-        shape = self.dataset.get("image_shape")
-        if shape is None or int(np.prod(shape)) != self.dataset["n_features"]:
-            return None
-        return int(shape[0]), int(shape[1])
 
 
 def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
@@ -98,20 +85,11 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
     search = next((search for search in searches if search.stage in results), None)
     methods = [MethodResult.of(run, config, section, results) for section in config.methods]
     return ReportContents(
-        dataset={
-            "uri": dataset.uri,
-            "n_rows": count["n_rows"],
-            "n_features": count["n_features"],
-            "dtype": count["dtype"],
-            "classes": [str(label) for label in count["classes"]],
-            "counts": count["counts"],
-            "feature_names": count["feature_names"],
-            "image_shape": list(count["image_shape"]) if count["image_shape"] else None,
-        },
+        dataset={**count, "uri": dataset.uri, "classes": [str(label) for label in count["classes"]]},
         methods=methods,
         sample=ProjectedSample.of(run, config, classes_of(count), dataset.n_rows),
         plan=plan_and_measured(results),
-        stages=[(name, record.get("seconds", 0.0), "") for name, record in results.items()],
+        stages={name: record.get("seconds", 0.0) for name, record in results.items()},
         config_yaml=yaml.safe_dump(asked(config, CHOOSE in results), sort_keys=False),
         versions=run.header()["versions"],
         notes=_notes(config, run, results),
@@ -120,7 +98,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         solving=solver_rows(results),
         tolerance=config.solver.tolerance,
         reconstructions=_reconstructions(run, config, dataset, results),
-        choices=ComponentChoices.of(choice, config.labels) if choice else None,
+        choice=choice,
     )
 
 
@@ -133,15 +111,15 @@ def figures(contents: ReportContents) -> list[Figure]:
     passes), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that are images, from few
     components), ``agreement`` (between methods). May be called from several threads at once.
     """
-    methods, dataset = contents.solved, contents.dataset
+    methods, dataset = contents.methods, contents.dataset
     return [
-        *component_choices(contents.choices),
+        *component_choices(contents.choice, [method.name for method in methods]),
         *projections(methods, contents.sample, dataset["classes"]),
         *pair_margins(methods, contents.margins),
         *spectra(methods),
         *convergence(methods, contents.tolerance),
-        *components(methods, contents.image_shape, dataset.get("feature_names")),
-        *reconstructions(methods, contents.reconstructions, contents.image_shape),
+        *components(methods, dataset["image_shape"], dataset["feature_names"]),
+        *reconstructions(methods, contents.reconstructions, dataset["image_shape"]),
         *agreement(methods),
     ]
 
@@ -152,7 +130,7 @@ def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
         "run.html",
         contents.dataset,
         contents.stages,
-        choices=contents.choices,
+        choice=contents.choice,
         methods=[method_row(method) for method in contents.methods],
         figures=figures,
         search=contents.search,

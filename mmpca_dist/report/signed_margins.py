@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.margins import QUANTILES
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.evaluation.tables import Key
+from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report import drawing
-from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, Figure, plain
+from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, Figure, plain
 from mmpca_dist.report.error_tables import Entry, Grid
-from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label, left_out, title_of
+from mmpca_dist.report.evaluation_words import ALL_COLUMNS, MOST_DRAWN, drawn_sizes, label
 from mmpca_dist.report.pages import DASH
 
-BEFORE, AFTER = "#c9ced4", FEW_COLOURS[:MOST_DRAWN]
+AFTER = FEW_COLOURS[:MOST_DRAWN]
 BARS = 48
 TALLEST = 2.2
 """Outlines are cut at so many times the height of the highest bar of the original columns."""
@@ -110,7 +110,7 @@ def _of_classifier(
     evaluation: Evaluation, margins_of: dict[Key, SignedMargins], classifier: str, number: int
 ) -> list[Figure]:
     sizes, own_units = drawn_sizes(evaluation, classifier), evaluation.own_units
-    before = next((margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier), None)
+    before = next(margins for key, margins in margins_of.items() if key[0] == "" and key[2] == classifier)
     after: dict[str, list[SignedMargins]] = {}
     for method in evaluation.methods:
         keys = [(method, size, classifier) for size in sizes]
@@ -120,8 +120,9 @@ def _of_classifier(
         return []
     comparable = [one for method, margins in after.items() for one in margins if method not in own_units]
     edges = _edges(comparable, before)
-    grey = before.shares(edges) if before else np.zeros(BARS)
-    top = _top(grey, [margins.shares(edges) for margins in comparable])
+    grey = before.shares(edges)
+    highest = max(float(shares.max()) for shares in [grey, *(margins.shares(edges) for margins in comparable)])
+    top = 1.06 * min(highest, TALLEST * float(grey.max()))
     sheet, panels = drawing.panel_grid(len(after), 2.2)
     for i, (panel, (method, margins)) in enumerate(zip(panels, after.items(), strict=True)):
         if method in own_units:
@@ -132,15 +133,11 @@ def _of_classifier(
                 fontsize=drawing.TICK_SIZE,
             )  # fmt: skip
         else:
-            if before:
-                panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
+            panel.stairs(grey, edges, fill=True, color=BEFORE, label="original columns")
             _outlines(panel, margins, edges, sizes)
             panel.set_ylim(0, top)
         panel.axvline(0, color=INK, linewidth=0.8)
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        panel.yaxis.set_major_locator(MaxNLocator(nbins=4))
-        panel.ticklabel_format(axis="x", scilimits=(-3, 4))
-        drawing.percent_axis(panel)
+        drawing.shares_of_distances(panel)
         labels = drawing.outer_labels(panel, i, len(after), "signed distance", "share of rows")
         drawing.dress(panel, plain(title_of(method)), *labels)
     handles = {
@@ -148,7 +145,7 @@ def _of_classifier(
     }
     drawing.legend_below(sheet, list(handles.values()), list(handles), len(handles))
     title = f"Margins: {label(evaluation, classifier)}"
-    caption = _caption(evaluation, list(after), sizes, before is not None)
+    caption = _caption(evaluation, list(after), sizes)
     return [Figure(f"signed-margins-{number + 1}", title, caption, drawing.png(sheet))]
 
 
@@ -175,21 +172,16 @@ def _edges(drawn: list[SignedMargins], before: SignedMargins | None) -> NDArray[
     return np.linspace(low - room, high + room, BARS + 1)
 
 
-def _top(grey: NDArray[np.float64], outlines: list[NDArray[np.float64]]) -> float:
-    highest = max(float(outline.max()) for outline in [grey, *outlines]) or 1.0
-    return 1.06 * (min(highest, TALLEST * float(grey.max())) if grey.any() else highest)
-
-
-def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int], has_before: bool) -> str:
+def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int]) -> str:
     reference = title_of(evaluation.reference)
-    chosen = len(sizes) < len(evaluation.table.sizes)
+    chosen = len(sizes) < len(evaluation.n_components)
     caption = (
         f"Signed distances of {evaluation.margin_rows} to the hyperplane of the classifier, of all splits together: "
         "left of zero, rows are misclassified. "
-        + (f"Grey: in the original columns{', standardised' * evaluation.standardized}. " if has_before else "")
-        + "Outlines: after projection; dashed lines are the medians."
+        f"Grey: in the original columns{', standardised' * evaluation.standardized}. "
+        "Outlines: after projection; dashed lines are the medians."
         + (f" Shown with the number of components at which {reference} errs least." if chosen else "")
-        + left_out(evaluation, methods)
+        + _left_out(evaluation, methods)
     )
     skewed = [title_of(method) for method in methods if method in evaluation.own_units]
     if skewed:
@@ -198,3 +190,9 @@ def _caption(evaluation: Evaluation, methods: list[str], sizes: list[int], has_b
             "Wasserstein-1 distances compare with the others."
         )
     return caption + " What lies far out, and outlines much higher than the rest, are cut off."
+
+
+def _left_out(evaluation: Evaluation, shown: list[str]) -> str:
+    """Return a sentence on the methods, other than the reference, without margins; empty if there are none."""
+    missing = [title_of(m) for m in evaluation.methods if m not in (*shown, evaluation.reference)]
+    return f" Not shown, because their classifiers have no hyperplane: {', '.join(missing)}." if missing else ""

@@ -49,8 +49,7 @@ def _single_components(methods: Sequence[MethodResult]) -> Figure:
             textcoords="offset points", va="center", ha="right" if inside else "left",
             fontsize=drawing.TICK_SIZE, color="white" if inside else INK,
         )  # fmt: skip
-    panel.set_yticks(positions, [plain(m.title) for m in methods])
-    panel.set_ylim(len(methods) - 0.4, -0.6)
+    drawing.named_lines(panel, [plain(m.title) for m in methods])
     panel.set_xlim(0, 1.01)
     panel.xaxis.set_major_formatter(FuncFormatter(drawing.percent))
     drawing.dress(panel, "", "share of the method's total")
@@ -87,7 +86,7 @@ def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
         drawing.dress(panel, title, "component", "share of the method's total")
     if len(methods) > 1:
         handles, labels = each.get_legend_handles_labels()
-        drawing.legend_below(sheet, handles, labels, -(-len(methods) // -(-len(methods) // 7)))
+        drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(methods), 7))
     caption = (
         "An eigenvalue is how much of what a method looks for lies along a component; here it is divided "
         "by the sum of all of them. A steep fall means that few components suffice. Each method has its "

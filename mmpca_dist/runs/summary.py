@@ -63,7 +63,7 @@ def components(output: str) -> list[dict[str, Any]]:
     for method in run.config.labels:
         model = load_model(run.uri, method)
         eigenvalues, total = model.eigenvalues_, model.total_
-        residual = np.max(model.residuals_) / abs(eigenvalues.max()) if len(eigenvalues) else np.nan
+        residual = np.max(model.residuals_) / abs(eigenvalues.max())
         rows.append(
             {
                 "method": method,

@@ -27,7 +27,7 @@ def records(
     errors: Any = counted,
     most: dict[str, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a record for each split; ``most`` has the components that a method cannot exceed, 0 for none at all."""
+    """Return a record for each split; ``most`` has the components that a method cannot exceed."""
     most = most or {}
     return [
         {
@@ -41,14 +41,12 @@ def records(
                 for m, method in enumerate(methods)
                 for size in sizes
                 for c, classifier in enumerate(classifiers)
-                if most.get(method, size)
             ],
             "margins": [
                 margin(method, size, classifier, split, m)
                 for m, (method, kept) in enumerate([("", [40]), *((method, sizes) for method in methods)])
                 for size in kept
                 for classifier in classifiers[:1]
-                if most.get(method, size)
             ],
             "seconds": {method: 0.1 + m for m, method in enumerate(methods)},
         }
@@ -96,7 +94,7 @@ def evaluation(
         seconds={method: sum(record["seconds"][method] for record in found) for method in methods},
         bytes_read={method: 4 * 351 * 40 * (m + 1) for m, method in enumerate(methods)},
         notes=["Column 3 is constant."],
-        stages=[("moments", 1.25, ""), ("splits", 75.0, "reused")],
+        stages={"moments": 1.25, "splits": 75.0},
         config_yaml="methods: [pca]\n",
         versions={"numpy": "2.1"},
     )  # fmt: skip

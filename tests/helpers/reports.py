@@ -79,7 +79,7 @@ def report_contents(
             f"all {rows} rows",
         ),
         plan=[("passes over the rows", "2", "2"), ("peak memory", "40 MiB", "38 MiB")],
-        stages=[("moments", 1.25, ""), ("solve", 75.0, "reused")],
+        stages={"moments": 1.25, "solve": 75.0},
         config_yaml="methods: [pca]\nn_components: [3]\n",
         versions={"numpy": "2.1"},
         notes=["Column 3 is constant."],
