@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import dask.array as da
@@ -17,7 +17,6 @@ from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.splits import GivenSplits
 from mmpca_dist.neighbors.options import PairSearch, Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
 from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
@@ -181,26 +180,6 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
     assert passes.count("search") == passes.count("cells") == len(scratches) == searches
     assert passes.count("pairs") == n_parts
     assert not any(scratch.tables for scratch in scratches)
-
-
-def test_a_class_in_one_part_is_refused():
-    X, y = labelled(40, 3, 2, seed=13)
-    names = np.where(y == 1, 0, np.arange(40) % 3)
-    data = ArrayDataset(X, y)
-    counts = np.asarray([[np.sum((y == label) & (names == part)) for part in range(3)] for label in range(2)])
-    parts = GivenSplits(np.asarray([0, 1]), counts, (0, 1, 2), np.arange(3), data)
-    spans = make_spans(data)
-    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
-    found = with_pairs_by_part(
-        [],
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
-        parts,
-        PairSearch(),
-        lambda: nullcontext(MemoryScratch()),
-    )
-    message = rf"^All {np.sum(y == 1)} rows of class 1 are in one part: while it is held out, none is left"
-    with pytest.raises(InputError, match=message):
-        next(found)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])

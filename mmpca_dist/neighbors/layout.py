@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,27 +93,17 @@ Members = tuple[slice | NDArray[np.intp], NDArray[np.int64], dict[str, NDArray]]
 """Of consecutive rows: which are laid out, their numbers, and the columns that go with them."""
 
 
-class Membership(Protocol):
-    """The rows of a data set that are laid out, and ``columns`` that go with them, of ``row_bytes`` a row."""
+class Membership:
+    """Which rows of a data set are laid out: all, by their own numbers, and what of them.
 
-    @property
-    def columns(self) -> tuple[str, ...]: ...
+    A subclass leaves some out, or adds ``columns`` that go with them, of ``row_bytes`` a row.
+    """
 
-    @property
-    def row_bytes(self) -> int: ...
-
-    def of(self, start: int, labels: NDArray) -> Members:
-        """Return the members among the rows from ``start`` on, which have these labels."""
-
-
-@dataclass(frozen=True)
-class AllRows:
-    """Every row under its own number."""
-
-    columns = ()
+    columns: tuple[str, ...] = ()
     row_bytes = 0
 
     def of(self, start: int, labels: NDArray) -> Members:
+        """Return the members among the rows from ``start`` on, which have these labels."""
         return slice(None), np.arange(start, start + len(labels)), {}
 
 
@@ -263,7 +252,7 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     that are not finite.
     """
     dataset, labels, frame = rows.dataset, rows.census.classes, cells.frame
-    members = members or AllRows()
+    members = members or Membership()
     task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
     runs = rows.pass_over(task, _Runs.joined, "cells", kept)
