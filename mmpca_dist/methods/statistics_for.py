@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
 from mmpca_dist.solvers.block_passes import statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
@@ -39,7 +39,7 @@ def class_statistics(
 def with_nearest_pairs(
     statistics: Statistics,
     rows: Rows,
-    search: PairSearch,
+    search: Search,
     n_components: int | None,
     solver: SolverOptions,
     tables: Scratch | None = None,

@@ -28,7 +28,7 @@ from mmpca_dist.neighbors.nearest import (
     run_search,
     without_blocks,
 )
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import add_pairs
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import SearchSegments, Tables
@@ -136,7 +136,7 @@ def with_pairs_by_part(
     statistics: Iterable[Statistics],
     rows: Rows,
     parts: Parts,
-    search: PairSearch,
+    search: Search,
     open_tables: Callable[[], AbstractContextManager[Scratch]],
 ) -> Iterator[Statistics]:
     """Yield statistics of the rows that train, with the scatter of pairs of nearest rows of different classes.
@@ -172,8 +172,8 @@ def with_pairs_by_part(
                 members = TrainingRows.among(rows, parts, part) if separate else RowsInParts(parts)
                 layout = make_layout(rows, stack.enter_context(open_tables()), own.scale, members)
             if separate:
-                neighbors = find_nearest(layout, rows.census.classes, search.search, rows)
+                neighbors = find_nearest(layout, rows.census.classes, search, rows)
             else:
-                by_part = by_part or find_by_part(layout, parts, search.search, rows)
+                by_part = by_part or find_by_part(layout, parts, search, rows)
                 neighbors = by_part[number]
-            yield add_pairs(own, neighbors, search)
+            yield add_pairs(own, neighbors)

@@ -236,7 +236,7 @@ def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[S
     return [
         search_costs(
             rows.dataset,
-            need.search,
+            search,
             counts=request.counts,
             standardize=request.standardize,
             in_memory=search_in_memory(rows.dataset, resources),
@@ -245,7 +245,7 @@ def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[S
             vectors=vectors,
             solving=solving,
         )
-        for need in request.needs.searches
+        for search in request.needs.searches
     ]
 
 
