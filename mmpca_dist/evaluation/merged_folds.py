@@ -34,6 +34,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import concatenated
 from mmpca_dist.statistics.units import read_units
 
 BLOCK_ROWS = 4096
@@ -247,7 +248,7 @@ def _score(rows: Rows, splits: Splits, heads: Sequence[Head], sampling: Sampling
 
 
 def _add(left: Totals, right: Totals) -> Totals:
-    sample = None if left[1] is None or right[1] is None else Sample.joined([left[1], right[1]])
+    sample = None if left[1] is None or right[1] is None else concatenated(left[1], right[1])
     return left[0] + right[0], sample
 
 
@@ -271,4 +272,4 @@ class _ScoreSpan:
                 errors[h] += head.count_errors(X, codes, np.flatnonzero(parts == head.part))
             if self.sampling is not None:
                 samples.append(self.sampling.take(start, X, parts, codes))
-        return errors, Sample.joined(samples) if samples else None
+        return errors, concatenated(*samples) if samples else None

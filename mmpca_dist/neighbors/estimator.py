@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from contextlib import ExitStack
@@ -27,7 +26,7 @@ from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
-from mmpca_dist.statistics.tree_reduction import Progress, Tasks
+from mmpca_dist.statistics.tree_reduction import Progress, Tasks, concatenated
 from mmpca_dist.statistics.units import read_unit
 
 BLOCK_QUERIES = 4096
@@ -195,7 +194,7 @@ class NearestOpposite(BaseEstimator):
             edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
             spans = [Span(i, edge) for i, edge in enumerate(itertools.pairwise(edges))]
         task = _SearchRows(self._layout, dataset, self.classes_, self.pairing == "one-vs-one")
-        return Tasks(scheduler=scheduler).run(task, spans, _join, "queries")
+        return Tasks(scheduler=scheduler).run(task, spans, concatenated, "queries")
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class _SearchRows:
 
     def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         starts = range(span.start, span.stop, BLOCK_QUERIES)
-        return functools.reduce(_join, (self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
+        return concatenated(*(self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
 
     def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         X = read_unit(self.dataset, start, stop)
@@ -226,7 +225,3 @@ class _SearchRows:
         rows[queries.rows] = np.where(np.isfinite(best.squared), best.rows, -1)
         squared[queries.rows] = best.squared
         return rows, np.sqrt(squared)
-
-
-def _join(left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
-    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span, not_finite
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
@@ -16,8 +16,8 @@ from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_units
+from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
+from mmpca_dist.statistics.units import read_units
 
 MIN_SEGMENTS = 32
 """Few rows make smaller segments, so that there are tasks for all threads."""
@@ -120,10 +120,6 @@ class _Runs:
     start: NDArray[np.int64]
     count: NDArray[np.int64]
 
-    @classmethod
-    def joined(cls, *parts: _Runs) -> _Runs:
-        return cls(*(np.concatenate(column) for column in zip(*(vars(p).values() for p in parts), strict=True)))
-
 
 @dataclass(frozen=True)
 class _SortUnits:
@@ -136,7 +132,7 @@ class _SortUnits:
     members: Membership
 
     def __call__(self, span: Span) -> _Runs:
-        return _Runs.joined(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
+        return concatenated(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
 
     def _sort(self, start: int, X: NDArray) -> _Runs:
         labels = self.dataset.read_labels(start, start + len(X))
@@ -192,7 +188,7 @@ def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> 
                 f"Found {value} in row {start + row}, column {column}, in {chunk}: squared distances to it overflow. "
                 "Scale the rows down."
             )
-        Locate(dataset, start).refuse(int(row), int(column), value)
+        raise InputError(not_finite(dataset, start + int(row), int(column), value))
 
 
 def _within(entries: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
@@ -255,7 +251,7 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     members = members or Membership()
     task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
-    runs = rows.pass_over(task, _Runs.joined, "cells", kept)
+    runs = rows.pass_over(task, concatenated, "cells", kept)
     order = np.lexsort((runs.unit, runs.key))
     count = runs.count[order]
     entries = np.stack([runs.unit[order], runs.start[order], count, np.cumsum(count) - count])

@@ -101,6 +101,10 @@ class Locate:
     def __call__(self, row: int, column: int, value: float) -> str:
         return not_finite(self.dataset, self.start + row, column, value)
 
-    def refuse(self, row: int, column: int, value: float) -> None:
-        """Raise the ``InputError`` for this value."""
-        raise InputError(self(row, column, value))
+
+def refuse_not_finite(dataset: Dataset, start: int, X: NDArray) -> None:
+    """Refuse dense rows, of which ``start`` is the first, with a value that is not finite, by an ``InputError``."""
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise InputError(not_finite(dataset, start + row, column, float(X[row, column])))
