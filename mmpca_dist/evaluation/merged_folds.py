@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before
 from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.transform import centred, projected
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
@@ -101,7 +101,7 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
         return
     from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
 
-    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
+    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
     scratch = partial(open_scratch, in_memory, rows.scratch)
     statistics = chain([next(statistics)], statistics)  # all passes for them come before the first
     rows = replace(rows, checkpoint=None)  # what tasks leave besides their results is gone by another attempt

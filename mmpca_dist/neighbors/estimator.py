@@ -21,7 +21,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
 from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
@@ -111,7 +111,7 @@ class NearestOpposite(BaseEstimator):
         self.close()
         dataset, scheduler = self._dataset(X, y, reset=True)
         rows = Rows.of(dataset, scheduler, progress=progress)
-        in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
+        in_memory = scheduler.in_process and fits_memory(dataset)
         stack = ExitStack()
         self._finalizer = weakref.finalize(self, stack.close)
         self._layout = make_layout(rows, stack.enter_context(open_scratch(in_memory, self.scratch)))

@@ -173,9 +173,10 @@ def open_scratch(in_memory: bool, folder: str | None = None, *, resumable: bool 
         yield MemoryScratch(results=on_disk) if in_memory else on_disk
 
 
-def fits_memory(n_bytes: int, limit: int | None = None) -> bool:
-    """Tell whether tables of so many bytes, twice while they are laid out, fit half of ``limit`` (of what is free)."""
-    return 2 * n_bytes <= (psutil.virtual_memory().available if limit is None else limit) // 2
+def fits_memory(dataset: Dataset, limit: int | None = None) -> bool:
+    """Tell whether all rows, twice while they are laid out, fit half of ``limit`` (of what is free)."""
+    limit = psutil.virtual_memory().available if limit is None else limit
+    return 2 * dataset.n_rows * row_bytes(dataset) <= limit // 2
 
 
 def row_bytes(dataset: Dataset) -> int:
