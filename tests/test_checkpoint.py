@@ -1,13 +1,18 @@
 """A pass that goes on from what groups of its spans have left gives the same bits, and repeats little."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 from helpers.resuming import Killed
 
 from mmpca_dist.datasets.dataset import Span
+from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.statistics.checkpoint import Checkpoint, PassCheckpoint
+from mmpca_dist.statistics.gather import gather_statistics
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
 
@@ -107,3 +112,14 @@ def test_a_damaged_group_is_named(tmp_path):
     root.write_bytes(root.read_bytes()[:100])
     with pytest.raises(Exception, match=r"Cannot read .*3-0.npz: it is damaged"):
         reduced(Task(), 8, tmp_path)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_read_into_memory_are_not_kept(sparse, tmp_path):
+    X = scipy.sparse.random_array((6, 40), density=0.3, format="csr", random_state=0)
+    rows = Rows.of(rows_in_memory(X if sparse else X.toarray(), np.arange(6) % 2, "X"), Threads(1))
+    folder = tmp_path / "checkpoint"
+    found = gather_statistics(replace(rows, checkpoint=Checkpoint(str(folder), 10**9)), precision="double")
+    expected = gather_statistics(rows, precision="double")
+    np.testing.assert_array_equal(found.moments.scatters, expected.moments.scatters)
+    assert not folder.exists()

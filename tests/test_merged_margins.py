@@ -11,7 +11,7 @@ from helpers.evaluating import KNN, config_of, scored, store, timeless
 from helpers.samples import labelled
 from naive_judging import signed_distance, wasserstein
 
-from mmpca_dist.evaluation.sampled_margins import Sample, Sampling
+from mmpca_dist.evaluation.sampled_margins import Sampling
 from mmpca_dist.evaluation.scores import Classifiers
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.limits import LIMITS
@@ -19,6 +19,7 @@ from mmpca_dist.predictors.classifiers import ClassifierSection
 from mmpca_dist.predictors.fits import fit_rows, linear_parts
 from mmpca_dist.predictors.linear import fisher_linear
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import concatenated
 
 METHODS = ["pca", "m-pca0", "m-pca1b", "fisher", "lasso"]
 
@@ -176,7 +177,7 @@ def test_the_sample_is_the_same_whatever_the_stretches_of_rows(limits):
     whole = sampling.take(0, X, parts, y)
     edges = [0, 1, 700, 1999, 2000]
     pieces = [sampling.take(a, X[a:b], parts[a:b], y[a:b]) for a, b in pairwise(edges)]
-    joined = Sample.joined(pieces)
+    joined = concatenated(*pieces)
     for name in ("X", "hashes", "parts", "codes"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
     assert 300 < len(whole.X) < 600

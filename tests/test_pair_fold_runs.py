@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import dask.array as da
@@ -17,8 +17,7 @@ from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.datasets.readers.formats import open_dataset
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.splits import GivenSplits
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
 from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
 from mmpca_dist.statistics.census import take_census
@@ -41,8 +40,8 @@ URI = "synthetic:clusters?n=900&d=24&k=40&classes=3&seed=7"
 NAMES = np.random.default_rng(9).integers(0, 4, 900)
 NAMED = np.unique(NAMES)
 SEARCHES = (
-    PairSearch(), PairSearch(mutual="once"), PairSearch(Search("approximate", 0.8)),
-    PairSearch(Search("approximate", 0.8, 800, "one-vs-one")),
+    Search(), Search(mutual="once"), Search("approximate", 0.8),
+    Search("approximate", 0.8, 800, "one-vs-one"),
 )  # fmt: skip
 
 
@@ -96,7 +95,7 @@ def test_dask_arrays(n_parts):
         statistics,
         Rows(dataset=plain, census=census, spans=spans, scheduler=Threads(1)),
         parts,
-        PairSearch(),
+        Search(),
         partial(open_scratch, True),
     )
     data, scheduler = dask_rows(da.from_array(X, (47, 4)), y)
@@ -110,11 +109,11 @@ def test_dask_arrays(n_parts):
             scheduler=scheduler,
         ),
         parts,
-        PairSearch(),
+        Search(),
         partial(open_scratch, True),
     )
     for own, other in zip(found, expected, strict=True):
-        own_pairs, other_pairs = own.pairs[PairSearch()], other.pairs[PairSearch()]
+        own_pairs, other_pairs = own.pairs[Search()], other.pairs[Search()]
         atol = 300 * EPS * np.trace(other_pairs.scatter)
         np.testing.assert_allclose(own_pairs.scatter, other_pairs.scatter, rtol=0, atol=atol)
         np.testing.assert_array_equal(own_pairs.counts, other_pairs.counts)
@@ -134,14 +133,14 @@ def test_sparse_rows(n_parts, tmp_path):
         training,
         Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
         parts,
-        PairSearch(),
+        Search(),
         partial(open_scratch, True),
     )
     for part, statistics in enumerate(by_part):
         rows = difference_rows(X.astype(float), y, names != part, None, "one-vs-rest", "twice")
         expected = sum(np.outer(row, row) for row in rows)
         atol = 300 * EPS * np.trace(expected)
-        np.testing.assert_allclose(statistics.pairs[PairSearch()].scatter, expected, rtol=0, atol=atol)
+        np.testing.assert_allclose(statistics.pairs[Search()].scatter, expected, rtol=0, atol=atol)
 
 
 # ------------------------------------------------------------------------------------------------- passes, refusals
@@ -174,33 +173,13 @@ def test_one_search_serves_all_parts_unless_distances_differ(n_parts, standardiz
             on_pass=lambda name, n_bytes: passes.append(name),
         ),
         parts,
-        PairSearch(),
+        Search(),
         opened,
     )
     assert len(list(found)) == n_parts
     assert passes.count("search") == passes.count("cells") == len(scratches) == searches
     assert passes.count("pairs") == n_parts
     assert not any(scratch.tables for scratch in scratches)
-
-
-def test_a_class_in_one_part_is_refused():
-    X, y = labelled(40, 3, 2, seed=13)
-    names = np.where(y == 1, 0, np.arange(40) % 3)
-    data = ArrayDataset(X, y)
-    counts = np.asarray([[np.sum((y == label) & (names == part)) for part in range(3)] for label in range(2)])
-    parts = GivenSplits(np.asarray([0, 1]), counts, (0, 1, 2), np.arange(3), data)
-    spans = make_spans(data)
-    census = take_census(data, spans, Tasks(scheduler=Threads(1)))
-    found = with_pairs_by_part(
-        [],
-        Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
-        parts,
-        PairSearch(),
-        lambda: nullcontext(MemoryScratch()),
-    )
-    message = rf"^All {np.sum(y == 1)} rows of class 1 are in one part: while it is held out, none is left"
-    with pytest.raises(InputError, match=message):
-        next(found)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3])
@@ -215,7 +194,7 @@ def test_a_bad_value_is_named_even_where_it_is_held_out(n_parts):
         training,
         Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)),
         parts,
-        PairSearch(),
+        Search(),
         partial(open_scratch, True),
     )
     with pytest.raises(InputError, match=r"^Found nan in row 33, column 1"):

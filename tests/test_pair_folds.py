@@ -21,7 +21,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors.kernels import NO_ROW, Best
 from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
 from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
@@ -167,7 +167,7 @@ def test_the_scatter_is_that_of_the_rows_that_train(
     X = rng.integers(0, 2, (n, d)).astype(float) if grid else rng.standard_normal((n, d))
     y = rng.permutation(np.arange(n) % n_classes)
     names = part_names(rng, y, n_parts)
-    wanted = PairSearch(Search(pairing=pairing), mutual)
+    wanted = Search(pairing=pairing, mutual=mutual)
     options = {"precision": precision, "standardize": standardize}
     training = [training_statistics(X, y, names != part, options) for part in np.unique(names)]
     data, census, spans, parts = prepared(ArrayDataset(X, y), names, edges=even_edges(n, 11))
@@ -212,9 +212,9 @@ def test_vectors_take_the_place_of_the_scatter():
     X, y = labelled(120, 20, 3, seed=4)
     names = np.arange(120) % 4
     vectors = np.random.default_rng(5).standard_normal((20, 3))
-    for neighbors in find_all(ArrayDataset(X, y), names):
-        whole = pair_scatter(neighbors, mutual="once", precision="double").scatter
-        found = apply_pairs(neighbors, vectors, mutual="once")
+    for neighbors in find_all(ArrayDataset(X, y), names, mutual="once"):
+        whole = pair_scatter(neighbors, precision="double").scatter
+        found = apply_pairs(neighbors, vectors)
         np.testing.assert_allclose(found, whole @ vectors, rtol=0, atol=200 * EPS * np.trace(whole) * 10)
 
 
@@ -227,8 +227,8 @@ def test_one_part_held_out_is_searched_for_among_the_rows_that_train_alone():
     parts = share_splits(Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), n_splits=1)
     trains = parts.training(0, 300, y)[0]
     rows, counted, own_spans, statistics = training_statistics(X, y, trains, {"precision": "double"})
-    for search in (Search(), Search(max_queries=60)):
-        wanted, opener = PairSearch(search), partial(open_scratch, True)
+    for wanted in (Search(), Search(max_queries=60)):
+        opener = partial(open_scratch, True)
         (found,) = with_pairs_by_part(
             [statistics], Rows(dataset=data, census=census, spans=spans, scheduler=Threads(1)), parts, wanted, opener
         )
@@ -261,7 +261,7 @@ def test_drawn_queries_are_those_that_train_of_one_draw():
         np.testing.assert_array_equal(queries, rows[asked])
         np.testing.assert_array_equal(nearest_rows, expected[asked])
         np.testing.assert_array_equal(found_distances, distances[asked])
-        pairs = pair_scatter(neighbors, mutual="twice", precision="double")
+        pairs = pair_scatter(neighbors, precision="double")
         assert pairs.queries == pairs.weight == asked.sum()
         assert pairs.fraction == asked.sum() / len(rows)
 
@@ -306,7 +306,7 @@ def assert_recall_is_measured(neighbors, queries, right, known):
 
 def check_missed(neighbors, queries, distances, least):
     """What was missed of the sample is as far off as the tables say."""
-    pairs = pair_scatter(neighbors, mutual="twice", precision="double")
+    pairs = pair_scatter(neighbors, precision="double")
     if pairs.missed is None:
         assert neighbors.recall.found == neighbors.recall.sampled
         return

@@ -45,12 +45,12 @@ def test_the_scatter_is_that_of_the_difference_rows(n, d, seed, n_classes, pairi
     X = rng.integers(0, 2, (n, d)).astype(float) if grid else rng.standard_normal((n, d))
     y = rng.permutation(np.arange(n) % n_classes)
     rows = naive.mpca2_rows(X, y, pairing, mutual)
-    found = pair_scatter(find(X, y, pairing=pairing), mutual=mutual, precision=precision)
+    found = pair_scatter(find(X, y, pairing=pairing, mutual=mutual), precision=precision)
     assert found.weight == len(rows)
     unit = SINGLE if precision == "single" else EPS
     close(found.mean_outer_product(), naive.mean_outer_product(rows), n, unit)
     basis, _ = np.linalg.qr(rng.standard_normal((d, min(d, 4))))
-    turned = pair_scatter(find(X, y, pairing=pairing), mutual=mutual, precision=precision, basis=basis)
+    turned = pair_scatter(find(X, y, pairing=pairing, mutual=mutual), precision=precision, basis=basis)
     expected = basis.T @ naive.mean_outer_product(rows) @ basis
     atol = (n + d + 8) * unit * (np.trace(naive.mean_outer_product(rows)) + EPS)
     np.testing.assert_allclose(turned.mean_outer_product(), expected, rtol=0, atol=atol)
@@ -77,7 +77,9 @@ def few_bytes(limits):
 def test_wide_rows_in_small_pieces_and_blocks(search, mutual, stored, tmp_path):
     """The scatter, and what it makes of vectors, are those of the differences to what was found."""
     X, y = labelled(200, 60, 3, seed=10)
-    found = find(X, y, edges=even_edges(200, 90), scratch=ZarrScratch(str(tmp_path)) if stored else None, **search)
+    found = find(
+        X, y, edges=even_edges(200, 90), scratch=ZarrScratch(str(tmp_path)) if stored else None, **search, mutual=mutual
+    )
     layout = found.layout
     assert np.diff(layout.starts).max() == 8 and np.diff(layout.segments).max() == 1
     assert np.bincount(layout.cell).max() > 1, "cells are in pieces"
@@ -93,14 +95,14 @@ def test_wide_rows_in_small_pieces_and_blocks(search, mutual, stored, tmp_path):
         weights[neighbours[neighbours] == np.arange(len(X))] = 0.5
     rows = X[queries] - X[neighbours]
     scatter = sum(w * np.outer(row, row) for w, row in zip(weights, rows, strict=True))
-    sums = pair_scatter(found, mutual=mutual, precision="double")
+    sums = pair_scatter(found, precision="double")
     assert sums.weight == weights.sum() and sums.counts.sum() == len(queries)
     close(sums.scatter, scatter, len(queries), EPS)
     vectors = np.random.default_rng(11).standard_normal((60, 5))
     atol = (len(queries) + 60) * EPS * np.trace(scatter) * np.linalg.norm(vectors, axis=0).max()
-    np.testing.assert_allclose(apply_pairs(found, vectors, mutual=mutual), scatter @ vectors, rtol=0, atol=atol)
-    first, _ = sum_pairs(found, mutual=mutual, precision="double", vectors=vectors)
-    np.testing.assert_array_equal(first.scatter, apply_pairs(found, vectors, mutual=mutual))
+    np.testing.assert_allclose(apply_pairs(found, vectors), scatter @ vectors, rtol=0, atol=atol)
+    first, _ = sum_pairs(found, precision="double", vectors=vectors)
+    np.testing.assert_array_equal(first.scatter, apply_pairs(found, vectors))
 
 
 @pytest.mark.usefixtures("few_bytes")
@@ -109,14 +111,14 @@ def test_tasks_in_great_number_send_no_more_rows_to_the_sample(limits):
     X, y = labelled(400, 60, 3, seed=10)
     found = find(X, y)
     assert len(found.tables.spans) > 40
-    assert len(pair_scatter(found, mutual="twice", precision="double").sample) == 20
+    assert len(pair_scatter(found, precision="double").sample) == 20
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_what_pictures_are_drawn_from(pairing, limits):
     """All distances in a histogram, and differences of pairs spread evenly over all of them."""
     X, y = labelled(300, 6, 4, seed=1)
-    found = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double")
+    found = pair_scatter(find(X, y, pairing=pairing), precision="double")
     _, distances = naive.nearest_opposite(X, y, pairing)
     distances = distances[np.isfinite(distances)]
     assert found.counts.sum() == len(distances) and found.edges[0] == 0
@@ -125,7 +127,7 @@ def test_what_pictures_are_drawn_from(pairing, limits):
     differences = np.asarray(naive.mpca2_rows(X, y, pairing))
     np.testing.assert_array_equal(in_order(found.sample), in_order(differences))  # few rows: all of them
     limits.sampled_pairs = 90
-    some = pair_scatter(find(X, y, pairing=pairing), mutual="twice", precision="double").sample
+    some = pair_scatter(find(X, y, pairing=pairing), precision="double").sample
     assert 90 <= len(some) < len(differences)
     known = {row.tobytes() for row in differences}
     assert all(row.tobytes() in known for row in some)
@@ -264,5 +266,5 @@ def test_chunks_of_the_rows_do_not_change_the_pairs():
     X, y = labelled(200, 7, 3, seed=9)
     expected = naive.mean_outer_product(naive.mpca2_rows(X, y))
     for size in (200, 33, 1):
-        found = pair_scatter(find(X, y, edges=even_edges(200, size)), mutual="twice", precision="double")
+        found = pair_scatter(find(X, y, edges=even_edges(200, size)), precision="double")
         close(found.mean_outer_product(), expected, 200, EPS)

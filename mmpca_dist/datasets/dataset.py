@@ -49,7 +49,6 @@ class Span:
 class Finding:
     """Something wrong with the data. Tasks return it, as Dask logs an exception on a worker with its traceback."""
 
-    row: int
     message: str
     kind: type[InputError] = InputError
 

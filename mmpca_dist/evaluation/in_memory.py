@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import issparse
 
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset, make_spans
 from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, Meter, owners_of
 from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
@@ -20,10 +19,9 @@ from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
 from mmpca_dist.methods.transform import projected
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_unit
 
 
 @dataclass(frozen=True)
@@ -41,28 +39,7 @@ class LabelledRows:
 
 def read_all(dataset: Dataset, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
-    X, y = tasks.run(_Collect(dataset), make_spans(dataset), _join, "rows")
-    return LabelledRows(X, y, dataset.uri)
-
-
-@dataclass(frozen=True)
-class _Collect:
-    dataset: Dataset
-
-    def __call__(self, span: Span) -> tuple[Any, NDArray]:
-        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
-        values = X.data if self.dataset.sparse else X
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            if self.dataset.sparse:
-                raise InputError(f"{self.dataset.describe_chunk(span.start)} hold values that are not finite.")
-            row, column = np.argwhere(~np.isfinite(X))[0]
-            Locate(self.dataset, span.start).refuse(int(row), int(column), float(X[row, column]))
-        return X, self.dataset.read_labels(span.start, span.stop)
-
-
-def _join(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
-    (X, labels), is_dense = zip(left, right, strict=True), isinstance(left[0], np.ndarray)
-    return np.concatenate(X) if is_dense else csr_array(vstack(X, format="csr")), np.concatenate(labels)
+    return LabelledRows(*collect_rows(dataset, make_spans(dataset), tasks), dataset.uri)
 
 
 def evaluate_split(

@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before
 from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.transform import centred, projected
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
@@ -34,6 +34,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.tree_reduction import concatenated
 from mmpca_dist.statistics.units import read_units
 
 BLOCK_ROWS = 4096
@@ -100,7 +101,7 @@ def _training_statistics(rows: Rows, splits: Splits, settings: Any, meter: Meter
         return
     from mmpca_dist.neighbors.pair_folds import with_pairs_by_part  # compiles: slow to import
 
-    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
+    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
     scratch = partial(open_scratch, in_memory, rows.scratch)
     statistics = chain([next(statistics)], statistics)  # all passes for them come before the first
     rows = replace(rows, checkpoint=None)  # what tasks leave besides their results is gone by another attempt
@@ -247,7 +248,7 @@ def _score(rows: Rows, splits: Splits, heads: Sequence[Head], sampling: Sampling
 
 
 def _add(left: Totals, right: Totals) -> Totals:
-    sample = None if left[1] is None or right[1] is None else Sample.joined([left[1], right[1]])
+    sample = None if left[1] is None or right[1] is None else concatenated(left[1], right[1])
     return left[0] + right[0], sample
 
 
@@ -271,4 +272,4 @@ class _ScoreSpan:
                 errors[h] += head.count_errors(X, codes, np.flatnonzero(parts == head.part))
             if self.sampling is not None:
                 samples.append(self.sampling.take(start, X, parts, codes))
-        return errors, Sample.joined(samples) if samples else None
+        return errors, concatenated(*samples) if samples else None

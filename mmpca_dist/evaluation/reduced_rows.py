@@ -31,6 +31,7 @@ from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Scheduler, Threads
+from mmpca_dist.statistics.tree_reduction import concatenated
 from mmpca_dist.statistics.units import read_unit, read_units
 
 DOUBLE = np.dtype(np.float64)
@@ -139,7 +140,7 @@ def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[
         _Projection(splits.held_out[share.index], share.reductions.matrix[:, share.columns], share.reductions.mean)
         for share in shares
     ]
-    labels, *arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), _join, "gather")
+    labels, *arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
     for share in shares:
         Z, train, arrays = arrays[0], arrays[1], arrays[2:]  # let go of one after the other
         yield share, Part(Z, labels, train)
@@ -173,10 +174,6 @@ class _GatherSpan:
         for blocks, p in zip(reduced, self.projections, strict=True):
             arrays += [np.concatenate(blocks), self.splits.training(span.start, span.stop, labels, p.part)[0]]
         return tuple(arrays)
-
-
-def _join(left: tuple[NDArray, ...], right: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
-    return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
 
 
 @dataclass(frozen=True)

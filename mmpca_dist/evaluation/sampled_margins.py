@@ -116,12 +116,6 @@ class Sample:
     parts: NDArray
     codes: NDArray[np.intp]
 
-    @classmethod
-    def joined(cls, samples: Sequence[Sample]) -> Sample:
-        """Return samples of consecutive stretches of rows as one."""
-        names = ("X", "hashes", "parts", "codes")
-        return cls(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in names))
-
 
 def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
     """Return classifiers in the (standardised) original columns to measure margins with, by label.

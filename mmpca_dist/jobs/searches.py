@@ -16,7 +16,7 @@ from mmpca_dist.jobs.finished_runs import LEADING
 from mmpca_dist.jobs.object_records import objects_in
 from mmpca_dist.jobs.records import COUNT, SOLVE, Results, SearchRecord, StageName
 from mmpca_dist.jobs.stored_arrays import load_pairs
-from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 FIRST = StageName[SearchRecord]("search")
@@ -30,7 +30,7 @@ Row = tuple[str, str, str]
 class RunSearch:
     """A search of a run: how, for which method first, its number from 1, and whether it is the only one."""
 
-    need: PairSearch
+    need: Search
     method: MethodSection
     number: int
     alone: bool
@@ -57,7 +57,7 @@ def is_search(stage: str) -> bool:
 
 def searches_of(config: RunConfig) -> list[RunSearch]:
     """Return the searches of a run, in the order of its methods."""
-    users: dict[PairSearch, MethodSection] = {}
+    users: dict[Search, MethodSection] = {}
     for method in config.methods:
         for need in method.needs.searches:
             users.setdefault(need, method)

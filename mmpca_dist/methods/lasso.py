@@ -6,7 +6,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.methods.base import ColumnSelection, unit_vectors
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
@@ -104,12 +103,11 @@ def _problems(statistics: Statistics) -> list[Regression]:
     if statistics.basis is None:
         gram = inverse[:, None] * scatter * inverse
         return [Regression(cross, gram=gram) for cross in crosses]
-    with single_blas_thread():
-        values, vectors = scipy.linalg.eigh(scatter, check_finite=False)
-        spread = values > max(statistics.epsilon, ROUNDING) * values[-1]
-        roots = np.sqrt(values[spread])
-        factor = statistics.loadings(vectors[:, spread] * roots) * inverse
-        seen = (vectors[:, spread].T @ targets) / roots[:, None]
+    values, vectors = scipy.linalg.eigh(scatter, check_finite=False)
+    spread = values > max(statistics.epsilon, ROUNDING) * values[-1]
+    roots = np.sqrt(values[spread])
+    factor = statistics.loadings(vectors[:, spread] * roots) * inverse
+    seen = (vectors[:, spread].T @ targets) / roots[:, None]
     return [Regression(cross, factor=factor, target=target) for cross, target in zip(crosses, seen.T, strict=True)]
 
 

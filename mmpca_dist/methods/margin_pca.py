@@ -32,13 +32,12 @@ from mmpca_dist.methods.base import BlockReducer
 from mmpca_dist.methods.parameters import estimator, option, parameter
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.solvers.dense import leading_eigenpairs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.ritz import certify, ritz_pairs
 from mmpca_dist.statistics.approximation import Approximation
 from mmpca_dist.statistics.coordinates import Statistics, SubspaceStatistics
-from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.scatters import (
@@ -221,9 +220,9 @@ class MarginPCA(BlockReducer):
             medians=(self.pairing,) if self.variant == "m-pca1b" else (),
         )
 
-    def _search(self) -> PairSearch:
+    def _search(self) -> Search:
         """Return how nearest rows of other classes are searched for."""
-        return PairSearch(Search(self.search, self.recall, self.max_queries, self.pairing), self.mutual)
+        return Search(self.search, self.recall, self.max_queries, self.pairing, self.mutual)
 
     def _check_parameters(self) -> None:
         if self.variant not in VARIANTS:
@@ -231,8 +230,6 @@ class MarginPCA(BlockReducer):
                 f"Unknown variant {self.variant!r}; there are {', '.join(VARIANTS)}."
                 f"{did_you_mean(str(self.variant), VARIANTS)}"
             )
-        if self.pairing not in PAIRINGS:
-            raise InputError(f"pairing={self.pairing!r} must be one of {', '.join(PAIRINGS)}.")
         self._search()
         super()._check_parameters()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution
@@ -93,18 +92,17 @@ def criterion_eigenpairs(statistics: Statistics) -> tuple[Eigenpairs, int, float
     between = moments.deviations * np.sqrt(shares)[:, None]
     within = moments.scatter(np.ones(len(shares))) / moments.n_rows
     size = float(np.sum(between**2) + np.trace(within))
-    with single_blas_thread():
-        criterion = between.T @ between - within
-        values, vectors = scipy.linalg.eigh(criterion, check_finite=False)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        floor = max(statistics.epsilon, 10 * len(values) * EPS) * size
-        negative = values[values < -floor]
-        kept = max(int(np.sum(values > floor)), int(len(negative) > 0))
-        if kept == 1 and values[0] <= floor:  # none is positive: the first one that is not zero
-            first = int(np.argmax(values < -floor))
-            values, vectors = values[first:], vectors[:, first:]
-        values, vectors = values[:kept], np.ascontiguousarray(vectors[:, :kept])
-        residuals = np.linalg.norm(criterion @ vectors - vectors * values, axis=0)
+    criterion = between.T @ between - within
+    values, vectors = scipy.linalg.eigh(criterion, check_finite=False)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    floor = max(statistics.epsilon, 10 * len(values) * EPS) * size
+    negative = values[values < -floor]
+    kept = max(int(np.sum(values > floor)), int(len(negative) > 0))
+    if kept == 1 and values[0] <= floor:  # none is positive: the first one that is not zero
+        first = int(np.argmax(values < -floor))
+        values, vectors = values[first:], vectors[:, first:]
+    values, vectors = values[:kept], np.ascontiguousarray(vectors[:, :kept])
+    residuals = np.linalg.norm(criterion @ vectors - vectors * values, axis=0)
     errors = statistics.epsilon * size / np.abs(values)
     total = float(values[values > 0].sum())
     return Eigenpairs(vectors, values, residuals, errors, total), len(negative), float(negative.sum())

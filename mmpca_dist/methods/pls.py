@@ -6,7 +6,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import FULL_RANK, Method
@@ -129,26 +128,25 @@ def kernel_pls(
     errors: list[float] = []
     cross = cross.copy()
     noise = epsilon * np.sqrt(total * target_squares)
-    with single_blas_thread():
-        while len(rotations) < min(n_components, d):
-            size = float(np.linalg.norm(cross))
-            if not size > noise:
-                break
-            rotation = _leading_direction(cross)
-            for _ in range(2):  # the second time takes out what rounding left of the first
-                rotation = rotation - (loadings @ rotation) @ rotations
-            image = scatter @ rotation
-            square, length = float(rotation @ image), float(np.linalg.norm(rotation))
-            floor = epsilon * total * length**2
-            if not square > floor:
-                break
-            slopes = cross.T @ rotation / square
-            cross -= np.outer(image, slopes)
-            loadings = np.concatenate([loadings, image[None] / square])
-            rotations = np.concatenate([rotations, rotation[None]])
-            explained.append(square * float(slopes @ slopes))
-            errors.append(max(noise / size, floor / square))
-            noise += epsilon * total * length * float(np.linalg.norm(slopes))
+    while len(rotations) < min(n_components, d):
+        size = float(np.linalg.norm(cross))
+        if not size > noise:
+            break
+        rotation = _leading_direction(cross)
+        for _ in range(2):  # the second time takes out what rounding left of the first
+            rotation = rotation - (loadings @ rotation) @ rotations
+        image = scatter @ rotation
+        square, length = float(rotation @ image), float(np.linalg.norm(rotation))
+        floor = epsilon * total * length**2
+        if not square > floor:
+            break
+        slopes = cross.T @ rotation / square
+        cross -= np.outer(image, slopes)
+        loadings = np.concatenate([loadings, image[None] / square])
+        rotations = np.concatenate([rotations, rotation[None]])
+        explained.append(square * float(slopes @ slopes))
+        errors.append(max(noise / size, floor / square))
+        noise += epsilon * total * length * float(np.linalg.norm(slopes))
     return rotations.T, np.asarray(explained), np.asarray(errors)
 
 

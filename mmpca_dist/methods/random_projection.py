@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.parameters import estimator, option
 from mmpca_dist.methods.registry import Method
@@ -78,8 +77,7 @@ class RandomProjection(MomentReducer):
 def random_directions(n_components: int, n_features: int, seed: int) -> NDArray[np.float64]:
     """Return random orthonormal rows, shape (K, d): Gaussian rows, orthonormalised in order."""
     rows = np.random.default_rng(seed).standard_normal((n_components, n_features))
-    with single_blas_thread():
-        basis, _ = np.linalg.qr(rows.T)
+    basis, _ = np.linalg.qr(rows.T)
     return fix_signs(np.ascontiguousarray(basis.T))
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.parameters import estimator, option
@@ -70,9 +69,8 @@ class RidgeDirections(MomentReducer):
     def _solve(self, statistics: Statistics) -> Solution:
         problem, n_classes = class_regression(statistics.moments), int(np.count_nonzero(statistics.moments.counts))
         penalty, by_column = self.alpha / statistics.moments.n_rows, statistics.basis is None
-        with single_blas_thread():
-            coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
-            values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
+        coefficients, errors = _solved(problem.scatter, problem.cross, penalty, statistics.epsilon, by_column)
+        values, turn = np.linalg.eigh(coefficients.T @ problem.scatter @ coefficients)
         values, turn = values[::-1], turn[:, ::-1]
         total = float(np.trace(problem.targets))
         kept = values > max(errors, 10 * len(values) * EPS) ** 2 * total

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from mmpca_dist.neighbors.options import PairSearch
-from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.options import Search
+from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch
 from mmpca_dist.solvers.block_passes import statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions, choose_solver
@@ -39,7 +39,7 @@ def class_statistics(
 def with_nearest_pairs(
     statistics: Statistics,
     rows: Rows,
-    search: PairSearch,
+    search: Search,
     n_components: int | None,
     solver: SolverOptions,
     tables: Scratch | None = None,
@@ -58,6 +58,6 @@ def with_nearest_pairs(
         summarize = partial(pairs_in_passes, solver=options, n_components=n_components or 1, seed=approximation.seed)
     if tables is not None:
         return with_pairs(statistics, rows, search, tables, summarize)
-    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset.n_rows * row_bytes(rows.dataset))
+    in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
     with open_scratch(in_memory, rows.scratch) as scratch:
         return with_pairs(statistics, rows, search, scratch, summarize)

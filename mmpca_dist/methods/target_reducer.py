@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
@@ -66,7 +67,8 @@ class TargetReducer(MomentReducer):
         return cross_moments(dataset, scheduler, with_rows=self._needs_rows)
 
     def _fit_cross(self, cross: CrossMoments, at_most: bool = False) -> Self:
-        solution = self._solve_targets(cross)
+        with single_blas_thread():
+            solution = self._solve_targets(cross)
         if not at_most:
             self._refuse_too_few(solution, cross.n_rows, len(cross.mean), "double")
         self._adopt(solution, cross.mean, cross.scale if self.standardize else None)

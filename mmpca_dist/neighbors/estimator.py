@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import weakref
 from contextlib import ExitStack
@@ -22,12 +21,12 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch, row_bytes
+from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
 from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
-from mmpca_dist.statistics.tree_reduction import Progress, Tasks
+from mmpca_dist.statistics.tree_reduction import Progress, Tasks, concatenated
 from mmpca_dist.statistics.units import read_unit
 
 BLOCK_QUERIES = 4096
@@ -112,7 +111,7 @@ class NearestOpposite(BaseEstimator):
         self.close()
         dataset, scheduler = self._dataset(X, y, reset=True)
         rows = Rows.of(dataset, scheduler, progress=progress)
-        in_memory = scheduler.in_process and fits_memory(dataset.n_rows * row_bytes(dataset))
+        in_memory = scheduler.in_process and fits_memory(dataset)
         stack = ExitStack()
         self._finalizer = weakref.finalize(self, stack.close)
         self._layout = make_layout(rows, stack.enter_context(open_scratch(in_memory, self.scratch)))
@@ -195,7 +194,7 @@ class NearestOpposite(BaseEstimator):
             edges = [*range(0, dataset.n_rows, BLOCK_QUERIES), dataset.n_rows]
             spans = [Span(i, edge) for i, edge in enumerate(itertools.pairwise(edges))]
         task = _SearchRows(self._layout, dataset, self.classes_, self.pairing == "one-vs-one")
-        return Tasks(scheduler=scheduler).run(task, spans, _join, "queries")
+        return Tasks(scheduler=scheduler).run(task, spans, concatenated, "queries")
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class _SearchRows:
 
     def __call__(self, span: Span) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         starts = range(span.start, span.stop, BLOCK_QUERIES)
-        return functools.reduce(_join, (self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
+        return concatenated(*(self._search(a, min(a + BLOCK_QUERIES, span.stop)) for a in starts))
 
     def _search(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         X = read_unit(self.dataset, start, stop)
@@ -226,7 +225,3 @@ class _SearchRows:
         rows[queries.rows] = np.where(np.isfinite(best.squared), best.rows, -1)
         squared[queries.rows] = best.squared
         return rows, np.sqrt(squared)
-
-
-def _join(left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
-    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

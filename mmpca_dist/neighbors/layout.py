@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.dataset import Dataset, Span, not_finite
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
@@ -17,8 +16,8 @@ from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_units
+from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
+from mmpca_dist.statistics.units import read_units
 
 MIN_SEGMENTS = 32
 """Few rows make smaller segments, so that there are tasks for all threads."""
@@ -94,27 +93,17 @@ Members = tuple[slice | NDArray[np.intp], NDArray[np.int64], dict[str, NDArray]]
 """Of consecutive rows: which are laid out, their numbers, and the columns that go with them."""
 
 
-class Membership(Protocol):
-    """The rows of a data set that are laid out, and ``columns`` that go with them, of ``row_bytes`` a row."""
+class Membership:
+    """Which rows of a data set are laid out: all, by their own numbers, and what of them.
 
-    @property
-    def columns(self) -> tuple[str, ...]: ...
+    A subclass leaves some out, or adds ``columns`` that go with them, of ``row_bytes`` a row.
+    """
 
-    @property
-    def row_bytes(self) -> int: ...
-
-    def of(self, start: int, labels: NDArray) -> Members:
-        """Return the members among the rows from ``start`` on, which have these labels."""
-
-
-@dataclass(frozen=True)
-class AllRows:
-    """Every row under its own number."""
-
-    columns = ()
+    columns: tuple[str, ...] = ()
     row_bytes = 0
 
     def of(self, start: int, labels: NDArray) -> Members:
+        """Return the members among the rows from ``start`` on, which have these labels."""
         return slice(None), np.arange(start, start + len(labels)), {}
 
 
@@ -131,10 +120,6 @@ class _Runs:
     start: NDArray[np.int64]
     count: NDArray[np.int64]
 
-    @classmethod
-    def joined(cls, *parts: _Runs) -> _Runs:
-        return cls(*(np.concatenate(column) for column in zip(*(vars(p).values() for p in parts), strict=True)))
-
 
 @dataclass(frozen=True)
 class _SortUnits:
@@ -147,7 +132,7 @@ class _SortUnits:
     members: Membership
 
     def __call__(self, span: Span) -> _Runs:
-        return _Runs.joined(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
+        return concatenated(*(self._sort(start, X) for start, X in read_units(self.dataset, span)))
 
     def _sort(self, start: int, X: NDArray) -> _Runs:
         labels = self.dataset.read_labels(start, start + len(X))
@@ -203,7 +188,7 @@ def _refuse_bad_rows(X: NDArray, frame: Frame, dataset: Dataset, start: int) -> 
                 f"Found {value} in row {start + row}, column {column}, in {chunk}: squared distances to it overflow. "
                 "Scale the rows down."
             )
-        Locate(dataset, start).refuse(int(row), int(column), value)
+        raise InputError(not_finite(dataset, start + int(row), int(column), value))
 
 
 def _within(entries: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
@@ -263,10 +248,10 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     that are not finite.
     """
     dataset, labels, frame = rows.dataset, rows.census.classes, cells.frame
-    members = members or AllRows()
+    members = members or Membership()
     task = _SortUnits(dataset, labels, cells, scratch, members)
     kept = not scratch.in_memory
-    runs = rows.pass_over(task, _Runs.joined, "cells", kept)
+    runs = rows.pass_over(task, concatenated, "cells", kept)
     order = np.lexsort((runs.unit, runs.key))
     count = runs.count[order]
     entries = np.stack([runs.unit[order], runs.start[order], count, np.cumsum(count) - count])

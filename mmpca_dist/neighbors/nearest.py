@@ -163,8 +163,9 @@ def run_search(
     def run(task: SearchSegments) -> Work:
         return tasks.run(task, task.tables.spans, operator.add, task.name)
 
-    # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own.
-    token = digest(asdict(search))[:8]
+    # Tables of other searches over the same layout stay as they are; another attempt at this one finds its own, however
+    # pairs count that are made of them.
+    token = digest({name: value for name, value in asdict(search).items() if name != "mutual"})[:8]
     task = replace(task, name=f"nearest.{token}")
     n_queries = task.layout.n_rows if task.chosen is None else len(task.chosen)
     exact = [None] * len(parts)

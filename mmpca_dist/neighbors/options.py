@@ -14,12 +14,13 @@ MUTUAL = ("twice", "once")
 
 @dataclass(frozen=True)
 class Search:
-    """How to search."""
+    """How to search, and what M-PCA2 makes of the pairs."""
 
     mode: str = "exact"
     recall: float = 0.98  # what an approximate search aims at: the lower end of the interval measured reaches it
     max_queries: int | None = None  # search for so many rows only, drawn with a fixed seed
     pairing: str = "one-vs-rest"  # the nearest row of all other classes together, or of each of them
+    mutual: str = "twice"  # how often a pair counts whose rows are each other's nearest
 
     def __post_init__(self) -> None:
         for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
@@ -30,22 +31,13 @@ class Search:
             raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
         n = self.max_queries
         if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2):
-            raise InputError(f"max_queries={self.max_queries!r} must be a whole number of at least 2, or None for all.")
+            raise InputError(f"max_queries={n!r} must be a whole number of at least 2, or None for all.")
 
-
-@dataclass(frozen=True)
-class PairSearch:
-    """What M-PCA2 needs: how to search, and how often a pair counts whose rows are each other's nearest."""
-
-    search: Search = Search()
-    mutual: str = "twice"
-
-    def __post_init__(self) -> None:
         if self.mutual not in MUTUAL:
             raise InputError(
                 f"mutual={self.mutual!r} must be 'twice' or 'once'.{did_you_mean(str(self.mutual), MUTUAL)}"
             )
-        if self.mutual == "once" and self.search.max_queries is not None:
+        if self.mutual == "once" and n is not None:
             raise InputError(
                 "mutual='once' needs the nearest row of every row, but max_queries searches for some only: use "
                 "mutual='twice', or leave max_queries out."

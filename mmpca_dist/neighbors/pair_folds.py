@@ -8,18 +8,17 @@ is a neighbour, and the queries that are held out do not count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.layout import PARTS, Layout, Members
+from mmpca_dist.neighbors.layout import PARTS, Layout, Members, Membership
 from mmpca_dist.neighbors.nearest import (
     Neighbors,
     draw_rows,
@@ -29,7 +28,7 @@ from mmpca_dist.neighbors.nearest import (
     run_search,
     without_blocks,
 )
-from mmpca_dist.neighbors.options import PairSearch, Search
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import add_pairs
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import SearchSegments, Tables
@@ -37,43 +36,15 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.tree_reduction import Tasks
 
-
-class Parts(Protocol):
-    """The part of every row, such as one split of `mmpca_dist.evaluation.splits.Splits`.
-
-    It has sorted labels ``classes`` (C,), the rows of every class in every part, ``counts`` (C, P), and the parts
-    ``held_out`` in turn, while all others train.
-    """
-
-    @property
-    def classes(self) -> NDArray: ...
-
-    @property
-    def counts(self) -> NDArray[np.int64]: ...
-
-    @property
-    def held_out(self) -> Sequence[int]: ...
-
-    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
-        """Return the parts of rows ``start`` to ``stop``, which have these labels, shape (1, stop - start)."""
-
-
-def _check_parts(parts: Parts) -> None:
-    """Refuse parts that leave a class without a row to train on while one of them is held out."""
-    for part in parts.held_out:
-        lost = np.flatnonzero(parts.counts.sum(axis=1) == parts.counts[:, part])
-        if len(lost):
-            raise InputError(
-                f"All {parts.counts[lost[0], part]} rows of class {parts.classes[lost[0]]!s} are in one part: while it "
-                "is held out, none is left to be a neighbour. Spread them over several parts."
-            )
+Parts = Any
+"""One split of the rows into parts, by `mmpca_dist.evaluation.splits`, which leaves every class a row to train on."""
 
 
 @dataclass(frozen=True)
-class RowsInParts:
+class RowsInParts(Membership):
     """Every row under its own number, with its part."""
 
-    parts: Any
+    parts: Parts
     columns = (PARTS,)
     row_bytes = np.dtype(np.int32).itemsize
 
@@ -84,17 +55,15 @@ class RowsInParts:
 
 
 @dataclass(frozen=True)
-class TrainingRows:
+class TrainingRows(Membership):
     """The rows that are not in a part, numbered among themselves.
 
     ``before`` maps the first row of each reading unit to the number of rows before it that train.
     """
 
-    parts: Any
+    parts: Parts
     part: int
     before: dict[int, int]
-    columns = ()
-    row_bytes = 0
 
     @classmethod
     def among(cls, rows: Rows, parts: Parts, part: int) -> TrainingRows:
@@ -114,7 +83,7 @@ class _CountTraining:
     """Counts the rows of every reading unit that are not in a part."""
 
     dataset: Dataset
-    parts: Any
+    parts: Parts
     part: int
     labels_only = True
 
@@ -167,7 +136,7 @@ def with_pairs_by_part(
     statistics: Iterable[Statistics],
     rows: Rows,
     parts: Parts,
-    search: PairSearch,
+    search: Search,
     open_tables: Callable[[], AbstractContextManager[Scratch]],
 ) -> Iterator[Statistics]:
     """Yield statistics of the rows that train, with the scatter of pairs of nearest rows of different classes.
@@ -184,7 +153,7 @@ def with_pairs_by_part(
     Raises
     ------
     InputError
-        For rows that are not finite, held out or not, or parts that leave a class without a row to train on.
+        For rows that are not finite, held out or not.
 
     Notes
     -----
@@ -193,7 +162,6 @@ def with_pairs_by_part(
     distances. A search for one part lays out the rows that train alone, and draws its own queries with ``max_queries``;
     the search for all draws once, so that about as many train while each part is held out.
     """
-    _check_parts(parts)
     by_part: list[Neighbors] | None = None
     with ExitStack() as stack:
         for number, (part, own) in enumerate(zip(parts.held_out, statistics, strict=True)):
@@ -204,8 +172,8 @@ def with_pairs_by_part(
                 members = TrainingRows.among(rows, parts, part) if separate else RowsInParts(parts)
                 layout = make_layout(rows, stack.enter_context(open_tables()), own.scale, members)
             if separate:
-                neighbors = find_nearest(layout, rows.census.classes, search.search, rows)
+                neighbors = find_nearest(layout, rows.census.classes, search, rows)
             else:
-                by_part = by_part or find_by_part(layout, parts, search.search, rows)
+                by_part = by_part or find_by_part(layout, parts, search, rows)
                 neighbors = by_part[number]
-            yield add_pairs(own, neighbors, search)
+            yield add_pairs(own, neighbors)

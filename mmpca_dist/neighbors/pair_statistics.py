@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Span
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
-from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Queries, Tables, queries_of
 from mmpca_dist.statistics.coordinates import Statistics
@@ -154,38 +155,32 @@ class _SumPairs:
 
 
 Summary = Callable[..., PairScatter]
-"""Makes a scatter of neighbours, with the keywords of `pair_scatter`."""
+"""Makes a scatter of neighbours, in a precision."""
 
 
 def with_pairs(
-    statistics: Statistics, rows: Rows, search: PairSearch, scratch: Scratch, summarize: Summary | None = None
+    statistics: Statistics, rows: Rows, search: Search, scratch: Scratch, summarize: Summary | None = None
 ) -> Statistics:
     """Return statistics with the scatter of pairs of nearest rows of different classes, by default `pair_scatter`."""
     layout = make_layout(rows, scratch, statistics.scale)
-    neighbors = find_nearest(layout, rows.census.classes, search.search, rows)
-    return add_pairs(statistics, neighbors, search, summarize)
+    neighbors = find_nearest(layout, rows.census.classes, search, rows)
+    return add_pairs(statistics, neighbors, summarize)
 
 
-def add_pairs(
-    statistics: Statistics, neighbors: Neighbors, search: PairSearch, summarize: Summary | None = None
-) -> Statistics:
+def add_pairs(statistics: Statistics, neighbors: Neighbors, summarize: Summary | None = None) -> Statistics:
     """Return statistics with the scatter of the pairs that were found; see `with_pairs`."""
     neighbors.tasks.begins("pairs")
-    scatter = (summarize or pair_scatter)(
-        neighbors, mutual=search.mutual, precision=statistics.precision, basis=statistics.basis
-    )
-    return replace(statistics, pairs={**statistics.pairs, search: scatter})
+    scatter = (summarize or partial(pair_scatter, basis=statistics.basis))(neighbors, precision=statistics.precision)
+    return replace(statistics, pairs={**statistics.pairs, neighbors.search: scatter})
 
 
-def pair_scatter(
-    neighbors: Neighbors, *, mutual: str, precision: str, basis: NDArray[np.float64] | None = None
-) -> PairScatter:
+def pair_scatter(neighbors: Neighbors, *, precision: str, basis: NDArray[np.float64] | None = None) -> PairScatter:
     """Return the scatter of the differences between rows and their nearest rows of other classes.
 
-    ``mutual`` says how often a pair counts whose rows are each other's nearest; ``basis`` (d, r) holds the orthonormal
-    columns of the working coordinates. Source: Luo & Durrant 2017, section 3, M-PCA2.
+    ``basis`` (d, r) holds the orthonormal columns of the working coordinates. Source: Luo & Durrant 2017, section 3,
+    M-PCA2.
     """
-    sums, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, basis=basis)
+    sums, edges = sum_pairs(neighbors, precision=precision, basis=basis)
     return as_scatter(neighbors, sums, edges)
 
 
@@ -205,7 +200,6 @@ def as_scatter(neighbors: Neighbors, sums: PairSums, edges: NDArray[np.float64])
 def sum_pairs(
     neighbors: Neighbors,
     *,
-    mutual: str,
     precision: str,
     basis: NDArray | None = None,
     vectors: NDArray[np.float64] | None = None,
@@ -217,17 +211,17 @@ def sum_pairs(
     farthest, sizes = neighbors.survey()
     edges = np.linspace(0.0, farthest or 1.0, BINS + 1)
     sampled = _sampled(neighbors, sizes)
-    return _reduced(_SumPairs(neighbors.tables, mutual, precision, basis, vectors, sampled, edges), neighbors), edges
+    return _summed(neighbors, precision, basis, vectors, sampled, edges), edges
 
 
-def apply_pairs(neighbors: Neighbors, vectors: NDArray[np.float64], *, mutual: str) -> NDArray[np.float64]:
+def apply_pairs(neighbors: Neighbors, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the product of the scatter of all pairs and vectors, shape (d, b)."""
-    return _reduced(_SumPairs(neighbors.tables, mutual, "double", None, vectors, {}, np.zeros(2)), neighbors).scatter
+    return _summed(neighbors, "double", None, vectors, {}, np.zeros(2)).scatter
 
 
-def _reduced(task: _SumPairs, neighbors: Neighbors) -> PairSums:
-    with single_blas_thread():
-        return neighbors.tasks.run(task, neighbors.tables.spans, _add, "pairs")
+def _summed(neighbors: Neighbors, *options: Any) -> PairSums:
+    task = _SumPairs(neighbors.tables, neighbors.search.mutual, *options)
+    return neighbors.tasks.run(task, neighbors.tables.spans, _add, "pairs")
 
 
 def sample_pairs(n_features: int) -> int:

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import psutil
@@ -35,42 +34,31 @@ Selection = slice | NDArray[np.int64]
 ALL = slice(None)
 
 
-class Scratch(Protocol):
-    """Named tables: arrays of equal length, written whole, read in part."""
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether they are in the memory of this process."""
-
-    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
-        """Write a table; doing it again, after a worker was lost, is harmless."""
-
-    def get(self, name: str, arrays: tuple[str, ...], rows: Selection = ALL) -> list[NDArray]:
-        """Read rows of some arrays of a table."""
-
-    def drop(self, name: str) -> None:
-        """Remove a table, if it is there."""
-
-
 @dataclass
 class MemoryScratch:
-    """Tables in this process, for tasks on its threads; ``results``, if any, keeps those of queries on a disk too."""
+    """Named tables, arrays of equal length, in this process, for tasks on its threads.
+
+    ``results``, if any, keeps those of queries on a disk too.
+    """
 
     tables: dict[str, dict[str, NDArray]] = field(default_factory=dict)
     results: ZarrScratch | None = None
     in_memory = True
 
     def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        """Write a table whole."""
         self.tables[name] = arrays
         if self.results is not None and not name.startswith(LAID_OUT):
             self.results.put(name, arrays)
 
     def get(self, name: str, arrays: tuple[str, ...], rows: Selection = ALL) -> list[NDArray]:
+        """Read rows of some arrays of a table."""
         if self.results is not None and name not in self.tables:
             return self.results.get(name, arrays, rows)
         return [self.tables[name][array][rows] for array in arrays]
 
     def drop(self, name: str) -> None:
+        """Remove a table, if it is there."""
         self.tables.pop(name, None)
 
 
@@ -83,6 +71,7 @@ class ZarrScratch:
     in_memory = False
 
     def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+        """Write a table whole; doing it again, after a worker was lost, is harmless."""
         done, path = storage.join(self.uri, f"{name}.done"), storage.join(self.uri, name)
         if storage.exists(done):
             return  # by another worker, which was taken for lost: readers may be at it
@@ -103,6 +92,9 @@ class ZarrScratch:
     def drop(self, name: str) -> None:
         storage.remove(storage.join(self.uri, f"{name}.done"))
         storage.remove(storage.join(self.uri, name))
+
+
+Scratch = MemoryScratch | ZarrScratch
 
 
 def _write(group: zarr.Group, name: str, array: NDArray) -> None:
@@ -181,9 +173,10 @@ def open_scratch(in_memory: bool, folder: str | None = None, *, resumable: bool 
         yield MemoryScratch(results=on_disk) if in_memory else on_disk
 
 
-def fits_memory(n_bytes: int, limit: int | None = None) -> bool:
-    """Tell whether tables of so many bytes, twice while they are laid out, fit half of ``limit`` (of what is free)."""
-    return 2 * n_bytes <= (psutil.virtual_memory().available if limit is None else limit) // 2
+def fits_memory(dataset: Dataset, limit: int | None = None) -> bool:
+    """Tell whether all rows, twice while they are laid out, fit half of ``limit`` (of what is free)."""
+    limit = psutil.virtual_memory().available if limit is None else limit
+    return 2 * dataset.n_rows * row_bytes(dataset) <= limit // 2
 
 
 def row_bytes(dataset: Dataset) -> int:

@@ -10,7 +10,7 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
@@ -168,7 +168,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         passes += search_passes(rows, search) * (1 if together else n_parts)
         search_bytes += search.memory  # all searches coexist
         if together:  # the tables keep the nearest row of another part, too
-            slots = request.n_classes if need.search.pairing == "one-vs-one" else 1
+            slots = request.n_classes if need.pairing == "one-vs-one" else 1
             search_bytes += 40 * search.queries * slots
     moments = rows.reducing(cells, pooled=False, medians=median_rows > 0)
     memory = max(moments, _scoring(rows, request, evaluation), search_bytes)
@@ -260,10 +260,8 @@ def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, 
     return search_costs_of(rows, replace(request, needs=replace(needs, searches=searches)), choice)
 
 
-def _with_more_queries(need: PairSearch, factor: float) -> PairSearch:
-    if need.search.max_queries is None:
-        return need
-    return replace(need, search=replace(need.search, max_queries=math.ceil(need.search.max_queries * factor)))
+def _with_more_queries(need: Search, factor: float) -> Search:
+    return need if need.max_queries is None else replace(need, max_queries=math.ceil(need.max_queries * factor))
 
 
 def _of_all_parts(searches: list[SearchCosts], evaluation: EvaluationRequest, together: bool) -> SearchCosts | None:

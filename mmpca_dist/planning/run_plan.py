@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.scratch import fits_memory, row_bytes
+from mmpca_dist.neighbors.scratch import fits_memory
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
@@ -34,9 +34,7 @@ SLACK = 1.15
 
 def search_in_memory(dataset: Dataset, resources: Resources) -> bool:
     """Tell whether a search may keep rows in the memory of this process; depends on the settings alone."""
-    return resources.in_process and fits_memory(
-        dataset.n_rows * row_bytes(dataset), resources.memory_limit * resources.workers
-    )
+    return resources.in_process and fits_memory(dataset, resources.memory_limit * resources.workers)
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,7 @@ def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[S
     return [
         search_costs(
             rows.dataset,
-            need.search,
+            search,
             counts=request.counts,
             standardize=request.standardize,
             in_memory=search_in_memory(rows.dataset, resources),
@@ -245,7 +243,7 @@ def search_costs_of(rows: RowPasses, request: Request, choice: Choice) -> list[S
             vectors=vectors,
             solving=solving,
         )
-        for need in request.needs.searches
+        for search in request.needs.searches
     ]
 
 

@@ -27,7 +27,7 @@ from mmpca_dist.methods.transform import projected
 from mmpca_dist.planning.passes import output_chunk_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
+from mmpca_dist.statistics.units import read_units, refuse_not_finite
 
 CHECKED: dict[str, Any] = {"compressors": [zarr.codecs.Crc32cCodec()], "config": {"write_empty_chunks": True}}
 """Every chunk is stored, as it is, with a checksum."""
@@ -148,8 +148,7 @@ class _ProjectSpan:
         dtype = self.projectors[0].matrix.dtype
         matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
         matrix = matrix.astype(np.float64) if self.dataset.sparse else matrix
-        units = read_sparse_units if self.dataset.sparse else read_units
-        for start, X in units(self.dataset, span):
+        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             stop = start + X.shape[0]
             labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
             with np.errstate(invalid="ignore", over="ignore"):
@@ -184,13 +183,9 @@ class _ProjectSpan:
 
     def _refuse(self, X: Any, start: int) -> None:
         overflow = f"The projected {self.dataset.describe_chunk(start)} overflow; set precision: double."
-        if self.dataset.sparse:  # these rows are known to be finite since they were read
-            raise InputError(overflow)
-        bad = np.argwhere(~np.isfinite(X))
-        if not len(bad):
-            raise InputError(overflow)
-        row, column = bad[0].tolist()
-        Locate(self.dataset, start).refuse(row, column, float(X[row, column]))
+        if not self.dataset.sparse:  # those are known to be finite since they were read
+            refuse_not_finite(self.dataset, start, X)
+        raise InputError(overflow)
 
 
 def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], folder: str) -> list[Projector]:

@@ -1,4 +1,4 @@
-"""Eigenvectors of matrices in memory, by LAPACK on one thread, so that the bits do not vary."""
+"""Eigenvectors of matrices in memory, by LAPACK; callers hold it to one thread, so that the bits do not vary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 
 
@@ -61,28 +60,24 @@ def leading_eigenpairs(
     """
     d = len(S)
     n_components = min(n_components, d)
-    with single_blas_thread():
-        values, vectors = scipy.linalg.eigh(
-            S, subset_by_index=(d - n_components, d - 1), driver="evr", check_finite=False
-        )
-        values, vectors = values[::-1], vectors[:, ::-1]
-        total = float(np.trace(S)) if total is None else total
-        # Rounding of the pass, and of LAPACK, whose error grows with d.
-        above = values > max(epsilon, 10 * d * np.finfo(np.float64).eps) * total
-        values, vectors = values[above], np.ascontiguousarray(vectors[:, above])
-        residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
+    values, vectors = scipy.linalg.eigh(S, subset_by_index=(d - n_components, d - 1), driver="evr", check_finite=False)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    total = float(np.trace(S)) if total is None else total
+    # Rounding of the pass, and of LAPACK, whose error grows with d.
+    above = values > max(epsilon, 10 * d * np.finfo(np.float64).eps) * total
+    values, vectors = values[above], np.ascontiguousarray(vectors[:, above])
+    residuals = np.linalg.norm(S @ vectors - vectors * values, axis=0)
     return Eigenpairs(vectors, values, residuals, epsilon * total / values, total)
 
 
 def leading_low_rank(A: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d)."""
-    with single_blas_thread():
-        _, singular, rows = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
-        total = float(np.sum(singular**2))
-        keep = singular > epsilon * np.sqrt(total) * np.sqrt(len(A))
-        keep[n_components:] = False
-        vectors, values = np.ascontiguousarray(rows[keep].T), singular[keep] ** 2
-        residuals = np.linalg.norm(A.T @ (A @ vectors) - vectors * values, axis=0)
+    _, singular, rows = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+    total = float(np.sum(singular**2))
+    keep = singular > epsilon * np.sqrt(total) * np.sqrt(len(A))
+    keep[n_components:] = False
+    vectors, values = np.ascontiguousarray(rows[keep].T), singular[keep] ** 2
+    residuals = np.linalg.norm(A.T @ (A @ vectors) - vectors * values, axis=0)
     return Eigenpairs(vectors, values, residuals, epsilon * np.sqrt(total / values), total)
 
 
@@ -98,19 +93,18 @@ def leading_generalized(
     InputError
         Where ``W`` is singular.
     """
-    with single_blas_thread():
-        try:
-            factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
-        except scipy.linalg.LinAlgError as error:
-            raise InputError(
-                "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
-            ) from error
-        whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
-        leading = leading_low_rank(whitened, n_components, epsilon)
-        vectors = scipy.linalg.solve_triangular(factor, leading.vectors, lower=True, trans="T", check_finite=False)
-        missed = A.T @ (A @ vectors) - (W @ vectors) * leading.values
-        missed = scipy.linalg.solve_triangular(factor, missed, lower=True, check_finite=False)
-        residuals = np.linalg.norm(missed, axis=0)
+    try:
+        factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
+    except scipy.linalg.LinAlgError as error:
+        raise InputError(
+            "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
+        ) from error
+    whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
+    leading = leading_low_rank(whitened, n_components, epsilon)
+    vectors = scipy.linalg.solve_triangular(factor, leading.vectors, lower=True, trans="T", check_finite=False)
+    missed = A.T @ (A @ vectors) - (W @ vectors) * leading.values
+    missed = scipy.linalg.solve_triangular(factor, missed, lower=True, check_finite=False)
+    residuals = np.linalg.norm(missed, axis=0)
     return Eigenpairs(vectors, leading.values, residuals, leading.relative_errors, leading.total)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.dense import Eigenpairs, leading_generalized
 from mmpca_dist.statistics.approximation import PROBE_BASE
@@ -120,13 +119,12 @@ def discriminants(
     proved: dict[str, Any] = {"criterion": None, "estimate": None, "angle": None, "failure": 0.0}
     residuals = np.full(len(pairs.values), np.nan)
     if len(pairs.values) and problem.ridge > 10 * len(within.inside) * EPS * within.trace:
-        with single_blas_thread():
-            if within.outside is not None:
-                residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
-            else:
-                bounds = _sketched(within, problem, pairs)
-                proved["failure"] = PROBE_BASE ** -approximation.probed.shape[1]
-            proved.update(_compared(bounds, epsilon + 8 * EPS))
+        if within.outside is not None:
+            residuals, bounds = _in_basis(statistics, within, within.outside, problem, pairs)
+        else:
+            bounds = _sketched(within, problem, pairs)
+            proved["failure"] = PROBE_BASE ** -approximation.probed.shape[1]
+        proved.update(_compared(bounds, epsilon + 8 * EPS))
     method = {"solver": approximation.solver, "passes": approximation.passes, "count": len(pairs.values)}
     return replace(pairs, residuals=residuals), {**method, **proved}
 

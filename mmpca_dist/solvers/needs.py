@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mmpca_dist.neighbors.options import PairSearch
+from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.scatters import ClassWeighting
 
 
@@ -23,7 +23,7 @@ class Needs:
         Whether means and variances of single columns are needed.
     medians : tuple of {"one-vs-rest", "one-vs-one"}
         Pairings of classes whose medians are needed; see `statistics.summary.median_sets`.
-    searches : tuple of PairSearch
+    searches : tuple of Search
         Searches for nearest rows of other classes.
     n_components : int or None
         The largest number that is asked for; None for all there are.
@@ -33,7 +33,7 @@ class Needs:
     full_scatter: tuple[str, ...] = ()
     columns: bool = False
     medians: tuple[str, ...] = ()
-    searches: tuple[PairSearch, ...] = ()
+    searches: tuple[Search, ...] = ()
     n_components: int | None = None
 
     @classmethod

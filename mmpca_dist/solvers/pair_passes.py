@@ -18,26 +18,19 @@ from mmpca_dist.statistics.pair_scatter import PairScatter
 
 
 def pairs_in_passes(
-    neighbors: Neighbors,
-    *,
-    mutual: str,
-    precision: str,
-    solver: SolverOptions,
-    n_components: int,
-    seed: int,
-    basis: NDArray | None = None,
+    neighbors: Neighbors, *, precision: str, solver: SolverOptions, n_components: int, seed: int
 ) -> PairScatter:
     """Return the scatter of pairs of nearest rows in a basis that holds its leading part, in double precision.
 
-    A first pass over the pairs draws the sample that the others, up to ``solver.passes``, begin with. ``basis``, that
-    of other scatters, is not used: the leading vectors of this one need not lie there. ``seed`` is that of the probes.
+    A first pass over the pairs draws the sample that the others, up to ``solver.passes``, begin with. ``seed`` is that
+    of the probes.
     """
     d = neighbors.layout.n_features
-    first, edges = sum_pairs(neighbors, mutual=mutual, precision=precision, vectors=probes(d, seed))
+    first, edges = sum_pairs(neighbors, precision=precision, vectors=probes(d, seed))
     start = leading_start(first.sample, None, min(n_components + solver.oversampling, d), np.dtype(np.float64), False)
 
     def applied(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return apply_pairs(neighbors, np.ascontiguousarray(vectors), mutual=mutual)
+        return apply_pairs(neighbors, np.ascontiguousarray(vectors))
 
     rounding = float(np.finfo(np.float64).eps)
     iteration = BlockIteration(solver, seed, start, applied(start), first.scatter, start[:, :0], rounding)

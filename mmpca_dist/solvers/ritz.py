@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.solvers.dense import Eigenpairs, leading_eigenpairs
 from mmpca_dist.statistics.approximation import PROBE_BASE, Approximation, probes
 from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
@@ -105,8 +104,7 @@ def certify(statistics: Statistics, scatter: WeightedScatter, pairs: Eigenpairs)
     proved: dict[str, Any] = {"leading": 0, "beyond": pairs.total + floor, "within": 0, "angle": None}
     proved |= {"failure": 0.0, "residual": 0.0, "relative": []}
     if count:
-        with single_blas_thread():
-            proved = _proved(statistics, outside, scatter, pairs, floor)
+        proved = _proved(statistics, outside, scatter, pairs, floor)
     return {**method, "count": count, **proved}
 
 

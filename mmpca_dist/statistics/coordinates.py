@@ -47,7 +47,7 @@ class _WorkingStatistics(ABC):
         Standard deviations that the columns are divided by, where the methods work on standardised rows.
     precision : {"single", "double"}
         Of the products behind the moments.
-    pairs : dict of PairSearch to PairScatter
+    pairs : dict of Search to PairScatter
         Of nearest rows of different classes, by how these were searched for.
     """
 

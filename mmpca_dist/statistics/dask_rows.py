@@ -135,7 +135,7 @@ class BlockScheduler(Configured):
     sparse: bool = False
     stored: ZarrReader | None = None
 
-    def inputs(self, task: Any) -> Graph:
+    def inputs(self) -> Graph:
         return self.graph if self.stored is None else {**self.graph, STORED: DataNode(STORED, self.stored)}
 
     def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable, key: str) -> list[GraphNode]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset, make_spans
 from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, labels_of
 from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
@@ -20,11 +18,10 @@ from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
-from mmpca_dist.statistics.rows import Rows, join_rows
+from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_unit
 
 
 def moments_of(
@@ -120,7 +117,10 @@ def gather_statistics(
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
-        X, codes = rows.pass_over(_CollectRows(dataset, census.classes), join_rows, "rows")
+        rows.begins("rows", dataset.n_bytes)
+        X, labels = collect_rows(dataset, rows.spans, rows)
+        codes = encode(labels, census.classes, dataset.uri)
+        X = (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False)
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
         weights = pooled_weights(census.counts) if use_pooled(len(census.classes), rank) else None
         return wide_statistics(
@@ -133,18 +133,3 @@ def gather_statistics(
         weights=pooled_weights(census.counts) if use_pooled(len(census.classes), dataset.n_features) else None,
     )
     return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
-
-
-@dataclass(frozen=True)
-class _CollectRows:
-    dataset: Dataset
-    classes: NDArray
-
-    def __call__(self, span: Span) -> tuple[NDArray, NDArray[np.intp]]:
-        X = np.asarray(read_unit(self.dataset, span.start, span.stop), dtype=np.float64)
-        bad = np.argwhere(~np.isfinite(X))
-        if len(bad):
-            row, column = bad[0]
-            Locate(self.dataset, span.start).refuse(row, column, X[row, column])
-        labels = self.dataset.read_labels(span.start, span.stop)
-        return X, encode(labels, self.classes, self.dataset.uri)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import encode
@@ -15,8 +16,8 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.moments import class_groups
 from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import read_unit
+from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
+from mmpca_dist.statistics.units import read_unit, refuse_not_finite
 
 T = TypeVar("T")
 SAMPLE_BYTES = 64 << 20
@@ -83,7 +84,7 @@ def draw_sample(rows: Rows, count: int, class_rows: int = SAMPLE_CLASS_ROWS) -> 
     edges = [Span(i, (census.units[u][0], census.units[u][1])) for i, u in enumerate(units)]
     task = _DrawSample(dataset, census.classes, _quotas(census, units, n_rows))
     rows.begins("sample", dataset.share_bytes(sum(span.stop - span.start for span in edges)))
-    return replace(rows, progress=None).run(task, edges, join_rows, "sample")
+    return replace(rows, progress=None).run(task, edges, concatenated, "sample")
 
 
 def sample_rows(row_bytes: int) -> int:
@@ -120,6 +121,31 @@ def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict
     return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
 
 
+def collect_rows(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> tuple[Any, NDArray]:
+    """Return all rows, dense or in CSR form as they are stored, and their labels.
+
+    Raises InputError for rows that are not finite.
+    """
+    return tasks.run(_ReadSpan(dataset), spans, _join_rows, "rows", kept=False)  # a checkpoint is small beside rows
+
+
+@dataclass(frozen=True)
+class _ReadSpan:
+    dataset: Dataset
+
+    def __call__(self, span: Span) -> tuple[Any, NDArray]:
+        X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
+        if not self.dataset.sparse:  # those are known to be finite since they were read
+            refuse_not_finite(self.dataset, span.start, X)
+        return X, self.dataset.read_labels(span.start, span.stop)
+
+
+def _join_rows(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:
+    if isinstance(left[0], np.ndarray):
+        return concatenated(left, right)
+    return csr_array(vstack([left[0], right[0]], format="csr")), np.concatenate([left[1], right[1]])
+
+
 @dataclass(frozen=True)
 class _DrawSample:
     dataset: Dataset
@@ -136,8 +162,3 @@ class _DrawSample:
         ]
         chosen = np.sort(np.concatenate(picks))
         return X[chosen].toarray() if self.dataset.sparse else X[chosen], codes[chosen]
-
-
-def join_rows(left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
-    """Return rows and labels of two stretches as one."""
-    return np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]])

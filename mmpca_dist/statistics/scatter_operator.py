@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, too_large
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.units import Locate, read_sparse_units, read_units
+from mmpca_dist.statistics.units import locator, read_units
 
 SPARSE_TASKS = 32
 """Most tasks of sparse rows, each of which leaves sums as large as the dense vectors."""
@@ -109,12 +109,9 @@ class _ApplySpan:
         if not self.dataset.sparse:
             vectors = [np.empty((d, 0), self.work), *(block.vectors.astype(self.work) for block in self.blocks)]
             add = partial(_add_dense, vectors=np.concatenate(vectors, axis=1))
-        read: Callable[[Dataset, Span], Iterator[tuple[int, Any]]] = read_units
-        if self.dataset.sparse:
-            read = read_sparse_units
-        for start, X in read(self.dataset, span):
+        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.classes, self.dataset.uri)
-            add(self, sums, X, codes, Locate(self.dataset, start))
+            add(self, sums, X, codes, locator(self.dataset, start))
         if not all(np.isfinite(part).all() for part in (*images, totals, squares) if part is not None):
             raise InputError(too_large(min(self.work, self.sums, key=lambda kind: kind.itemsize)))
         return sums

@@ -46,8 +46,8 @@ class Scheduler(ABC):
     def in_process(self) -> bool:
         """Whether tasks share the memory of this process."""
 
-    def inputs(self, task: Any) -> Graph:
-        """Return the graph of what the leaves of ``task`` take from elsewhere."""
+    def inputs(self) -> Graph:
+        """Return the graph of what leaves take from elsewhere."""
         return {}
 
     def leaf(self, task: Any, shared: TaskRef, span: Span, merge: Callable[[T, T], T], key: str) -> list[GraphNode]:
@@ -162,4 +162,4 @@ def run_span(task: Callable[[Span], T], span: Span) -> T | Finding:
         with single_blas_thread():
             return task(span)
     except InputError as error:
-        return Finding(span.start, str(error), type(error))
+        return Finding(str(error), type(error))

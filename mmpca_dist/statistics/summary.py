@@ -14,7 +14,7 @@ from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts,
 from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.units import Locate, read_units
+from mmpca_dist.statistics.units import locator, read_units
 
 
 @storable
@@ -54,7 +54,7 @@ class _ReadSpan:
         for start, X in read_units(self.dataset, span):
             codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
             if adder is not None:
-                adder.add(X, codes, Locate(self.dataset, start), None if counter is None else counter.visit)
+                adder.add(X, codes, locator(self.dataset, start), None if counter is None else counter.visit)
             elif counter is not None:
                 for label, rows in class_groups(codes):
                     for first in range(0, len(rows), BLOCK_ROWS):

@@ -22,7 +22,7 @@ from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provis
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
-from mmpca_dist.statistics.units import Locate, read_units
+from mmpca_dist.statistics.units import locator, read_units
 
 
 @storable
@@ -172,7 +172,7 @@ class _ReadCross:
                 target_squares += np.einsum("ij,ij->j", y, y)
             _refuse_bad_targets(Y, target_squares, first)
             if not (np.isfinite(squares).all() and np.isfinite(scatter).all()):
-                raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, Locate(self.dataset, first)))
+                raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, locator(self.dataset, first)))
         return CrossMoments(
             n,
             centre + total / n,

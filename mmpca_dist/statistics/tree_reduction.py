@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
+import numpy as np
 import psutil
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef  # the classes that Dask's specification names
 
@@ -142,7 +143,7 @@ class _Tree(Generic[T]):
         self._token = uuid.uuid4().hex[:8]
         shared = DataNode(f"{self.name}_task-{self._token}", self.task)  # once in the graph, however large it is
         self._shared = shared.ref()
-        self.graph: Graph = {**self.scheduler.inputs(self.task), shared.key: shared}
+        self.graph: Graph = {**self.scheduler.inputs(), shared.key: shared}
         self.top = (len(self.spans) - 1).bit_length()
         self.done: list[str] = []
         """The report of every span that is computed."""
@@ -179,6 +180,13 @@ class _Tree(Generic[T]):
     def _add(self, task: GraphNode) -> str:
         self.graph[task.key] = task
         return str(task.key)
+
+
+def concatenated(*parts: T) -> T:
+    """Return tuples, or dataclasses, of arrays joined end to end, array by array."""
+    rows = [part if isinstance(part, tuple) else vars(part).values() for part in parts]
+    columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
+    return tuple(columns) if isinstance(parts[0], tuple) else type(parts[0])(*columns)  # type: ignore[return-value]
 
 
 def merge_leaf(merge: Callable[[T, T], T], left: T | Finding, right: T | Finding) -> T | Finding:

@@ -6,9 +6,8 @@ Page faults of new memory cost more than reading into it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,22 +54,16 @@ def read_unit(dataset: Dataset, start: int, stop: int, out: Any = None, *, spars
         raise AccessError(_damage(dataset, start, stop, error)) from error
 
 
-def read_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, NDArray]]:
-    """Yield the first row and the rows of each unit of a span, in one buffer that the next overwrites."""
-    if dataset.in_memory:
+def read_units(dataset: Dataset, span: Span, *, sparse: bool = False) -> Iterator[tuple[int, Any]]:
+    """Yield the first row and the rows of each unit of a span: CSR, or dense in one buffer that the next overwrites."""
+    if sparse or dataset.in_memory:
         for start, stop in span.units:
-            yield start, read_unit(dataset, start, stop)
+            yield start, read_unit(dataset, start, stop, sparse=sparse)
         return
     largest = max(stop - start for start, stop in span.units)
     with rented(largest, dataset.n_features, dataset.dtype) as buffer:
         for start, stop in span.units:
             yield start, read_unit(dataset, start, stop, buffer[: stop - start])
-
-
-def read_sparse_units(dataset: Dataset, span: Span) -> Iterator[tuple[int, Any]]:
-    """Yield the first row and the CSR rows of each unit of a span."""
-    for start, stop in span.units:
-        yield start, read_unit(dataset, start, stop, sparse=True)
 
 
 def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
@@ -91,16 +84,14 @@ def _damage(dataset: Dataset, start: int, stop: int, error: Exception) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Locate:
-    """Makes the message for a value that is not finite."""
+def locator(dataset: Dataset, start: int) -> Callable[[int, int, float], str]:
+    """Return what makes the message for a value that is not finite, by its row after ``start``."""
+    return lambda row, column, value: not_finite(dataset, start + row, column, value)
 
-    dataset: Dataset
-    start: int
 
-    def __call__(self, row: int, column: int, value: float) -> str:
-        return not_finite(self.dataset, self.start + row, column, value)
-
-    def refuse(self, row: int, column: int, value: float) -> None:
-        """Raise the ``InputError`` for this value."""
-        raise InputError(self(row, column, value))
+def refuse_not_finite(dataset: Dataset, start: int, X: NDArray) -> None:
+    """Refuse dense rows, of which ``start`` is the first, with a value that is not finite, by an ``InputError``."""
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise InputError(not_finite(dataset, start + row, column, float(X[row, column])))
