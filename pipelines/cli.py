@@ -94,11 +94,11 @@ def plan(config: str, settings: tuple[str, ...], output: str | None, evaluation:
 @prefect_option
 @config_options
 def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect: bool) -> None:
-    """Fit every method of CONFIG to some of the rows and judge it on the others, again and again.
+    """Fit every method of CONFIG to some of the rows and score it on the others, again and again.
 
     The same configuration serves `mmpca run`; its section `evaluation` says which rows are held out and which
-    classifiers judge. Results go to the folder `evaluation` below the output, beside those of a run. The same command
-    again goes on from the splits that are done.
+    classifiers are fitted. Results go to the folder `evaluation` below the output, beside those of a run. The same
+    command again goes on from the splits that are done.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def evaluate(config: str, settings: tuple[str, ...], output: str | None, prefect
 
 @cli.command(short_help="List the classifiers of evaluations.")
 def classifiers() -> None:
-    """List the classifiers that judge reduced rows in evaluations."""
+    """List the classifiers that evaluations fit to reduced rows."""
     from mmpca_dist.predictors.specification import CLASSIFIERS
 
     for name, classifier in CLASSIFIERS.items():

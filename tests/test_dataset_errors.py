@@ -107,6 +107,8 @@ OPENING = {
     "Parquet without label": (lambda f: parquet(f, f0=X[:, 0], lable=Y), {}, [
         "no column 'label' or 'y' .dataset.label.", "Did you mean 'lable'"]),
     "Parquet without features": (lambda f: parquet(f, label=Y), {}, ["no columns beside the label"]),
+    "empty lists": (lambda f: parquet(f, rows=pa.array([[]] * 60, pa.list_(pa.float64(), 0)), label=Y), {}, [
+        "lists in column 'rows'", "have no values"]),
     "unknown feature column": (parquet, {"features": "f00"}, ["no feature column 'f00'", "Did you mean"]),
     "text column": (lambda f: parquet(f, f0=X[:, 0], city=["x"] * 60, label=Y), {}, [
         "Column 'city'", "string", "Encode it"]),

@@ -117,7 +117,7 @@ def work(tmp_path, **changes):
     return {one.name: one.operations for one in plan.work}
 
 
-FIT, JUDGE, MARGINS, CHOICE = "fit methods", "fit and judge classifiers", "measure margins", "choose penalties"
+FIT, JUDGE, MARGINS, CHOICE = "fit methods", "fit and score classifiers", "measure margins", "choose penalties"
 
 
 def test_operations_grow_with_splits_methods_sizes_and_classifiers(tmp_path):
@@ -165,7 +165,7 @@ def test_the_time_of_scoring_is_told_as_a_rough_one(splits, tmp_path):
     uri = store(tmp_path / "rows.npz", *labelled(300, 6, 2, seed=1))
     told = dict(preview_evaluation(config_of(tmp_path / "out", uri, evaluation=splits)).rows())["expected time"]
     assert told.startswith("roughly, by operations at usual rates: under a second for the passes, ")
-    assert told.endswith("under a second to fit and judge classifiers, under a second to measure margins")
+    assert told.endswith("under a second to fit and score classifiers, under a second to measure margins")
 
 
 class Watching(Callback):

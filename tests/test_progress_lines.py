@@ -51,8 +51,8 @@ def test_what_a_line_says(clock):
     assert told.line() == "score: gather, 1,200 of 4,000 (30%), 23 s, about 47 s left"
     told.update(4000, 4000)
     assert told.line() == "score: gather, 4,000 of 4,000 (100%), 23 s"
-    told.begin_pass("judge")
-    assert told.line() == "score: judge, 23 s"
+    told.begin_pass("classify")
+    assert told.line() == "score: classify, 23 s"
     told.close()
 
 

@@ -60,8 +60,12 @@ class Kill(Callback):
         if sys.argv[4] == "half" and done == total // 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-if sys.argv[4] == "end":
-    transform_rows.storage.write_json = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+def write_json(uri, value, write=transform_rows.storage.write_json):
+    if sys.argv[4] == "end" and uri.endswith(transform_rows.RECORD):
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(uri, value)
+
+transform_rows.storage.write_json = write_json
 config = transform_rows.TransformConfig(output=sys.argv[1], dataset=sys.argv[2], destination=sys.argv[3])
 transform_rows.transform(config, Kill())
 """

@@ -204,7 +204,7 @@ class _LazyScores:
         tasks = [(position, spec) for position in range(len(self.items)) for spec in classifiers.from_rows]
         models = [(self.items[i].columns, scores.fitted[i, spec.label]) for i, spec in tasks]
         errors_task = _CountErrors(dataset, self.splits, self.part, self.reductions, models)
-        errors = rows.pass_over(errors_task, np.add, "judge")
+        errors = rows.pass_over(errors_task, np.add, "classify")
         scores.lines = [error_line(self.items[i], spec, n) for (i, spec), n in zip(tasks, errors, strict=True)]
         scores.notes = fit_notes(scores.fitted)
         return scores

@@ -117,7 +117,7 @@ def scoring_work(
 
     plans = [
         plan("fit methods", _methods(dataset, evaluation, solved) * parts),
-        plan("fit and judge classifiers", _classifiers(dataset, evaluation) * parts),
+        plan("fit and score classifiers", _classifiers(dataset, evaluation) * parts),
     ]
     if evaluation.measuring:
         plans.append(plan("measure margins", _margins(dataset, evaluation) * parts))

@@ -176,8 +176,8 @@ def _image_shape(rows: RowSource, image_shape: tuple[int, int] | None) -> list[i
 
 def _stored_type(rows: RowSource, name: str | None, as_csr: bool) -> np.dtype:
     dtype = np.dtype(name or rows.dtype).newbyteorder("=")
-    if dtype.kind not in "fiub" or dtype.itemsize > 8 or rows.n_features < 1:
-        raise InputError(f"{rows.uri} has {rows.n_features} columns of type {dtype}; convert them to float64.")
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        raise InputError(f"{rows.uri} has columns of type {dtype}; convert them to float64.")
     return value_type(dtype) if as_csr else dtype
 
 

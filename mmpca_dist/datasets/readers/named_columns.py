@@ -52,6 +52,8 @@ class ColumnRows(Dataset):
         if self._is_list:
             kind, self.features = fields[0].type, self.columns[0]
             self.n_features, self.dtype = kind.list_size, _numpy_type(kind.value_type)
+            if not self.n_features:
+                raise InputError(f"The lists in column {self.features!r} of {self.uri} have no values.")
         else:
             self.n_features, self.dtype = len(fields), np.result_type(*{_numpy_type(field.type) for field in fields})
             self.feature_names, self.named_columns = list(self.columns), True
