@@ -4,5 +4,9 @@ import lazy_loader
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, _public = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _, _public = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*_public, "__version__"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -118,7 +118,7 @@ def test_labels_and_kept_columns_with_gaps_are_among_them(kind, tmp_path, blocks
     assert set(faults) == BAD | {"kind", "ward"}
     assert faults["kind"].kind == faults["ward"].kind == "names"
     assert "--drop kind" not in message and "--drop ward" not in message
-    assert "correct them, or name another" in message
+    assert "correct them, or name others" in message
 
 
 @pytest.mark.parametrize("values", [["NaN"], ["inf"], ["1e39"]])

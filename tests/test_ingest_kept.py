@@ -229,7 +229,8 @@ def test_an_empty_cell_of_a_column_that_is_kept(tmp_path):
         ingest(source, tmp_path / "made.zarr", keep=["patient"], drop=["batch"], label="label")
     assert str(caught.value) == (
         f"Column 'patient' of {source} cannot be used as it is: the value of 'patient' in row 31 (line 33) is empty. "
-        "Labels and columns to keep are integers or names in every row: correct it, or name another."
+        "Labels and columns to keep are integers or names in every row: correct it, or name another. "
+        "A column to keep can also be left out."
     )
 
 

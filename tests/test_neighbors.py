@@ -331,6 +331,8 @@ def test_a_value_that_cannot_be_compared_is_named_by_row_and_column(row, value, 
     [
         ({"mode": "exactly"}, r"mode='exactly' must be one of exact, approximate\. Did you mean 'exact'"),
         ({"pairing": "all"}, "pairing='all' must be one of"),
+        ({"mode": None}, "mode=None must be one of"),
+        ({"pairing": 1}, "pairing=1 must be one of"),
         ({"recall": 2}, "recall=2 must lie between 0 and 1; .*mode='exact'"),
         ({"recall": 1.0}, "recall=1.0 must lie between"),
         ({"recall": "most"}, "recall='most' must lie between"),

@@ -61,14 +61,20 @@ def refusal(
     if any(fault.kind == "gap" for fault in features):
         lines.append("To use a column with gaps, fill them, or leave out their rows, before.")
     if any(fault.kind == "names" for fault in faults):
-        lines.append("Labels and columns to keep are integers or names in every row: correct them, or name another.")
+        lines.append(
+            "Labels and columns to keep are integers or names in every row: correct them, or name others. Columns to "
+            "keep can also be left out."
+        )
     return ColumnError("\n".join(lines), faults)
 
 
 def _sentence(uri: str, fault: ColumnFault, options: bool, dropped: Sequence[str]) -> str:
     begin = f"Column {fault.name!r} of {uri} cannot be used as it is: {fault.problem}."
     if fault.kind == "names":
-        return f"{begin} Labels and columns to keep are integers or names in every row: correct it, or name another."
+        return (
+            f"{begin} Labels and columns to keep are integers or names in every row: correct it, or name another. "
+            "A column to keep can also be left out."
+        )
     leave = f"leave it out with {_leaving_out([fault], options, dropped)}"
     if fault.kind == "gap":
         return f"{begin} Fill or drop these rows, or {leave}."

@@ -103,7 +103,7 @@ def sign_test(errors: ArrayLike, reference: ArrayLike) -> SignTest:
     >>> sign_test([10, 12, 9, 11], [12, 13, 9, 14])
     SignTest(wins=3, untied=3, p_value=0.125)
     """
-    first, second = np.asarray(errors), np.asarray(reference)
+    first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
     wins, untied = int(np.count_nonzero(first < second)), int(np.count_nonzero(first != second))
     # Whole numbers: exact for any number of splits.
     at_least = sum(math.comb(untied, i) for i in range(wins, untied + 1))
@@ -154,7 +154,7 @@ def corrected_t_test(
     >>> round(test.difference, 1), round(test.standard_error, 2), round(test.p_value, 3)
     (-5.2, 2.44, 0.1)
     """
-    first, second = np.asarray(errors), np.asarray(reference)
+    first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
     differences = Summary.of(100 * (first - second) / np.asarray(held_out), overlap_of(held_out, training))
     count, mean, error = differences.count, differences.mean, differences.corrected_standard_error
     if count > 1 and not np.any(first != second):

@@ -26,13 +26,13 @@ class Search:
         for name, allowed in (("mode", MODES), ("pairing", PAIRINGS)):
             value = getattr(self, name)
             if value not in allowed:
-                raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}")
+                hint = did_you_mean(str(value), allowed)
+                raise InputError(f"{name}={value!r} must be one of {', '.join(allowed)}.{hint}")
         if not isinstance(self.recall, numbers.Real) or not 0 < self.recall < 1:
             raise InputError(f"recall={self.recall!r} must lie between 0 and 1; for all neighbours use mode='exact'.")
         n = self.max_queries
         if n is not None and (isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2):
             raise InputError(f"max_queries={n!r} must be a whole number of at least 2, or None for all.")
-
         if self.mutual not in MUTUAL:
             raise InputError(
                 f"mutual={self.mutual!r} must be 'twice' or 'once'.{did_you_mean(str(self.mutual), MUTUAL)}"

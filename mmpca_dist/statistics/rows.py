@@ -126,7 +126,7 @@ def collect_rows(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> tuple
 
     Raises InputError for rows that are not finite.
     """
-    return tasks.run(_ReadSpan(dataset), spans, _join_rows, "rows", kept=False)  # a checkpoint is small beside rows
+    return tasks.run(_ReadSpan(dataset), spans, _join_rows, "rows", kept=False)  # too large for a checkpoint
 
 
 @dataclass(frozen=True)
