@@ -32,7 +32,8 @@ def prepared(data, names, *, edges=None, scheduler=None):
     spans = make_spans(data) if edges is None else spans_of(np.asarray(edges))
     scheduler = scheduler or Threads(1)
     census = take_census(data, spans, Tasks(scheduler=scheduler))
-    return data, census, spans, given_splits(Rows(dataset=data, census=census, spans=spans, scheduler=scheduler), names)
+    rows, names = Rows(dataset=data, census=census, spans=spans, scheduler=scheduler), np.asarray(names)
+    return data, census, spans, given_splits(rows, ArrayDataset(np.zeros((len(names), 1)), names))
 
 
 def find_all(data, names, *, edges=None, scheduler=None, scratch=None, **search):
