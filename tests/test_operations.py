@@ -188,10 +188,16 @@ def test_a_run_that_went_silent_is_crashed_and_told_of(operations, webhook, tmp_
     output = operations.folder / "silent"
     (tmp_path / "long.yaml").write_text(yaml.safe_dump({**LONG, "output": str(output)}))
     often = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+
+    def in_a_stage():
+        """Return the flow run, once one of its stages runs."""
+        of_flow = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
+        running = [run for run in operations.api("/flow_runs/filter", of_flow) if run["parameters"].get("config")]
+        ours = [run["id"] for run in running if run["parameters"]["config"]["output"] == str(output)]
+        return ours if ours and operations.api("/task_runs/filter", {"flow_runs": {"id": {"any_": ours}}}) else None
+
     with operations.process("mmpca_pipelines", "run", str(tmp_path / "long.yaml"), **often) as process:
-        wait_for((output / "records" / "plan.json").exists, 90, lambda: process.poll())
-        running = operations.api("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}})
-        identifier = next(r["id"] for r in running if r["parameters"]["config"]["output"] == str(output))
+        (identifier,) = wait_for(in_a_stage, 90, lambda: process.poll())
         os.kill(process.pid, signal.SIGKILL)
     operations.start("fit/local", {**SMALL, "output": str(tmp_path / "bad"), "n_components": [9]})
     run = operations.ended(identifier, 180)
