@@ -141,7 +141,7 @@ class _V3(BytesBytesCodec):
         return await asyncio.to_thread(self._decode_sync, chunk_bytes, chunk_spec)
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        raise NotImplementedError
+        raise NotImplementedError  # only writing asks for it, and this codec only reads
 
 
 class _V2(Codec):

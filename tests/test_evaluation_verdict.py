@@ -1,0 +1,131 @@
+"""The verdict of an evaluation: what its sentences claim, and what they do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from helpers.evaluations import evaluation
+from helpers.reports import check_page
+
+from mmpca_dist.report.error_tables import standing_rows
+from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections
+from mmpca_dist.report.evaluation_words import words
+
+
+def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
+    first, second, tested, third, last = words(evaluation())
+    assert first.startswith(
+        "The lowest mean error, 30.8%, is that of M-PCA2 with 8 components under linear SVM, C = 0.1"
+    )
+    assert "6 splits" in first
+    assert "The reference at its best is PCA with 8 components under linear SVM" in second
+    assert "39.0%, 8.2 percentage points more, 4.4 corrected standard errors of the difference." in second
+    assert tested == (
+        "The difference is not significant at the 5% level: p = 0.007 by the corrected resampled t-test (two-sided), "
+        "0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as often "
+        "in 0 (sign test of these splits: p = 0.016)."
+    )
+    assert third.startswith("Baseline (always the largest class): ")
+    assert "lowest of 27 means" in last
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda *_: 40, "30.0% error, and no mean is lower: nothing is learned."),
+        (lambda m, *_: 40 if m == 0 else 10, "30.0% error; 9 of 27 means are no lower."),
+        (lambda *_: 10, "30.0% error."),
+    ],
+)
+def test_the_verdict_beside_naming_the_largest_class(wrong: Any, said: str) -> None:
+    made = evaluation(errors=wrong)
+    made = dataclasses.replace(made, dataset={**made.dataset, "counts": [30, 70]})
+    assert f"Baseline (always the largest class): {said}" in words(made)[-2] + " "
+
+
+def test_the_largest_class_is_named_for_the_rows_held_out() -> None:
+    """Given parts may hold other shares of the classes than all rows do."""
+    made = dataclasses.replace(evaluation(errors=lambda *_: 10), baselines=[90.0, 97.0])
+    assert words(made)[-2] == "Baseline (always the largest class): 93.5% error."
+
+
+def test_models_that_repeat_are_counted_once() -> None:
+    """A method that gives one component for each number asked for has one mean, not several that tie."""
+    made = evaluation(methods=("pca", "fisher"), classifiers={"svm": "SVM"}, most={"fisher": 1}, errors=lambda *_: 9)
+    sizes = {cell.n_components for cell in made.cells.values()}
+    assert len(made.cells) == 2 * len(sizes) > len(sizes) + 1
+    said = " ".join(words(made))
+    assert f"the lowest of {len(sizes) + 1} means" in said
+    assert f"Cells with the same mean: {len(sizes)} more." in said
+
+
+def test_the_verdict_where_the_reference_is_best() -> None:
+    said = " ".join(words(evaluation(reference="m-pca2")))
+    assert "No method has a lower mean than the reference, M-PCA2; the nearest is M-PCA0 with 8 components" in said
+
+
+@pytest.mark.parametrize(
+    ("fewer", "said"),
+    [
+        (1, ": 43.0%, less than 0.1 percentage points more, 0.3 corrected standard errors of the difference."),
+        (8, ": 43.0%, 0.3 percentage points more, 0.9 corrected standard errors of the difference."),
+        (20, ": 43.0%, 0.7 percentage points more, 1.9 corrected standard errors of the difference."),
+        (0, ": 43.0%, the same."),
+    ],
+)
+def test_a_small_difference_is_not_called_none(fewer: int, said: str) -> None:
+    made = evaluation(
+        methods=("pca", "m-pca2"), splits=40, errors=lambda m, _size, _c, split: 11 + split - (m == 1) * (split < fewer)
+    )
+    assert said in words(made)[1]
+
+
+def test_a_tenth_is_a_tenth() -> None:
+    """As the difference of two means it is a little less, or more."""
+    for base in range(10, 15):
+        made = evaluation(
+            methods=("pca", "m-pca2"), splits=100,
+            errors=lambda m, _size, _c, split, base=base: base + split % 7 - (m == 1) * (split < 7),
+        )  # fmt: skip
+        assert ", 0.1 percentage points more," in words(made)[1]
+
+
+def test_the_verdict_of_ties_claims_nothing() -> None:
+    said = " ".join(words(evaluation(errors=lambda *_: 9)))
+    assert "Cells with the same mean: 26 more." in said
+    assert "the same. The difference is not significant at the 5% level: p = 1.00 by" in said
+    assert "as often in 6 (sign test of these splits: p = 1.00)" in said
+
+
+def test_the_verdict_of_one_split_claims_nothing() -> None:
+    said = " ".join(words(evaluation(splits=1)))
+    assert "one split, so that no deviation is known" in said
+    assert "One split has no standard error" in said
+    assert "significant" not in said and "nan" not in said
+
+
+def test_the_verdict_of_one_difference_everywhere_claims_nothing() -> None:
+    said = " ".join(words(evaluation(errors=lambda m, *_: 20 - m)))
+    assert "They differ by the same number of rows in every split, so that no deviation is known" in said
+    assert "significant" not in said
+
+
+def test_the_page_says_what_is_tested_and_how_often() -> None:
+    made = evaluation(splits=12)
+    text = check_page(render_evaluation(made, sections(made))).text
+    assert "Holm\N{RIGHT SINGLE QUOTATION MARK}s correction for 18 tests" in text
+    assert "one pair in twenty" not in text
+    assert "It is of these splits only" in text
+    (row,) = [row for row in standing_rows(made) if row["method"] == "M-PCA2"]
+    assert (row["lower"], row["significantly lower"], row["significantly higher"]) == ("9 of 9", "9", "0")
+    description, rows = evaluation_tables(made)["errors-1"]
+    assert "Holm's correction for 18 tests" in description
+    assert all("p = " in row["K = 2"] and "sign " in row["K = 2"] for row in rows[1:])
+
+
+def test_the_verdict_tells_of_fewer_components_that_do() -> None:
+    extra = {2: 10, 4: 0, 8: 0}
+    made = evaluation(errors=lambda m, size, c, split: 10 + split % 3 + extra[size] + (split == 0 and size == 4))
+    assert "By the one-standard-error rule fewer components do: PCA with 4 components" in " ".join(words(made))
