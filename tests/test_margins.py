@@ -145,7 +145,7 @@ def items_of(X, y, train, sizes=(1, 3)):
             def moments(reducer=reducer):
                 return moments_of(reducer.transform(X[train]), y[train])
 
-            items.append(Reduction(method, size, np.arange(width, width + size), moments))
+            items.append(Reduction(method, size, np.arange(width, width + size), moments, size))
             blocks.append(reducer.transform(X))
             width += size
     return Part(np.concatenate(blocks, axis=1), y, train), items

@@ -21,9 +21,9 @@ from mmpca_dist.neighbors import nearest
 from mmpca_dist.neighbors.estimator import NearestOpposite
 from mmpca_dist.neighbors.layout import ARRAYS
 from mmpca_dist.neighbors.nearest import Recall, _first_half, _sampled
-from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch
 from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.scratch import MemoryScratch, ZarrScratch
 
 URI = "synthetic:clusters?n=2000&d=24&k=40&classes=3&seed=7"
 EDGES = even_edges(2000, 217)

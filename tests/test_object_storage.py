@@ -28,7 +28,7 @@ from mmpca_dist.datasets.stores.remote_files import Bucket
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
-from mmpca_dist.neighbors.scratch import ZarrScratch
+from mmpca_dist.statistics.scratch import ZarrScratch
 from mmpca_pipelines.cli import cli
 
 pytestmark = pytest.mark.usefixtures("no_report")

@@ -19,11 +19,11 @@ from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import with_pairs_by_part
-from mmpca_dist.neighbors.scratch import MemoryScratch, open_scratch
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Threads
+from mmpca_dist.statistics.scratch import MemoryScratch, open_scratch
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 EPS = float(np.finfo(np.float64).eps)

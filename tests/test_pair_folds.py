@@ -24,12 +24,12 @@ from mmpca_dist.neighbors.nearest import draw_rows, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part, with_pairs_by_part
 from mmpca_dist.neighbors.pair_statistics import apply_pairs, pair_scatter, with_pairs
-from mmpca_dist.neighbors.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.neighbors.search import queries_of, search_queries
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.medians import PAIRINGS
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.scratch import MemoryScratch, ZarrScratch, open_scratch
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 EPS = float(np.finfo(np.float64).eps)

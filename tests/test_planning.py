@@ -12,11 +12,12 @@ from mmpca_dist import open_dataset, run
 from mmpca_dist.datasets.dataset import make_spans
 from mmpca_dist.errors import PlanError
 from mmpca_dist.jobs.directory import RunDirectory
-from mmpca_dist.neighbors.scratch import ZarrScratch, row_bytes
+from mmpca_dist.neighbors.layout_size import row_bytes
 from mmpca_dist.planning.plan import Resources
 from mmpca_dist.planning.run_plan import plan_projection, search_in_memory
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.statistics.medians import foreseen_rounds
+from mmpca_dist.statistics.scratch import ZarrScratch
 
 MEDIANS = {"methods": ["pca", "m-pca1b"], "precision": "single", "n_components": [2, 8]}
 

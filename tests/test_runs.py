@@ -26,12 +26,13 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "search", "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", "sweep", "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
         "reduce",
         "search",
+        "sweep",
         "solve",
         "project",
     }
@@ -93,7 +94,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "search", "solve", "project", "report",
+        "count", "reduce", "search", "sweep", "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
@@ -202,15 +203,15 @@ def test_partial_fit_extends_a_stored_run(tmp_path, monkeypatch, standardize):
     reads = []
     monkeypatch.setattr(finished_runs, "load_statistics", lambda *a, **o: reads.append(1) or load_statistics(*a, **o))
     for method in METHODS:
-        model = load_model(output, method, 2)
+        model = load_model(output, method, 2 if METHODS[method].estimator._nested else None)
         assert not reads
         needs = METHODS[method].needs(METHODS[method].options())
-        if needs.medians or needs.searches:
+        if needs.medians or needs.searches or needs.swept:
             assert not hasattr(model, "partial_fit")
             continue
         model = pickle.loads(pickle.dumps(model)).partial_fit(X[~old], y[~old])  # noqa: S301
         assert reads.pop() == 1 and not reads
-        whole = load_model(output, method, 2).fit(X, y)
+        whole = load_model(output, method, len(model.components_)).fit(X, y)
         tolerance = 1e-8 if method == "fisher" else 1e-10
         np.testing.assert_allclose(model.components_, whole.components_, atol=tolerance)
         np.testing.assert_allclose(model.eigenvalues_, whole.eigenvalues_, rtol=tolerance)
@@ -278,7 +279,7 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", "project"]
+    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *["sweep"] * 15, "project"]
     assert plan.bytes == 4 * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 

@@ -14,7 +14,7 @@ from helpers.remote_runs import fit, ingested_table
 
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import AccessError, ConfigError
-from mmpca_dist.neighbors.scratch import ZarrScratch
+from mmpca_dist.statistics.scratch import ZarrScratch
 
 pytestmark = pytest.mark.slow
 

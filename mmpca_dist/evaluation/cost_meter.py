@@ -19,10 +19,10 @@ _PASSES_FOR_MEDIANS = ("sample", "medians")
 
 
 def owners_of(methods: Iterable[Any]) -> dict[Hashable, str]:
-    """Return who is charged with medians and with each search: the method that needs them, or all of several."""
+    """Return who is charged with medians, searches and sweeps: the method that needs them, or all of several."""
     users: dict[Hashable, list[str]] = {}
     for method in methods:
-        for need in (*([MEDIANS] if method.needs.medians else []), *method.needs.searches):
+        for need in (*([MEDIANS] if method.needs.medians else []), *method.needs.searches, *method.needs.swept):
             users.setdefault(need, []).append(method.label)
     return {need: labels[0] if len(labels) == 1 else MOMENTS for need, labels in users.items()}
 
@@ -58,7 +58,7 @@ class Meter:
             self.turn(before)
 
     def owner_of(self, need: Hashable) -> str:
-        """Return who is charged with medians, or with a search."""
+        """Return who is charged with medians, a search, or sweeps."""
         return self._owners.get(need, MOMENTS)
 
     def charged(self, what: str, items: Iterable[Item]) -> Iterator[Item]:

@@ -16,8 +16,7 @@ from mmpca_dist.evaluation.margins import margin_notes, margin_records
 from mmpca_dist.evaluation.reductions import fit_reductions
 from mmpca_dist.evaluation.scores import Classifiers, Part, score
 from mmpca_dist.evaluation.splits import Splits
-from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
-from mmpca_dist.methods.transform import projected
+from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.schedulers import Threads
@@ -57,7 +56,7 @@ def evaluate_split(
     statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings, meter)
     meter.turn(ERRORS)
-    part = Part(projected(rows.X, reductions.matrix, reductions.mean, np.dtype(np.float64)), rows.y, train)
+    part = Part(reductions.reduced(rows.X), rows.y, train)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
@@ -83,4 +82,7 @@ def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
     for search in needs.searches:
         with meter.charging(meter.owner_of(search)):
             statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+    for need in needs.swept:
+        with meter.charging(meter.owner_of(need)):
+            statistics = with_sweeps(statistics, rows, need, settings.sizes)
     return statistics

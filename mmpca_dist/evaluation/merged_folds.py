@@ -25,7 +25,7 @@ from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before
 from mmpca_dist.evaluation.scores import Classifiers, error_line, naming
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.methods.transform import centred, projected
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
+from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moments
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
@@ -34,6 +34,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scratch import open_scratch
 from mmpca_dist.statistics.tree_reduction import concatenated
 from mmpca_dist.statistics.units import read_units
 

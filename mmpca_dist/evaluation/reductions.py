@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from mmpca_dist.evaluation.cost_meter import Meter
 from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.transform import projected
+from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
 from mmpca_dist.statistics.coordinates import Statistics, in_units
 
@@ -28,16 +30,15 @@ class Reduction:
     """Shape (K,): where its components are in the matrix of all; fewer than asked for where the method has no more."""
     moments: Callable[[], ReducedMoments] | None
     """Returns the moments of the rows that train, reduced by it; None where only the rows tell them."""
-
-    @property
-    def used(self) -> int:
-        """Components that there are."""
-        return len(self.columns)
+    used: int
+    """Components that there are."""
+    own: LinearRule | None = None
+    """The method's own classifier of its reduced rows, where it has one."""
 
 
 @dataclass(frozen=True)
 class Reductions:
-    """All methods at all sizes: rows x become A^T x, or A^T (x - mean)."""
+    """All methods at all sizes: rows x become A^T x, or A^T (x - mean), less an offset."""
 
     matrix: NDArray[np.float64]
     """A, of shape (d, M); what methods and sizes share is in it once."""
@@ -47,6 +48,12 @@ class Reductions:
     scale: NDArray[np.float64] | None = None
     """Shape (d,): standard deviations of the rows that train, where reductions are of standardised columns; A is
     divided by them."""
+    offset: NDArray[np.float64] | None = None
+    """Shape (M,); None for zeros."""
+
+    def reduced(self, X: Any) -> NDArray[np.float64]:
+        """Return rows (n, d), dense or CSR, reduced by all methods, shape (n, M)."""
+        return projected(X, self.matrix, self.mean, np.dtype(np.float64), self.offset)
 
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
@@ -82,24 +89,52 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
     ``statistics`` are of the rows that train. Each method is charged with its solution. Raises InputError for a method
     that finds no component at all.
     """
-    stack, mean, items = _Stack(), None, []
+    stack, items = _Stack(), []
+    means: list[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]] = []
     exact = statistics.approximation is None and not statistics.moments.pooled
     for method in settings.labels:
         with meter.charging(method):
-            largest = settings.reducer(method, settings.largest).fit_statistics(statistics, at_most=True)
-            for size, reducer in _sizes(largest, settings.n_components):
+            for size, reducer in _sizes(partial(settings.reducer, method), statistics, settings.n_components):
                 matrix, mean = reducer.projection()
-                moments = partial(_reduced_moments, statistics, reducer) if exact else None
-                items.append(Reduction(method, size, stack.add(matrix), moments))
-    return Reductions(np.concatenate(stack.blocks, axis=1), mean, items, statistics.scale)
+                columns, offset = stack.add(matrix), reducer._offset
+                moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
+                items.append(Reduction(method, size, columns, moments, reducer._n_used, _own_rule(reducer)))
+                means.append((columns, mean, offset))
+    matrix = np.concatenate(stack.blocks, axis=1)
+    return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))
 
 
-def _sizes(largest: MomentReducer, sizes: Sequence[int]) -> Iterator[tuple[int, MomentReducer]]:
-    """Yield sizes asked for with the reducer of each, the largest first."""
+def _shared_mean(
+    matrix: NDArray[np.float64], means: Sequence[tuple[NDArray[np.intp], NDArray[np.float64] | None, Any]]
+) -> dict[str, Any]:
+    """Return the mean that all methods subtract, or None and offsets of those that do; and offsets of their own."""
+    mean = None if any(mean is None for _, mean, _ in means) else means[0][1]
+    offset = np.zeros(matrix.shape[1])
+    for columns, subtracted, own in means:
+        offset[columns] = 0 if own is None else own
+        if mean is None and subtracted is not None:
+            offset[columns] += subtracted @ matrix[:, columns]
+    return {"mean": mean, "offset": offset if offset.any() else None}
+
+
+def _sizes(
+    make: Callable[[int], MomentReducer], statistics: Statistics, sizes: Sequence[int]
+) -> Iterator[tuple[int, MomentReducer]]:
+    """Yield sizes asked for with the fitted reducer of each, the largest first."""
+    largest: MomentReducer | None = None
     for size in sorted(sizes, reverse=True):
+        if largest is None or not largest._nested:
+            largest = make(size).fit_statistics(statistics, at_most=True)
+            yield size, largest
+            continue
         reducer = copy.copy(largest)
         reducer._shorten(min(size, len(largest.components_)))
         yield size, reducer
+
+
+def _own_rule(reducer: MomentReducer) -> LinearRule | None:
+    scores = reducer._own_scores()
+    return None if scores is None else replace(rule_of_scores(*scores), classes=reducer.classes_)
 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:

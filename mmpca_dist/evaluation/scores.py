@@ -110,13 +110,17 @@ def score(
             Z_train, Z_test = Z[part.train], Z[test]
             for spec in specs:
                 fitted: Any
-                if is_from_moments(spec):
+                if spec.classifier.prefers_own and item.own is not None:
+                    fitted = item.own
+                elif is_from_moments(spec):
                     fitted = fit_from_moments(spec, _moments(item, Z_train, y_train))
                 else:
                     fitted = classifiers.fit_rows(spec, Z_train, y_train)
                 scores.fitted[position, spec.label] = fitted
                 line = error_line(item, spec, np.count_nonzero(fitted.predict(Z_test) != y_test))
-                scores.lines.append({**line, "C": fitted.C} if spec.C == "nested" else line)
+                scores.lines.append(
+                    {**line, "C": fitted.C} if isinstance(fitted, FittedRows) and spec.C == "nested" else line
+                )
     scores.notes = fit_notes(scores.fitted)
     return scores
 

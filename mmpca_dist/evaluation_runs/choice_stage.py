@@ -95,11 +95,11 @@ def choice_request(job: Job) -> EvaluationRequest | None:
     if merged is None:
         raise InputError(
             f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
-            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns and "
-            "solvers in passes need the rows themselves, fold by fold. Choose on a part of the rows, or "
-            f"{NUMBERS}."
+            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
+            "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
+            f"rows, or {NUMBERS}."
         )
-    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged)
+    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged, n_features=dataset.n_features)
 
 
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

@@ -53,7 +53,9 @@ def merging(dataset: Dataset, counts: NDArray[np.int64], held_out: Sequence[int]
     fewest = int(dataset.n_rows - counts.sum(axis=0)[list(held_out)].max())
     suffice = not dataset.sparse and fewest >= dataset.n_features
     if suffice:
-        suffice = not choose_solver(config.solver.options(), fewest, dataset.n_features, config.needs()).in_passes
+        needs = config.needs()
+        choice = choose_solver(config.solver.options(), fewest, dataset.n_features, needs)
+        suffice = not (choice.in_passes or needs.swept)
     if dataset.n_bytes > LIMITS.direct_bytes:
         return suffice or None
     return suffice and len(held_out) > 1 and not use_pooled(counts.size, dataset.n_features)
@@ -68,14 +70,20 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     if merged is None:
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
-            "and moments of its parts do not suffice: sparse rows, fewer rows than columns and solvers in passes need "
-            "the rows themselves. Evaluate a part of the rows."
+            "and moments of its parts do not suffice: sparse rows, fewer rows than columns, solvers in passes and fits "
+            "by sweeps need the rows themselves. Evaluate a part of the rows."
         )
     return merged
 
 
 def evaluation_request(
-    config: RunConfig, counts: NDArray[np.int64], held_out: Sequence[int], n_splits: int = 1, *, merged: bool
+    config: RunConfig,
+    counts: NDArray[np.int64],
+    held_out: Sequence[int],
+    n_splits: int = 1,
+    *,
+    merged: bool,
+    n_features: int,
 ) -> EvaluationRequest:
     """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
 
@@ -91,6 +99,7 @@ def evaluation_request(
         sizes=config.sizes,
         classifiers=config.evaluation.classifiers,
         margins=config.evaluation.margins,
+        n_blocks=sum(method.method.n_blocks(config.largest, len(counts), n_features) for method in config.methods),
     )
 
 

@@ -41,7 +41,9 @@ def plan_of_evaluation(job: Job) -> Plan:
     """
     config, splits = job.config, splits_of(job)
     merged = score_stage.merges(job.dataset, splits, config)
-    evaluation = evaluation_request(config, splits.counts, splits.held_out, splits.n_splits, merged=merged)
+    evaluation = evaluation_request(
+        config, splits.counts, splits.held_out, splits.n_splits, merged=merged, n_features=job.dataset.n_features
+    )
     plan = plan_evaluation(job.dataset, job.spans, request_of(job), evaluation)
     return replace(plan, note=note_ahead(config, job.dataset))
 

@@ -30,7 +30,7 @@ def error_rows(output: str) -> list[dict[str, str]]:
     for cell in _stored_cells(RunDirectory(storage.normalize(output))):
         method, size = key = cell["method"], cell["n_components"]
         used[key] = cell["used"]
-        components = str(size) if size == cell["used"] else f"{cell['used']} of {size}"
+        components = f"{cell['used']} of {size}" if cell["used"] < size else str(cell["used"])
         row = rows.setdefault(key, {"method": method, "components": components})
         deviation = "" if cell["deviation"] is None else f" ({cell['deviation']:.1f})"
         row[cell["classifier"]] = f"{cell['mean']:.2f}{deviation}"

@@ -143,7 +143,7 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
         {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")},
     )
     return {
-        "n_components": len(reducer.components_),
+        "n_components": reducer._n_used,
         "leading": [_finite(value) for value in reducer.eigenvalues_[:LEADING]],
         "total": _finite(reducer.total_),
         "limit": reducer.limit_,
@@ -188,13 +188,18 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
     arrays = load_arrays(run.path(group), objects_in(solved, group))
     count = finished(run, COUNT)
     reducer = run.config.reducer(method, n_components or stored)
+    if n_components is not None and n_components < stored and not reducer._nested:
+        raise InputError(
+            f"n_components={n_components}: {method} in {run.uri} is fitted for {stored} components, and those of fewer "
+            "are no part of these. Fit it anew for fewer."
+        )
     with reading_own(run.path(group), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
             setattr(reducer, name, arrays[name])
     reducer.scale_ = arrays.get("scale_")
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)
-    reducer.classes_ = classes_of(count)
+    reducer.classes_ = reducer._classes_among(classes_of(count))
     reducer.total_, reducer.limit_ = np.nan if record["total"] is None else record["total"], limit
     if record["certificate"] is not None:
         reducer.certificate_ = record["certificate"]

@@ -43,12 +43,16 @@ def planned(job: Job, plan: Plan) -> PlanRecord:
 def request_of(job: Job) -> Request:
     """Return what the plan must know of a job's settings."""
     config, census, needs = job.config, job.counted(), job.config.needs()
+    blocks = {
+        section.label: section.method.n_blocks(config.largest, len(census.classes), job.dataset.n_features)
+        for section in config.methods
+    }
     sets = median_sets(len(census.classes), *needs.medians)
     return Request(
         counts=census.counts,
         needs=needs,
-        n_methods=len(config.methods),
-        n_projected=len(config.projected),
+        n_methods=sum(blocks.values()),
+        n_projected=sum(blocks[label] for label in config.projected),
         formats=len(set(config.project.format)),
         median_rows=0 if sets is None else int((sets @ census.counts).sum()),
         resources=resources_of(config, config.output),

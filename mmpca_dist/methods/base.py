@@ -62,6 +62,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     solver: str = "auto"
     _by_classes: ClassVar[bool] = False
     """Whether there are at most as many components as classes less one."""
+    _nested: ClassVar[bool] = True
+    """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
     """Attributes, arrays, that models keep beside those of all reducers."""
     _kept: Any = None
@@ -175,6 +177,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             return "the median of two sets of rows does not follow from their medians, so they must be fitted at once"
         if needs.searches:
             return "rows that come may be nearer than those found, so all rows must be fitted at once"
+        if needs.swept:
+            return "the fit passes over its rows several times, so all rows must be fitted at once"
         return None
 
     @classmethod
@@ -201,12 +205,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             solution = self._solve(statistics)
         if not at_most or not len(solution.eigenvalues):
             self._refuse_too_few(solution, statistics.moments.n_rows, statistics.n_features, statistics.precision)
-        self.classes_ = statistics.moments.classes
+        self.classes_ = self._classes_among(statistics.moments.classes)
         self._adopt(solution, statistics.mean, statistics.scale)
         self._kept = self._unmergeable or statistics.fixed
         if self._kept is None and isinstance(statistics, ColumnStatistics):
             self._kept = statistics.raw
         return self
+
+    def _classes_among(self, labels: NDArray) -> NDArray:
+        """Return the labels that are classes."""
+        return labels
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         count = len(solution.eigenvalues)
@@ -228,6 +236,20 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if solution.certificate is not None:
             self.certificate_ = solution.certificate
         self.mean_, self.scale_ = mean, scale
+
+    @property
+    def _directions(self) -> NDArray[np.float64]:
+        """The components one below the other, whatever blocks they come in, shape (K, d)."""
+        return self.components_.reshape(-1, self.components_.shape[-1])
+
+    @property
+    def _n_used(self) -> int:
+        """The number of components, as they are asked for."""
+        return len(self.components_)
+
+    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return coefficients (C, K), or (1, K) for two classes, and intercepts of the method's own classifier."""
+        return None
 
     def _shorten(self, n_components: int) -> None:
         """Keep the first components."""
@@ -267,11 +289,14 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows = Rows.of(dataset, scheduler, scratch=getattr(self, "scratch", None))
-        count = self.n_components
-        if self._by_classes:
-            count = self._at_most(max(int(np.count_nonzero(rows.census.counts)) - 1, 1))
-        needs, solver = replace(self._needs(), n_components=count), self._solver_options()
+        needs, solver = replace(self._needs(), n_components=self._count(rows)), self._solver_options()
         return statistics_for(rows, needs, solver, precision=self.precision, standardize=self.standardize)
+
+    def _count(self, rows: Rows) -> int | None:
+        """Return how many components to look for; None for all."""
+        if self._by_classes:
+            return self._at_most(max(int(np.count_nonzero(rows.census.counts)) - 1, 1))
+        return self.n_components
 
     def _at_most(self, limit: int) -> int:
         """Return how many components to look for where there are at most so many."""
@@ -289,8 +314,9 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
         for name, described in self._parameters.items():
-            if described.bounds and described.default is not None:
-                check_number(name, getattr(self, name), described.bounds, described.integral)
+            value = getattr(self, name)
+            if described.bounds and described.default is not None and value not in described.words:
+                check_number(name, value, described.bounds, described.integral)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""

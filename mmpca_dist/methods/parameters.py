@@ -32,6 +32,8 @@ class Parameter:
     setting: Any = None
     bounds: Mapping[str, float] = field(default_factory=dict)
     integral: bool = False
+    words: tuple[str, ...] = ()
+    """What it may be in place of a number."""
 
 
 def parameter(default: Any, *, kw_only: bool = True) -> Any:
@@ -39,13 +41,14 @@ def parameter(default: Any, *, kw_only: bool = True) -> Any:
     return Parameter(default, kw_only)
 
 
-def option(default: Any, **described: Any) -> Any:
+def option(default: Any, *, words: tuple[str, ...] = (), **described: Any) -> Any:
     """Return a parameter that configurations may set, too; described as by ``settings.setting``.
 
-    The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted.
+    The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted; ``words`` may stand
+    in place of one.
     """
     bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
-    return Parameter(default, setting=setting(default, **described), bounds=bounds)
+    return Parameter(default, setting=setting(default, **described), bounds=bounds, words=words)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, option))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mmpca_dist.methods.base import MomentReducer
 
 FULL_RANK, BETWEEN_CLASSES = "min(d, n - 1)", "classes - 1"
-FAMILIES = ("margins", "classes", "regressions", "columns", "baselines")
+FAMILIES = ("margins", "bayesian", "classes", "regressions", "columns", "baselines")
 """In the order in which methods are listed."""
 
 
@@ -54,6 +54,8 @@ class Method:
         What stands in place of eigenvalues, in words; empty for eigenvalues.
     shares : str
         What the components have a share of, in words; empty for the scatter that the method is about.
+    blocks : {"one", "by class", "all columns"}
+        Whether ``transform`` gives K columns, K for each of more than two classes, or as many as there are.
     reference : bool
         Whether other methods are compared with it by default.
     residuals : str
@@ -74,7 +76,14 @@ class Method:
     values: str = ""
     shares: str = ""
     residuals: str = ""
+    blocks: str = "one"
     reference: bool = False
+
+    def n_blocks(self, n_components: int, n_classes: int, n_features: int) -> int:
+        """Return how many blocks of K columns ``transform`` gives."""
+        if self.blocks == "by class" and n_classes > 2:
+            return n_classes
+        return -(-n_features // n_components) if self.blocks == "all columns" else 1
 
     @cached_property
     def options(self) -> type[MethodOptions]:

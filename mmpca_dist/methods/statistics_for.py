@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import Scratch, fits_memory, open_scratch
 from mmpca_dist.solvers.block_passes import statistics_in_passes
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions, choose_solver
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scatters import full_rank
+from mmpca_dist.statistics.scratch import Scratch, open_scratch
+from mmpca_dist.statistics.sweeps import Sweeper, SweptNeed, states_fit_memory
 
 
 def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision: str, standardize: bool) -> Statistics:
@@ -20,6 +25,8 @@ def statistics_for(rows: Rows, needs: Needs, solver: SolverOptions, *, precision
     statistics = class_statistics(rows, needs, solver, precision=precision, standardize=standardize)
     for search in needs.searches:
         statistics = with_nearest_pairs(statistics, rows, search, needs.n_components, solver)
+    for need in needs.swept:
+        statistics = with_sweeps(statistics, rows, need, [needs.n_components or 1])
     return statistics
 
 
@@ -61,3 +68,31 @@ def with_nearest_pairs(
     in_memory = rows.scheduler.in_process and fits_memory(rows.dataset)
     with open_scratch(in_memory, rows.scratch) as scratch:
         return with_pairs(statistics, rows, search, scratch, summarize)
+
+
+def with_sweeps(
+    statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch | None = None
+) -> Statistics:
+    """Return statistics with the fits of a need by sweeps over the rows, one for each number of components asked for.
+
+    There are at most as many components as rows less one, or columns. ``tables`` is where states of rows are kept
+    between sweeps; by default memory, or a folder of its own where they do not fit.
+    """
+    if tables is not None:
+        return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
+    n, d = rows.dataset.n_rows, rows.dataset.n_features
+    state = max(need.costs(n, len(rows.census.classes), min(size, d)).state_bytes for size in sizes)
+    in_memory = rows.scheduler.in_process and states_fit_memory(n, state)
+    with open_scratch(in_memory, rows.scratch) as scratch:
+        return with_sweeps(statistics, rows, need, sizes, scratch)
+
+
+def _fits(
+    statistics: Statistics, rows: Rows, need: SweptNeed, sizes: Sequence[int], tables: Scratch
+) -> dict[tuple[SweptNeed, int], Any]:
+    most = full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
+    counts = {size: min(size, most) for size in sizes}
+    fits = {
+        count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count) for count in sorted(set(counts.values()))
+    }
+    return {(need, size): fits[count] for size, count in counts.items()}

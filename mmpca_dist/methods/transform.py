@@ -32,6 +32,11 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     _gain: float = 1.0
     """What projections onto the components are multiplied by."""
 
+    @property
+    def _offset(self) -> NDArray[np.float64] | None:
+        """What is subtracted from projections, shape (K,)."""
+        return None
+
     def transform(self, X: Any) -> Any:
         check_is_fitted(self, "components_")
         return self._project(check_rows(self, X, reset=False))
@@ -39,10 +44,13 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _project(self, X: Any) -> NDArray:
         dtype = _output_type(X.dtype)
         matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
-        return projected(X, matrix, mean, dtype)
+        return projected(X, matrix, mean, dtype, self._offset)
 
     def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
-        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean)."""
+        """Return matrix A (n_features, K) and the mean (n_features,) or None, such that x becomes A^T (x - mean).
+
+        Where there is an ``_offset``, it is subtracted after that.
+        """
         loadings = self.components_ if self.scale_ is None else self.components_ / self.scale_
         return (self._gain * loadings).T.astype(dtype), None if self.scale_ is None and not self.center else self.mean_
 
@@ -91,7 +99,7 @@ class LazyTransform:
 
 def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
-    dtype, k = _output_type(X.dtype), len(reducer.components_)
+    dtype, k = _output_type(X.dtype), reducer._n_features_out
     meta = np.empty((0, k), dtype)
     fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
     return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
@@ -100,11 +108,13 @@ def _of_array(reducer: Any, X: da.Array) -> da.Array:
 def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
     """Return a Dask array that has a task a reading unit."""
     edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
-    dtype, k = _output_type(dataset.dtype), len(reducer.components_)
+    dtype, k = _output_type(dataset.dtype), reducer._n_features_out
     matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
     units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
     return units.map_blocks(
-        partial(_project_unit, dataset=dataset, edges=edges, matrix=matrix, mean=mean, dtype=dtype),
+        partial(
+            _project_unit, dataset=dataset, edges=edges, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset
+        ),
         dtype=dtype, chunks=(tuple(np.diff(edges).tolist()), (k,)), meta=np.empty((0, k), dtype),
         name=f"transform-{uuid.uuid4().hex}",  # else Dask reads all that the data set holds for a name
     )  # fmt: skip
@@ -112,13 +122,13 @@ def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
 
 def _project_unit(
     unit: NDArray[np.int64], dataset: Dataset, edges: NDArray[np.int64], matrix: NDArray, mean: NDArray | None,
-    dtype: np.dtype,
+    dtype: np.dtype, offset: NDArray[np.float64] | None,
 ) -> NDArray:  # fmt: skip
     """Read a unit of a data set, and project it."""
     start, stop = edges[unit[0, 0] : unit[0, 0] + 2].tolist()
     rows = read_unit(dataset, start, stop, sparse=dataset.sparse)
     with single_blas_thread():
-        return projected(rows, matrix, mean, dtype)
+        return projected(rows, matrix, mean, dtype, offset)
 
 
 def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
@@ -133,17 +143,22 @@ def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
     return dd.from_dask_array(Z, columns=list(sample.columns), index=index)
 
 
-def projected(X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
-    """Return (X - mean) A as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
+def projected(
+    X: Any, matrix: NDArray, mean: NDArray | None, dtype: np.dtype, offset: NDArray[np.float64] | None = None
+) -> NDArray:
+    """Return (X - mean) A - offset as ``dtype``, for rows X (n, d), dense or CSR, and A (d, K).
 
     CSR rows stay so: the product is taken in double, so that the mean can be subtracted after it.
     """
     if not issparse(X):
-        return centred(X, mean, dtype) @ matrix
-    matrix64 = np.asarray(matrix, np.float64)
-    projection = np.asarray(X @ matrix64)
-    if mean is not None:
-        projection -= mean @ matrix64
+        projection = centred(X, mean, dtype) @ matrix
+    else:
+        matrix64 = np.asarray(matrix, np.float64)
+        projection = np.asarray(X @ matrix64)
+        if mean is not None:
+            projection -= mean @ matrix64
+    if offset is not None:
+        projection = projection - offset
     return projection.astype(dtype, copy=False)
 
 

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.scratch import MAX_FIRST, MAX_SECOND
+from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
 
 FIRST_SHARE, SECOND_SHARE = 0.8, 0.93
 """Of the variance: what the coordinates of the matrix products, and those of the second bound, are to explain."""

@@ -12,9 +12,9 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors import cells, kernels, nearest
 from mmpca_dist.neighbors.layout import piece_rows, segment_rows
+from mmpca_dist.neighbors.layout_size import MAX_FIRST, MAX_SECOND
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import block_rows, sample_pairs
-from mmpca_dist.neighbors.scratch import MAX_FIRST, MAX_SECOND
 from mmpca_dist.neighbors.search import FEWEST_TASKS, most_queries
 from mmpca_dist.statistics.costs import largest_unit
 

@@ -19,13 +19,14 @@ from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.neighbors.layout import Layout, is_usable
+from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import fits_memory, open_scratch
 from mmpca_dist.neighbors.search import queries_from, search_queries
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
+from mmpca_dist.statistics.scratch import open_scratch
 from mmpca_dist.statistics.tree_reduction import Progress, Tasks, concatenated
 from mmpca_dist.statistics.units import read_unit
 

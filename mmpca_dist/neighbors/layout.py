@@ -13,8 +13,8 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import Cells, Frame, group_radii
-from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scratch import Scratch
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
 from mmpca_dist.statistics.units import read_units
@@ -147,7 +147,7 @@ class _SortUnits:
         if len(X):
             table: dict[str, NDArray] = {"z": z, "tail": tail, "rows": numbers, **columns}
             table = {name: array[order] for name, array in table.items()}
-            self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table})
+            self.scratch.put(f"run-{start}", {"x": frame.rows(X[order]), **table}, copied=False)
         key, first, count = np.unique(keys[order], return_index=True, return_counts=True)
         return _Runs(np.full(len(key), start), key, first, count)
 
@@ -231,7 +231,7 @@ class _FillSegment:
                 out[target] = array[source]
         z = table["z"]
         table["halves"] = (0.5 * np.einsum("ij,ij->i", z, z, dtype=np.float64)).astype(np.float32)
-        self.scratch.put(f"segment-{span.index}", table)
+        self.scratch.put(f"segment-{span.index}", table, copied=False)
         return np.stack([group_radii(table[name], starts[:-1]) for name in ("z", "tail")])
 
 
@@ -261,7 +261,7 @@ def lay_out(rows: Rows, cells: Cells, scratch: Scratch, filling: Tasks, members:
     cell, starts, classes = _pieces(sizes.reshape(-1, len(labels)), piece_rows(row_bytes))
     segments = _segments(starts, row_bytes)
     parts = [_within(entries, int(a), int(b)) for a, b in itertools.pairwise(starts[segments])]
-    scratch.put("entries", {"columns": np.concatenate(parts)})  # too much to send along with every task
+    scratch.put("entries", {"columns": np.concatenate(parts)}, copied=False)  # too much to send along with every task
     edges = np.cumsum([0, *(len(part) for part in parts)])
     piece_starts = [starts[a : b + 1] - starts[a] for a, b in itertools.pairwise(segments)]
     fill = _FillSegment(scratch, edges, piece_starts, ("x", "z", "tail", "rows", *members.columns))

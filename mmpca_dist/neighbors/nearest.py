@@ -16,11 +16,11 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.cells import SAMPLE_PER_CELL, n_cells, train_cells, train_frame
 from mmpca_dist.neighbors.layout import Layout, Membership, is_usable, lay_out
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import SearchSegments, Tables, Work, is_among
 from mmpca_dist.statistics.dask_rows import BlockScheduler
 from mmpca_dist.statistics.rows import Rows, draw_sample
 from mmpca_dist.statistics.schedulers import Configured
+from mmpca_dist.statistics.scratch import Scratch
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 CONFIDENCE = 0.95

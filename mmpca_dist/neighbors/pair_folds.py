@@ -30,10 +30,10 @@ from mmpca_dist.neighbors.nearest import (
 )
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_statistics import add_pairs
-from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import SearchSegments, Tables
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scratch import Scratch
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 Parts = Any

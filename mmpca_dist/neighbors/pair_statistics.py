@@ -16,12 +16,12 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.layout import rows_within
 from mmpca_dist.neighbors.nearest import Neighbors, find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import Scratch
 from mmpca_dist.neighbors.search import Queries, Tables, queries_of
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.moments import too_large
 from mmpca_dist.statistics.pair_scatter import PairScatter
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scratch import Scratch
 from mmpca_dist.statistics.serialization import storable
 
 BINS = 120

@@ -89,6 +89,7 @@ class Plan:
     resources: Resources
     free: int | None
     more_passes: int = 0  # for medians, that may be added
+    more_sweeps: int = 0  # that may be added until a fit converges
     solver: str = ""
     pooled: bool = False
     output: int = 0
@@ -96,6 +97,7 @@ class Plan:
     choice: Choice | None = None  # the solver and its reason
     advice: str = ""  # how to need less
     kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
+    states: int = 0  # of rows between sweeps, likewise
     fits: int = 0
     work: list[WorkPlan] = field(default_factory=list)  # of an evaluation, in addition to its passes
     note: str = ""  # for the user to read before the run
@@ -103,7 +105,7 @@ class Plan:
     @property
     def scratch(self) -> int:
         """Bytes of scratch at the output, of one stage at a time."""
-        return max(self.kept, self.search.scratch if self.search and not self.search.in_memory else 0)
+        return max(self.kept, self.states, self.search.scratch if self.search and not self.search.in_memory else 0)
 
     @property
     def written(self) -> int:
@@ -141,9 +143,12 @@ class Plan:
         if len(names) > MOST_LISTED:
             names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
         passes = ", ".join(names)
+        if self.more_passes or self.more_sweeps:
+            count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
         if self.more_passes:
-            count += f" to {len(self.passes) + self.more_passes}"
             passes += "; medians again where brackets overflow or miss"
+        if self.more_sweeps:
+            passes += "; sweeps until they converge"
         free = "" if self.free is None else f" of {format_bytes(self.free)} free"
         rows = [
             ("passes over the rows", f"{count} ({passes})"),
@@ -206,7 +211,7 @@ class Plan:
                 f"compute.threads_per_worker, smaller chunks or fewer columns{solver}.{self.advice}"
             )
         if self.free is not None and self.written > self.free:
-            search = " of the search for m-pca2" if self.scratch > self.kept else ""
+            search = " of the search for m-pca2" if self.scratch > max(self.kept, self.states) else ""
             scratch = f", {format_bytes(self.scratch)} of it scratch{search}" if self.scratch else ""
             raise PlanError(
                 f"The plan writes {format_bytes(self.written)}{scratch}, and {format_bytes(self.free)} are free at the "

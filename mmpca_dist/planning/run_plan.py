@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span, default_chunk_rows
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.neighbors.scratch import fits_memory
+from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
+from mmpca_dist.planning.sweep_plan import plan_sweeps
 from mmpca_dist.solvers.costs import PassesCosts, pair_passes_costs, passes_costs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
@@ -43,8 +44,8 @@ class Request:
 
     counts: NDArray[np.int64]  # (C,): rows of each class
     needs: Needs  # what the methods need to know of the rows
-    n_methods: int
-    n_projected: int
+    n_methods: int  # blocks of components of all methods, one for most
+    n_projected: int  # of those that are projected
     formats: int
     median_rows: int  # rows in all sets of classes whose medians are needed, together
     resources: Resources
@@ -83,11 +84,14 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         if resources.in_process:  # forms scatters, and solves for their eigenvectors
             memory = max(memory, ((2 if pooled else n_classes) + 5) * d * d * 8)
         node = summary_bytes(n_classes, d, pooled)
+    sweeps = plan_sweeps(rows, request.needs, n_classes, wide_bytes(rows, request) if wide else 0)
+    memory = max(memory, sweeps.memory)
     node += LIMITS.kept_bytes if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
     searches = search_costs_of(rows, request, choice)
     for search in searches:
         passes += search_passes(rows, search)
+    passes += sweeps.passes
     widths = [rank] * request.n_projected
     if widths:
         passes.append(rows.project(widths, request.formats))
@@ -102,6 +106,8 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         search=sum_searches(searches),
         choice=choice,
         kept=kept,
+        more_sweeps=sweeps.more,
+        states=sweeps.states,
     )
 
 

@@ -39,6 +39,7 @@ class EvaluationRequest:
     sizes: Sequence[int]  # numbers of components of each method
     classifiers: Sequence[ClassifierSection]
     margins: bool  # whether to measure margins
+    n_blocks: int = 0  # blocks of components of all methods, where some have several
 
     @property
     def n_classes(self) -> int:
@@ -68,7 +69,7 @@ class EvaluationRequest:
     @property
     def width(self) -> int:
         """Columns of the reduced rows of all methods together."""
-        return self.n_methods * max(self.sizes)
+        return max(self.n_methods, self.n_blocks) * max(self.sizes)
 
     @property
     def grouped(self) -> Classifiers:

@@ -144,4 +144,10 @@ def _classifier(kind: str, problem: str) -> Classifier:
 
 
 SVM = _classifier("svm", "support vector machine, L2-regularised L2-loss")
+OWN = replace(
+    SVM,
+    name="own",
+    description="the method's own classifier, where it has one (bm2pca), and svm with these settings after others",
+    prefers_own=True,
+)
 LOGISTIC = _classifier("logistic", "L2-regularised logistic regression")

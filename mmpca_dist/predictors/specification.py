@@ -133,6 +133,8 @@ class Classifier:
         Whether its scores are linear, whatever the rows.
     out_of_core : bool
         Whether it takes Dask arrays.
+    prefers_own : bool
+        Whether it gives way to a method's own classifier, where the method has one.
     rotatable : bool
         Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated.
     summed_scores : bool
@@ -152,6 +154,7 @@ class Classifier:
     has_bias: bool = False
     linear: bool = False
     out_of_core: bool = False
+    prefers_own: bool = False
     rotatable: bool = False
     summed_scores: bool = False
     fit_work: Callable[[int, int, int], Work] = eigen_fit

@@ -85,6 +85,8 @@ def _reason(needs: Needs, pooled: bool) -> str | None:
         return "the median of two sets of rows does not follow from their medians"
     if needs.searches:
         return "new rows may be nearer than those that were found"
+    if needs.swept:
+        return "its fit passes over all rows several times"
     if pooled and needs.scatters - {ClassWeighting.EQUAL}:
         return "the scatters of the run's many classes are pooled for the class counts of just its own rows"
     return None

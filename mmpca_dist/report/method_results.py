@@ -63,7 +63,7 @@ class MethodResult:
         return cls(
             name=name,
             title=section.title,
-            components=model.components_.astype(np.float32),  # of many columns, and all methods at once
+            components=model._directions.astype(np.float32),  # of many columns, and all methods at once
             eigenvalues=model.eigenvalues_,
             residuals=model.residuals_,
             relative_errors=model.relative_errors_,

@@ -70,8 +70,9 @@ def _rebuilt(model: MomentReducer, rows: NDArray, sizes: Sequence[int]) -> dict[
     rebuilt = {}
     for size in sizes:
         shorter = copy.copy(model)
-        shorter._shorten(min(size, len(model.components_)))
-        rebuilt[len(shorter.components_)] = shorter.inverse_transform(shorter.transform(rows))
+        if model._nested:
+            shorter._shorten(min(size, len(model.components_)))
+        rebuilt[shorter._n_used] = shorter.inverse_transform(shorter.transform(rows))
     return rebuilt
 
 

@@ -37,12 +37,14 @@ UNFINISHED = "unfinished.parquet"
 
 @dataclass(frozen=True)
 class Projector:
-    """A method's map x -> A^T x, or A^T (x - mean), and where its rows go."""
+    """A method's map x -> A^T x, or A^T (x - mean), less an offset, and where its rows go."""
 
     name: str
     matrix: NDArray
     mean: NDArray | None
-    """Shape (d,); the same for all methods of a run."""
+    """Shape (d,); the same for all methods of a run that have one."""
+    offset: NDArray | None
+    """Shape (K,)."""
     zarr: str | None
     """Address of the Zarr group."""
     parquet: str | None
@@ -146,19 +148,33 @@ class _ProjectSpan:
     def __call__(self, span: Span) -> Written:
         written = Written(0)
         dtype = self.projectors[0].matrix.dtype
-        matrix = np.concatenate([projector.matrix for projector in self.projectors], axis=1)
-        matrix = matrix.astype(np.float64) if self.dataset.sparse else matrix
+        groups = [
+            [projector for projector in self.projectors if (projector.mean is None) == uncentred]
+            for uncentred in (True, False)
+        ]
+        joined = [(group, self._joined(group)) for group in groups if group]
         for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
             stop = start + X.shape[0]
             labels = self.dataset.read_labels(start, stop) if self.dataset.has_labels else None
-            with np.errstate(invalid="ignore", over="ignore"):
-                reduced = projected(X, matrix, self.projectors[0].mean, dtype)
-            if not np.isfinite(reduced).all():
-                self._refuse(X, start)
-            ends = np.cumsum([projector.matrix.shape[1] for projector in self.projectors])
-            for projector, rows in zip(self.projectors, np.split(reduced, ends[:-1], axis=1), strict=True):
-                written += self._write(projector, rows, labels, start)
+            for group, (matrix, offset) in joined:
+                with np.errstate(invalid="ignore", over="ignore"):
+                    reduced = projected(X, matrix, group[0].mean, dtype, offset)
+                if not np.isfinite(reduced).all():
+                    self._refuse(X, start)
+                ends = np.cumsum([projector.matrix.shape[1] for projector in group])
+                for projector, rows in zip(group, np.split(reduced, ends[:-1], axis=1), strict=True):
+                    written += self._write(projector, rows, labels, start)
         return written
+
+    def _joined(self, projectors: list[Projector]) -> tuple[NDArray, NDArray | None]:
+        """Return the matrices of methods side by side, and their offsets."""
+        matrix = np.concatenate([projector.matrix for projector in projectors], axis=1)
+        offsets = [
+            np.zeros(projector.matrix.shape[1]) if projector.offset is None else projector.offset
+            for projector in projectors
+        ]
+        offset = None if all(projector.offset is None for projector in projectors) else np.concatenate(offsets)
+        return matrix.astype(np.float64) if self.dataset.sparse else matrix, offset
 
     def _write(self, projector: Projector, rows: NDArray, labels: NDArray | None, start: int) -> Written:
         files: tuple[tuple[str, tuple[int, str]], ...] = ()
@@ -192,12 +208,14 @@ def make_projectors(run: RunDirectory, config: RunConfig, methods: list[str], fo
     """Return where and how each method's rows are written below ``folder``."""
     dtype = np.float32 if config.precision == "single" else np.float64
     formats = config.project.format
+    models = {method: load_model(run.uri, method) for method in methods}
     return [
         Projector(
             method,
-            *load_model(run.uri, method).projection(dtype),
+            *model.projection(dtype),
+            offset=model._offset,
             zarr=f"{folder}/{method}.zarr" if "zarr" in formats else None,
             parquet=f"{folder}/{method}.parquet" if "parquet" in formats else None,
         )
-        for method in methods
+        for method, model in models.items()
     ]

@@ -19,6 +19,7 @@ from mmpca_dist.jobs.notes import heaviest, method_notes, note_ahead, shared_not
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import (
     ModelRecord,
+    PassesRecord,
     ProjectRecord,
     ReduceRecord,
     ReportRecord,
@@ -27,17 +28,19 @@ from mmpca_dist.jobs.records import (
     SolveRecord,
 )
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
+from mmpca_dist.jobs.run_sweeps import RunSweep, sweeps_of
 from mmpca_dist.jobs.searches import RunSearch, searches_of
 from mmpca_dist.jobs.stored_arrays import save_pairs, save_statistics
-from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs
-from mmpca_dist.neighbors.scratch import open_scratch
+from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
 from mmpca_dist.planning.run_plan import search_in_memory
+from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.projection import make_projectors, project_rows
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 from mmpca_dist.statistics.gather import is_wide
 from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.scratch import open_scratch
 
 
 def _reduce(job: Job) -> ReduceRecord:
@@ -74,10 +77,27 @@ def _search(search: RunSearch, job: Job) -> SearchRecord:
     }
 
 
+def _sweep(sweep: RunSweep, job: Job) -> PassesRecord:
+    """Fit by sweeps over the rows."""
+    config, stage, passes = job.config, sweep.stage, PassCounter(job, sweep.stage)
+    size, resources = job.sizes(sweep.method.label)[-1], resources_of(config, config.output)
+    costs = sweep.need.costs(job.dataset.n_rows, len(job.counted().classes), size)
+    in_memory = job.scheduler.in_process and sweep_in_memory(job.dataset, costs, resources)
+    tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
+    with measured(job) as peak, tables as scratch:
+        statistics = statistics_of(job.run, config.standardize)
+        statistics = with_sweeps(statistics, job.rows(stage, passes), sweep.need, [size], scratch)
+    sweep.save(job.run, statistics.fits[sweep.need, size])
+    return {"passes": passes.over_rows, "bytes": passes.n_bytes, "memory": peak(), "outputs": [sweep.path]}
+
+
 def _solve(job: Job) -> SolveRecord:
     config = job.config
     pairs = {search.need: search.load_pairs(job.run, job.results) for search in searches_of(config)}
-    statistics = replace(statistics_of(job.run, config.standardize), pairs=pairs)
+    fits = {
+        (sweep.need, job.sizes(sweep.method.label)[-1]): sweep.load(job.run, job.results) for sweep in sweeps_of(config)
+    }
+    statistics = replace(statistics_of(job.run, config.standardize), pairs=pairs, fits=fits)
     models: dict[str, ModelRecord] = {}
     notes: list[str] = []
     for number, section in enumerate(config.methods):
@@ -135,7 +155,10 @@ def stages_of(config: RunConfig) -> list[Stage]:
         Stage(search.stage, title if search.alone else f"{title} for {search.method.title}", partial(_search, search))
         for search in searches_of(config)
     ]
-    return [COUNT, PLAN, *choose, REDUCE, *searches, SOLVE, PROJECT, REPORT]
+    sweeps = [
+        Stage(sweep.stage, f"Fit {sweep.method.title} by sweeps", partial(_sweep, sweep)) for sweep in sweeps_of(config)
+    ]
+    return [COUNT, PLAN, *choose, REDUCE, *searches, *sweeps, SOLVE, PROJECT, REPORT]
 
 
 def plan_of(job: Job) -> Plan:

@@ -67,7 +67,7 @@ def components(output: str) -> list[dict[str, Any]]:
         rows.append(
             {
                 "method": method,
-                "components": str(len(model.components_)),
+                "components": str(model._n_used),
                 "share": f"{eigenvalues.sum() / total:.1%}" if total > 0 else "-",
                 "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
                 "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.statistics.scatters import ClassWeighting
+from mmpca_dist.statistics.sweeps import SweptNeed
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Needs:
         Pairings of classes whose medians are needed; see `statistics.summary.median_sets`.
     searches : tuple of Search
         Searches for nearest rows of other classes.
+    swept : tuple of SweptNeed
+        Fits by sweeps over the rows.
     n_components : int or None
         The largest number that is asked for; None for all there are.
     """
@@ -34,6 +37,7 @@ class Needs:
     columns: bool = False
     medians: tuple[str, ...] = ()
     searches: tuple[Search, ...] = ()
+    swept: tuple[SweptNeed, ...] = ()
     n_components: int | None = None
 
     @classmethod
@@ -46,6 +50,7 @@ class Needs:
             any(each.columns for each in needs),
             tuple(sorted({pairing for each in needs for pairing in each.medians})),
             tuple(dict.fromkeys(search for each in needs for search in each.searches)),
+            tuple(dict.fromkeys(fit for each in needs for fit in each.swept)),
             n_components,
         )
 

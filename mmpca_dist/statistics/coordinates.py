@@ -49,6 +49,8 @@ class _WorkingStatistics(ABC):
         Of the products behind the moments.
     pairs : dict of Search to PairScatter
         Of nearest rows of different classes, by how these were searched for.
+    fits : dict of (SweptNeed, int) to what it fits
+        Fits by sweeps, by need and number of components as asked for.
     """
 
     moments: ClassMoments
@@ -57,6 +59,7 @@ class _WorkingStatistics(ABC):
     scale: NDArray[np.float64] | None
     precision: str
     pairs: Mapping[Any, PairScatter] = field(default_factory=dict)
+    fits: Mapping[tuple[Any, int], Any] = field(default_factory=dict)
 
     @abstractmethod
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:

@@ -16,18 +16,30 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse, vstack
 
-from mmpca_dist.datasets.dataset import Dataset, Span, Table, check_table, chunk_edges, default_chunk_rows, grain_edges
+from mmpca_dist.datasets.dataset import (
+    Dataset,
+    Span,
+    Table,
+    check_table,
+    chunk_edges,
+    default_chunk_rows,
+    grain_edges,
+    make_spans,
+)
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.csr import SparseRows, value_type
 from mmpca_dist.datasets.readers.memory import SparseArray
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.census import Census
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, Threads, run_span
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
 from mmpca_dist.statistics.tree_reduction import merge_leaf
 
 NAME = "the Dask array"
 STORED = "mmpca-stored-rows"
+ZEROS = "mmpca-zeros"
 
 
 class DaskRows(Table):
@@ -202,6 +214,21 @@ def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
         return dask_rows(rows, y)
     configured = Configured()
     return rows if y is None else GivenLabels(rows, y), Threads() if configured.in_process else configured
+
+
+def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None = None) -> tuple[Rows, Rows]:
+    """Return rows with targets, as rows of a single class: to read their targets, and to read their class."""
+    plain, plain_scheduler = dataset, scheduler
+    if isinstance(scheduler, BlockScheduler):
+        sizes = np.diff(scheduler.edges).tolist()
+        zeros = {(ZEROS, i): DataNode((ZEROS, i), np.zeros(size, np.int64)) for i, size in enumerate(sizes)}
+        graph, labels = {**scheduler.graph, **zeros}, [node.ref() for node in zeros.values()]
+        plain_scheduler = replace(scheduler, graph=graph, label_blocks=labels)
+    else:
+        plain = GivenLabels(dataset, np.zeros(dataset.n_rows, np.int64))
+    census = Census(np.zeros(1, np.int64), np.asarray([dataset.n_rows]), ())
+    rows = Rows(dataset=dataset, census=census, spans=make_spans(dataset), scheduler=scheduler, scratch=scratch)
+    return rows, replace(rows, dataset=plain, scheduler=plain_scheduler)
 
 
 def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:

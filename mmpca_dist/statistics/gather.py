@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, make_spans
 from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, labels_of
 from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
@@ -14,13 +16,14 @@ from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, count_labels
-from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
+from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.rows import Rows, collect_rows
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments
+from mmpca_dist.statistics.target_scatter import GivenLabels
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 
@@ -133,3 +136,21 @@ def gather_statistics(
         weights=pooled_weights(census.counts) if use_pooled(len(census.classes), dataset.n_features) else None,
     )
     return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
+
+
+def rows_in_span(statistics: SpanStatistics, rows: Rows, *, extra: int = 0, targets: bool = False) -> Rows:
+    """Return few rows, in memory, in the working coordinates of their statistics and ``extra`` more, which are zero.
+
+    They have their labels, or their ``targets``.
+    """
+    dataset = rows.dataset
+    rows.begins("rows", dataset.n_bytes)
+    X, labels = collect_rows(dataset, rows.spans, rows, targets=targets)
+    X = (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False) - statistics.mean
+    if statistics.scale is not None:
+        X /= statistics.scale
+    with single_blas_thread():
+        coordinates = np.hstack([X @ statistics.basis, np.zeros((len(X), extra))])
+    within = GivenLabels(rows_in_memory(coordinates, None, dataset.uri), labels)
+    scheduler = rows.scheduler if isinstance(rows.scheduler, Threads) else Threads()
+    return replace(rows, dataset=within, spans=make_spans(within), scheduler=scheduler, checkpoint=None)

@@ -121,23 +121,28 @@ def _quotas(census: Census, units: list[int], n_rows: NDArray[np.int64]) -> dict
     return {census.units[u][0]: np.minimum(share[i], held[i]) for i, u in enumerate(units)}
 
 
-def collect_rows(dataset: Dataset, spans: Sequence[Span], tasks: Tasks) -> tuple[Any, NDArray]:
-    """Return all rows, dense or in CSR form as they are stored, and their labels.
+def collect_rows(
+    dataset: Dataset, spans: Sequence[Span], tasks: Tasks, *, targets: bool = False
+) -> tuple[Any, NDArray]:
+    """Return all rows, dense or in CSR form as they are stored, and their labels, or their targets.
 
     Raises InputError for rows that are not finite.
     """
-    return tasks.run(_ReadSpan(dataset), spans, _join_rows, "rows", kept=False)  # too large for a checkpoint
+    task = _ReadSpan(dataset, targets)
+    return tasks.run(task, spans, _join_rows, "rows", kept=False)  # too large for a checkpoint
 
 
 @dataclass(frozen=True)
 class _ReadSpan:
     dataset: Dataset
+    targets: bool
 
     def __call__(self, span: Span) -> tuple[Any, NDArray]:
         X = read_unit(self.dataset, span.start, span.stop, sparse=self.dataset.sparse)
         if not self.dataset.sparse:  # those are known to be finite since they were read
             refuse_not_finite(self.dataset, span.start, X)
-        return X, self.dataset.read_labels(span.start, span.stop)
+        read = self.dataset.read_targets if self.targets else self.dataset.read_labels  # type: ignore[attr-defined]
+        return X, read(span.start, span.stop)
 
 
 def _join_rows(left: tuple[Any, NDArray], right: tuple[Any, NDArray]) -> tuple[Any, NDArray]:

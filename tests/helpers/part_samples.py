@@ -12,11 +12,11 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.nearest import make_layout
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.neighbors.pair_folds import RowsInParts, find_by_part
-from mmpca_dist.neighbors.scratch import MemoryScratch
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.gather import gather_statistics
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.scratch import MemoryScratch
 from mmpca_dist.statistics.tree_reduction import Tasks
 
 

@@ -14,10 +14,10 @@ from mmpca_dist.datasets.dataset import Dataset, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.neighbors.nearest import find_nearest, make_layout
 from mmpca_dist.neighbors.options import Search
-from mmpca_dist.neighbors.scratch import MemoryScratch
 from mmpca_dist.statistics.census import Census, count_labels, take_census
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Threads
+from mmpca_dist.statistics.scratch import MemoryScratch
 from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.tree_reduction import Tasks
 

@@ -1,4 +1,4 @@
-"""Scratch of a search: memory of this process, or a Zarr group that workers share."""
+"""Tables of scratch: in the memory of this process, or in Zarr groups that workers share."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import psutil
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import Crc32cCodec
 
-from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.readers.zarr_dense import ZarrReader
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.checksums import checksum
 from mmpca_dist.datasets.stores.zarr_stores import reading_own, refuse_absent_chunks
 from mmpca_dist.limits import LIMITS
-
-LAID_OUT = ("run-", "entries", "segment-")
-"""What the names of the layout's tables begin with."""
-MAX_FIRST, MAX_SECOND = 63, 255
-"""Most axes of the matrix products, and of the second bound."""
+from mmpca_dist.statistics.checkpoint import read_back
+from mmpca_dist.statistics.serialization import encode
 
 Selection = slice | NDArray[np.int64]
 """Rows of a table: a stretch, or sorted positions."""
@@ -38,28 +34,39 @@ ALL = slice(None)
 class MemoryScratch:
     """Named tables, arrays of equal length, in this process, for tasks on its threads.
 
-    ``results``, if any, keeps those of queries on a disk too.
+    ``copies``, if any, keeps tables on a disk too, for another attempt.
     """
 
     tables: dict[str, dict[str, NDArray]] = field(default_factory=dict)
-    results: ZarrScratch | None = None
+    copies: ZarrScratch | None = None
     in_memory = True
 
-    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
-        """Write a table whole."""
+    def put(self, name: str, arrays: dict[str, NDArray], *, copied: bool = True) -> None:
+        """Write a table whole, and its copy unless another attempt soon makes it again (``copied=False``)."""
         self.tables[name] = arrays
-        if self.results is not None and not name.startswith(LAID_OUT):
-            self.results.put(name, arrays)
+        if self.copies is not None and copied:
+            self.copies.put(name, arrays)
 
     def get(self, name: str, arrays: tuple[str, ...], rows: Selection = ALL) -> list[NDArray]:
         """Read rows of some arrays of a table."""
-        if self.results is not None and name not in self.tables:
-            return self.results.get(name, arrays, rows)
+        if self.copies is not None and name not in self.tables:
+            return self.copies.get(name, arrays, rows)
         return [self.tables[name][array][rows] for array in arrays]
 
     def drop(self, name: str) -> None:
         """Remove a table, if it is there."""
         self.tables.pop(name, None)
+        if self.copies is not None:
+            self.copies.drop(name)
+
+    def put_value(self, name: str, value: Any) -> None:
+        """Keep a value for another attempt, in place of an earlier one of this name."""
+        if self.copies is not None:
+            self.copies.put_value(name, value)
+
+    def value(self, name: str) -> Any:
+        """Return what an earlier attempt has kept; None where there is nothing."""
+        return None if self.copies is None else self.copies.value(name)
 
 
 @dataclass
@@ -70,7 +77,7 @@ class ZarrScratch:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     in_memory = False
 
-    def put(self, name: str, arrays: dict[str, NDArray]) -> None:
+    def put(self, name: str, arrays: dict[str, NDArray], *, copied: bool = True) -> None:
         """Write a table whole; doing it again, after a worker was lost, is harmless."""
         done, path = storage.join(self.uri, f"{name}.done"), storage.join(self.uri, name)
         if storage.exists(done):
@@ -92,6 +99,13 @@ class ZarrScratch:
     def drop(self, name: str) -> None:
         storage.remove(storage.join(self.uri, f"{name}.done"))
         storage.remove(storage.join(self.uri, name))
+
+    def put_value(self, name: str, value: Any) -> None:
+        storage.write_bytes(storage.join(self.uri, f"{name}.npz"), encode(value))
+
+    def value(self, name: str) -> Any:
+        uri = storage.join(self.uri, f"{name}.npz")
+        return read_back(uri) if storage.exists(uri) else None
 
 
 Scratch = MemoryScratch | ZarrScratch
@@ -157,9 +171,8 @@ def _metadata_sum(uri: str, name: str) -> str:
 def open_scratch(in_memory: bool, folder: str | None = None, *, resumable: bool = False) -> Iterator[Scratch]:
     """Yield a scratch in memory, in a folder, or in a temporary folder of this machine; gone afterwards by default.
 
-    A ``folder`` is a path or URL that workers reach. With ``resumable`` it is this search's alone: it reuses the tables
-    that a failed attempt has left there, all of them or, in memory, those of the queries. They stay until whoever
-    records the results removes them.
+    A ``folder`` is a path or URL that workers reach. With ``resumable`` it is one stage's alone: tables that a
+    failed attempt has left there are reused. They stay until whoever records the results removes them.
     """
     if in_memory and not (resumable and folder):
         yield MemoryScratch()
@@ -167,19 +180,7 @@ def open_scratch(in_memory: bool, folder: str | None = None, *, resumable: bool 
     with ExitStack() as stack:
         uri = storage.normalize(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="mmpca-")))
         if not resumable:
-            uri = storage.join(uri, f"search-{uuid.uuid4().hex[:8]}")
+            uri = storage.join(uri, f"tables-{uuid.uuid4().hex[:8]}")
             stack.callback(storage.remove, uri)
         on_disk = ZarrScratch(uri)
-        yield MemoryScratch(results=on_disk) if in_memory else on_disk
-
-
-def fits_memory(dataset: Dataset, limit: int | None = None) -> bool:
-    """Tell whether all rows, twice while they are laid out, fit half of ``limit`` (of what is free)."""
-    limit = psutil.virtual_memory().available if limit is None else limit
-    return 2 * dataset.n_rows * row_bytes(dataset) <= limit // 2
-
-
-def row_bytes(dataset: Dataset) -> int:
-    """Return the most bytes a row can take in the layout, before axes are chosen."""
-    d = dataset.n_features
-    return d * 8 + 4 * (min(d, MAX_FIRST + 1) + min(d, MAX_SECOND + 1)) + 12
+        yield MemoryScratch(copies=on_disk) if in_memory else on_disk

@@ -1,0 +1,214 @@
+"""What the estimators of BM2PCA have in common: parameters, the posterior as attributes, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.margin_fit import MarginFit, MarginModels
+from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.solution import Solution
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.margin_posterior import Array, Posterior, transposed
+from mmpca_dist.statistics.rows import Rows
+
+DEFAULT_COMPONENTS = 10
+"""Those that do not matter are switched off."""
+SWITCHED_OFF = 1e-3
+"""Components whose loadings have less than this share of the noise variance are reported as switched off."""
+
+
+@estimator
+class BayesianMargin(MomentReducer):
+    """Base of the estimators of BM2PCA."""
+
+    tolerance: float = option(
+        1.0,
+        ge=0,
+        example=0.01,
+        description="Sweeps end when the evidence bound rises by no more nats a row (of more classes, on average)",
+    )
+    max_sweeps: int = option(100, ge=1, example=200, description="Passes over the rows at most")
+    start: Literal["pca", "random"] = option(
+        "pca", example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
+    )
+    seed: int = option(0, ge=0, example=1, description="Of random loadings")
+    scratch: str | None = None
+    _nested = False
+    _stored: ClassVar[tuple[str, ...]] = (
+        "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
+        "C_", "candidates_", "candidate_errors_",
+    )  # fmt: skip
+
+    def _fit(self) -> MarginFit:
+        raise NotImplementedError
+
+    def _needs(self) -> Needs:
+        return Needs(swept=(self._fit(),))
+
+    def _count(self, rows: Rows) -> int:
+        return self.n_components or min(DEFAULT_COMPONENTS, rows.dataset.n_features, max(rows.dataset.n_rows - 1, 1))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.start not in ("pca", "random"):
+            raise InputError(f"start={self.start!r} must be one of pca, random.")
+
+    def _solve(self, statistics: Statistics) -> Solution:
+        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
+        models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
+        if models is None:
+            raise InputError("bm2pca passes over the rows several times: class moments do not suffice.")
+        posterior = arranged(models.posterior)
+        self._store(models, posterior)
+        squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
+        components = transposed(posterior.loadings)
+        values = squares.ravel()
+        return Solution(
+            components=components if len(components) > 1 else components[0],
+            eigenvalues=values,
+            residuals=np.full(len(values), np.nan),
+            relative_errors=np.zeros(len(values)),
+            total=models.total,
+            limit="the number of columns, and of rows less one",
+        )
+
+    def _store(self, models: MarginModels, posterior: Posterior) -> None:
+        for field in fields(posterior):
+            if field.name != "loadings":
+                setattr(self, f"{field.name}_", getattr(posterior, field.name))
+        self.bounds_, self.converged_ = models.bounds, np.asarray([models.converged])
+        self.C_, self.candidates_, self.candidate_errors_ = np.asarray([models.C]), models.candidates, models.errors
+        self.n_iter_ = len(models.bounds)
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        most = min(n_features, n_rows - 1)
+        if self.n_components is not None and self.n_components > most:
+            raise InputError(
+                f"n_components={self.n_components} is more than the {most} that {n_rows} rows of {n_features} features "
+                "have: at most as many as columns, and as rows less one."
+            )
+
+    def _shorten(self, n_components: int) -> None:
+        raise InputError("bm2pca is fitted for a number of components: fit it anew for fewer.")
+
+    @property
+    def _loadings(self) -> Array:
+        """Mean of W, shape (m, d, k)."""
+        components = self.components_ if self.components_.ndim == 3 else self.components_[None]
+        return transposed(components)
+
+    @property
+    def posterior_(self) -> Posterior:
+        """The factors of W, t, r, tau, eta and nu, of (standardised) rows less their mean."""
+        names = (field.name for field in fields(Posterior) if field.name != "loadings")
+        return Posterior(loadings=self._loadings, **{name: getattr(self, f"{name}_") for name in names})
+
+    @property
+    def latent_covariance_(self) -> Array:
+        """Covariance of the latent coordinates of new rows, shape (k, k), or (C, k, k), the same for every row."""
+        covariance = self.posterior_.latent_covariance(self.components_.shape[-1])
+        return covariance if len(covariance) > 1 else covariance[0]
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(np.prod(self.components_.shape[:-1]))
+
+    @property
+    def _n_used(self) -> int:
+        return int(self.components_.shape[-2])
+
+    def projection(self, dtype: Any = np.float64) -> tuple[NDArray, NDArray | None]:
+        A = self.posterior_.projection(self.components_.shape[-1])
+        matrix = np.moveaxis(A, 0, 1).reshape(A.shape[1], -1)
+        matrix = matrix if self.scale_ is None else matrix / self.scale_[:, None]
+        return matrix.astype(dtype), self.mean_
+
+    @property
+    def _offset(self) -> NDArray[np.float64]:
+        A = self.posterior_.projection(self.components_.shape[-1])
+        return np.einsum("mdk,md->mk", A, self.location_).ravel()
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Return the rows that are expected for latent coordinates: W z + t, averaged over the classes' models.
+
+        Parameters
+        ----------
+        Z : array, or Dask array, of shape (n_samples, C k)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        m = len(self.noise_)
+        rows = Z @ (self._directions / m) + self.location_.mean(axis=0)
+        return self.mean_ + (rows if self.scale_ is None else rows * self.scale_)
+
+    def _outputs(self, X: Any) -> Any:
+        """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
+        check_is_fitted(self, "components_")
+        plain = clone(self)
+        plain.__dict__.update({name: value for name, value in vars(self).items() if name != "_sklearn_output_config"})
+        coef, intercept = self._own_scores()
+        return plain.transform(X) @ coef.T + intercept
+
+    def _own_scores(self) -> tuple[Array, Array]:
+        """Return coefficients (m, m k) and intercepts (m,) of the outputs as functions of latent coordinates."""
+        m, k = len(self.weights_), self.weights_.shape[1] - 1
+        coef = np.zeros((m, m, k))
+        coef[np.arange(m), np.arange(m)] = self.weights_[:, :k]
+        return coef.reshape(m, m * k), self.weights_[:, k]
+
+    @property
+    def switched_off_(self) -> NDArray[np.bool_]:
+        """Which components automatic relevance determination has switched off, shape (k,), or (C, k).
+
+        The squared length of their loadings is below a thousandth of what the noise has over all columns.
+        """
+        squares = np.einsum("mdk,mdk->mk", self._loadings, self._loadings)
+        off = squares < SWITCHED_OFF * self.components_.shape[-1] / self.noise_[:, None]
+        return off if len(off) > 1 else off[0]
+
+    def _remarks(self) -> list[str]:
+        remarks, off = [], int(np.count_nonzero(self.switched_off_))
+        if off:
+            remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
+        if not self.converged_[0]:
+            remarks.append(
+                f"the evidence bound still rose by more than {self.tolerance:g} nats a row in the last of "
+                f"{len(self.bounds_)} sweeps: raise max_sweeps."
+            )
+        return remarks
+
+
+def arranged(q: Posterior) -> Posterior:
+    """Return the same posterior with components by decreasing length, their largest loadings positive."""
+    k = q.n_components
+    order = np.argsort(-np.einsum("mdk,mdk->mk", q.loadings, q.loadings), axis=1, kind="stable")
+    loadings = np.take_along_axis(q.loadings, order[:, None], axis=2)
+    largest = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=1)[:, None], axis=1)[:, 0]
+    signs = np.where(largest < 0, -1.0, 1.0)
+    every = np.concatenate([order, np.full((len(order), 1), k)], axis=1)  # the constant stays last
+    all_signs = np.concatenate([signs, np.ones((len(order), 1))], axis=1)
+
+    def turned(covariance: Array, order: NDArray[np.intp], signs: Array) -> Array:
+        rows = np.take_along_axis(covariance, order[:, :, None], axis=1)
+        return np.take_along_axis(rows, order[:, None], axis=2) * signs[:, :, None] * signs[:, None]
+
+    return replace(
+        q,
+        loadings=loadings * signs[:, None],
+        loading_covariance=turned(q.loading_covariance, order, signs),
+        relevance=np.take_along_axis(q.relevance, order, axis=1),
+        weights=np.take_along_axis(q.weights, every, axis=1) * all_signs,
+        weight_covariance=turned(q.weight_covariance, every, all_signs),
+    )

@@ -1,0 +1,225 @@
+"""BM2PCA, Bayesian maximum margin PCA, as scikit-learn estimators: of classes, and of continuous targets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.foreign_tables import check_rows
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.bayesian_margin import BayesianMargin
+from mmpca_dist.methods.margin_fit import MarginFit
+from mmpca_dist.methods.parameters import check_number, estimator, option
+from mmpca_dist.methods.registry import Method
+from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.dask_rows import unlabelled_rows
+from mmpca_dist.statistics.margin_posterior import Array
+from mmpca_dist.statistics.schedulers import Scheduler
+from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
+
+PAPER_GRID = (10.0, 20.0, 30.0, 40.0)
+
+
+@estimator
+class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
+    """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
+
+    A sweep is one pass over the rows. Of two classes there is one model; of more, one for each class against the rest,
+    which share the passes. Parameters that are not listed are as in ``MarginPCA``.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Latent coordinates k of each model, by default at most 10. Fits of fewer are no parts of it.
+    C : float or "auto"
+        Weight of the hinge loss. ``auto`` chooses among ``candidates`` by errors on held-out rows of up to five folds,
+        in sweeps that all folds, candidates and classes share.
+    candidates : tuple of float
+        By default those of the paper.
+    unlabelled : str or int, optional
+        The label of rows whose class is not known: they take part without label terms.
+    tolerance, max_sweeps : float, int
+        Sweeps end when the evidence bounds rise by no more nats a row and model, or after so many.
+    start, seed : {"pca", "random"}, int
+        Loadings before the first sweep: those of probabilistic PCA, or random ones.
+    scratch : str, optional
+        Folder (path or fsspec URL) for the states of rows where they do not fit in memory, or that workers of a cluster
+        share; by default a temporary folder of this machine.
+
+    Attributes
+    ----------
+    components_ : array of shape (k, n_features), or (C, k, n_features) for C > 2 classes
+        Mean of the loadings W, in (standardised) columns. ``loading_covariance_`` is the covariance that all columns
+        share.
+    eigenvalues_ : array of shape (k,), or (C k,)
+        Squared lengths of the loadings, decreasing for each class.
+    bounds_ : array of shape (n_iter_, m)
+        The evidence lower bound of every model after every sweep, in nats; it never falls, up to rounding.
+    C_, candidates_, candidate_errors_ : arrays
+        The C in use, those tried, and the held-out rows that each of them got wrong.
+    location_, noise_, relevance_, weights_, weight_covariance_ : arrays
+        Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
+    latent_covariance_ : array of shape (k, k), or (C, k, k)
+        Of the latent coordinates of a new row; ``transform`` returns their mean, the models side by side.
+    switched_off_ : bool array
+        Components without influence.
+    classes_ : array of shape (C,)
+
+    References
+    ----------
+    Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", AAAI-15. The updates are derived from its
+    model; those printed differ, and let the bound fall.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mmpca_dist import BayesianMarginPCA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianMarginPCA(n_components=2).fit(X, y)
+    >>> model.components_.shape, model.transform(X).shape, round(model.score(X, y), 2)
+    ((3, 2, 4), (150, 6), 0.97)
+    """
+
+    C: float | Literal["auto"] = option(
+        100.0,
+        words=("auto",),
+        gt=0,
+        values="a number above 0, or auto",
+        example="auto",
+        description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
+    )
+    candidates: tuple[float, ...] = option(
+        PAPER_GRID, values="numbers above 0", example=[10, 100, 1000], description="Values of C that auto chooses among"
+    )
+    unlabelled: str | int | None = option(
+        None, example=-1, description="The label of rows whose class is not known; they take part without label terms"
+    )
+
+    def _fit(self) -> MarginFit:
+        return MarginFit(
+            C=None if self.C == "auto" else float(self.C), candidates=tuple(map(float, self.candidates)),
+            start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+            unlabelled=self.unlabelled, epsilon=None,
+        )  # fmt: skip
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not self.candidates:
+            raise InputError("candidates is empty: give values of C.")
+        for value in self.candidates:
+            check_number("a candidate for C", value, {"gt": 0}, integral=False)
+
+    def _classes_among(self, labels: NDArray) -> NDArray:
+        return labels if self.unlabelled is None else labels[labels != self.unlabelled]
+
+    def decision_function(self, X: Any) -> Any:
+        """Return E[eta]^T [z; 1] for every class, or of two classes for the second.
+
+        Parameters
+        ----------
+        X : as in ``transform``
+
+        Returns
+        -------
+        array of shape (n_samples, C), or (n_samples,) for two classes
+            Lazy for Dask input.
+        """
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> Any:
+        """Return the class with the largest output, shape (n_samples,); lazy for Dask input."""
+        outputs = self._outputs(X)
+        named = partial(_named, classes=self.classes_)
+        if not dask.is_dask_collection(outputs):
+            return named(outputs)
+        return da.map_blocks(named, outputs, dtype=self.classes_.dtype, drop_axis=1)
+
+
+def _named(outputs: Array, classes: NDArray) -> NDArray:
+    if outputs.shape[1] == 1:
+        return classes[(outputs[:, 0] > 0).astype(np.intp)]
+    return classes[outputs.argmax(axis=1)]
+
+
+@estimator
+class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
+    """The same model for continuous targets: the epsilon-insensitive loss 2 C max(0, |y - f| - epsilon) of f.
+
+    Parameters and attributes are as in ``BayesianMarginPCA`` unless listed. Of q targets there are q models, in place
+    of those of classes. Targets that are NaN are not known: their rows take part without label terms.
+
+    Parameters
+    ----------
+    C : float
+    epsilon : float
+        In units of the targets.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mmpca_dist import BayesianMarginRegressor
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> model = BayesianMarginRegressor(n_components=3, C=0.1, standardize=True).fit(X, progression)
+    >>> round(model.score(X, progression), 2)
+    0.48
+    """
+
+    C: float = option(1.0, gt=0, description="Weight of the loss")
+    epsilon: float = option(0.1, ge=0, description="Deviations up to this cost nothing")
+
+    def _fit(self) -> MarginFit:
+        return MarginFit(
+            C=float(self.C), candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
+            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=float(self.epsilon),
+        )  # fmt: skip
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        targets = None if y is None else as_targets(y, "y")
+        known = None if targets is None else np.nan_to_num(targets)
+        X, _ = check_rows(self, X, known, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        return GivenLabels(rows_in_memory(X, None, "X"), targets)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows, plain = unlabelled_rows(dataset, scheduler, getattr(self, "scratch", None))
+        needs = replace(self._needs(), n_components=self._count(rows))
+        statistics = class_statistics(
+            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
+        )
+        return with_sweeps(statistics, rows, self._fit(), [needs.n_components or 1])
+
+    def predict(self, X: Any) -> Any:
+        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+METHOD = Method(
+    "bm2pca",
+    "BM2PCA",
+    "bayesian",
+    "what a maximum-margin classifier of latent coordinates needs, and what varies most",
+    "min(d, n - 1) for each class",
+    BayesianMarginPCA,
+    settable=("C", "candidates", "unlabelled", "tolerance", "max_sweeps", "start", "seed"),
+    orthonormal=False,
+    ordered=False,
+    values="squared lengths of the loadings",
+    shares="variance",
+    blocks="by class",
+)

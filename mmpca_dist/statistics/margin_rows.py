@@ -1,0 +1,245 @@
+"""BM2PCA in a pass: the factors of z and lambda of every row, and what they leave for the updates.
+
+The covariances of z are (B + s A)^-1 with the same B = I + E[tau] E[W^T W] and A = C^2 E[eta~ eta~^T] for all rows; s
+is the sum of E[1/lambda] over the terms of a row. With U^T B U = I and U^T A U = diag(mu) they are
+U diag(1 / (1 + s mu)) U^T: one generalised eigenproblem a sweep serves all rows, in coordinates v, z = U v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from mmpca_dist.statistics.margin_posterior import Array, Posterior, RowSums, Setting, TableSums, transposed
+
+BLOCK_VALUES = 1 << 17
+"""Latent coordinates of a block of rows, all variants together: arrays of 1 MiB stay near the processor."""
+BLOCK_ROWS = 2048
+"""Rows of a block, at most."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows are of the training.
+
+    Attributes
+    ----------
+    levels, signs : arrays of shape (n, m, T)
+        a and b; both 0 where there is no term.
+    trains : array of shape (n, m) or None
+        1 for rows that train a variant, 0 for others; None where all do.
+    """
+
+    levels: Array
+    signs: Array
+    trains: Array | None = None
+
+
+@dataclass(frozen=True)
+class RowUpdate:
+    """The update of z and lambda of every row that follows from a posterior, for m variants.
+
+    Attributes
+    ----------
+    directions : array of shape (d, m k)
+        E[tau] M U, of all variants side by side, in the precision of products.
+    shift : array of shape (m, k)
+        What the images of the location are.
+    rotation : array of shape (m, k, k)
+        U.
+    widths : array of shape (m, k)
+        mu.
+    pull, push : arrays of shape (m, k)
+        U^T C E[eta~], and U^T C^2 E[eta_(k+1) eta~].
+    constant, constant_square : arrays of shape (m,)
+        E[eta_(k+1)] and E[eta_(k+1)^2].
+    C : array of shape (m,)
+    base : array of shape (m,)
+        (log |U U^T| + k) / 2: the entropy of z where s is zero, up to a constant that the prior takes back.
+    """
+
+    directions: NDArray
+    shift: Array
+    rotation: Array
+    widths: Array
+    pull: Array
+    push: Array
+    constant: Array
+    constant_square: Array
+    C: Array
+    base: Array
+
+    @classmethod
+    def of(cls, q: Posterior, setting: Setting, dtype: Any) -> RowUpdate:
+        m, d, k = q.loadings.shape
+        C, squares = setting.C, q.weight_squares
+        B = np.eye(k) + q.noise[:, None, None] * q.loading_squares(setting.n_features)
+        lower = np.linalg.cholesky(B)
+        A = np.linalg.solve(lower, C[:, None, None] ** 2 * squares[:, :k, :k])
+        A = np.linalg.solve(lower, transposed(A))
+        widths, vectors = np.linalg.eigh((A + transposed(A)) / 2)
+        rotation = np.linalg.solve(transposed(lower), vectors)
+        images = q.noise[:, None, None] * (q.loadings @ rotation)
+        return cls(
+            directions=np.ascontiguousarray(np.moveaxis(images, 0, 1).reshape(d, m * k)).astype(dtype),
+            shift=np.einsum("md,mdk->mk", q.location, images),
+            rotation=rotation,
+            widths=np.maximum(widths, 0),
+            pull=C[:, None] * np.einsum("mi,mij->mj", q.weights[:, :k], rotation),
+            push=C[:, None] ** 2 * np.einsum("mi,mij->mj", squares[:, k, :k], rotation),
+            constant=q.weights[:, k],
+            constant_square=squares[:, k, k],
+            C=C,
+            base=k / 2 - np.log(np.einsum("mii->mi", lower)).sum(axis=1),
+        )
+
+    @property
+    def n_components(self) -> int:
+        return self.widths.shape[1]
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are worked on at once."""
+        return int(np.clip(BLOCK_VALUES // self.widths.size, 64, BLOCK_ROWS))
+
+    def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
+        """Update z, then lambda.
+
+        Parameters
+        ----------
+        inverse : array of shape (n, m, T)
+            E[1/lambda] of the terms, before.
+
+        Returns
+        -------
+        sums : RowSums
+            With the factors as they are afterwards.
+        inverse : array of shape (n, m, T)
+            E[1/lambda] afterwards; 0 where there is no term.
+        """
+        k, C, signs, levels = self.n_components, self.C[:, None], terms.signs, terms.levels
+        images = rows.images(self.directions).reshape(-1, *self.widths.shape) - self.shift
+        count = inverse.sum(axis=2)
+        variances = 1 / (1 + count[:, :, None] * self.widths)
+        pull = signs.sum(axis=2) + C[:, 0] * np.einsum("nmt,nmt,nmt->nm", inverse, levels, signs)
+        latent = np.empty((*count.shape, k + 1))  # v, and 1
+        latent[:, :, k] = 1
+        latent[:, :, :k] = (images + pull[:, :, None] * self.pull - count[:, :, None] * self.push) * variances
+        v = latent[:, :, :k]
+        f = np.einsum("nmi,mi->nm", v, self.pull / C) + self.constant
+        squares = np.einsum("nmi,mi->nm", v**2 + variances, self.widths) + 2 * np.einsum("nmi,mi->nm", v, self.push)
+        f_squares = squares / C[:, 0] ** 2 + self.constant_square
+        u_squares = levels**2 - 2 * levels * signs * f[:, :, None] + signs**2 * f_squares[:, :, None]
+        roots = self.C[:, None] * np.sqrt(np.maximum(u_squares, TINY))
+        inverse = np.where(signs != 0, 1 / roots, 0.0)
+        if terms.trains is not None:
+            latent *= terms.trains[:, :, None]
+            variances *= terms.trains[:, :, None]
+            inverse = inverse * terms.trains[:, :, None]
+            signs = signs * terms.trains[:, :, None]
+        return self._sums(rows, latent, variances, levels, signs, inverse), inverse
+
+    def _sums(
+        self, rows: CentredRows, latent: Array, variances: Array, levels: Array, signs: Array, inverse: Array
+    ) -> RowSums:
+        """Return the sums over rows; of those that do not train, latent, variances, signs and inverse are zero."""
+        k, (n, m, _) = self.n_components, latent.shape
+        v, count = latent[:, :, :k], inverse.sum(axis=2)
+        products = np.einsum("nmt,nmt,nmt->nm", inverse, levels, signs)
+        by_variant = np.moveaxis(latent, 0, 1)  # (m, n, k + 1)
+        squares = np.swapaxes(by_variant, 1, 2) @ by_variant
+        weighted = np.swapaxes(by_variant * count.T[:, :, None], 1, 2) @ by_variant
+        diagonal = np.arange(k)
+        squares[:, diagonal, diagonal] += variances.sum(axis=0)
+        weighted[:, diagonal, diagonal] += np.einsum("nm,nmi->mi", count, variances)
+        signed = signs.sum(axis=2)
+        factors = np.stack([signed + self.C * products, signed, products])
+        pull, plain, weighted_signs = np.einsum("fnm,nmi->fmi", factors, latent)
+        turn = np.zeros((m, k + 1, k + 1))  # of z~ = turn [v; 1]
+        turn[:, :k, :k], turn[:, k, k] = self.rotation, 1
+        cross = np.moveaxis(rows.cross(v.reshape(n, m * k)).reshape(-1, m, k), 1, 0)
+        squares, weighted = (turn @ each @ transposed(turn) for each in (squares, weighted))
+        pull, plain, weighted_signs = (np.einsum("mij,mj->mi", turn, each) for each in (pull, plain, weighted_signs))
+        trained = np.where(variances[:, :, 0] > 0, 1.0, 0.0).sum(axis=0)
+        logs = np.log(variances, out=np.zeros_like(variances), where=variances > 0).sum(axis=(0, 2))
+        latent_squares = squares[:, :k, :k]
+        is_term = inverse > 0
+        return RowSums(
+            cross=cross @ transposed(self.rotation),
+            latent=squares[:, :k, k],
+            latent_squares=latent_squares,
+            weighted=weighted,
+            pull=pull,
+            signs=plain,
+            weighted_signs=weighted_signs,
+            levels=np.where(is_term, levels, 0.0).sum(axis=(0, 2)),
+            weighted_levels=np.einsum("nmt,nmt->m", inverse, levels**2),
+            roots=np.divide(1, inverse, out=np.zeros_like(inverse), where=is_term).sum(axis=(0, 2)),
+            entropy=trained * self.base + logs / 2 - np.einsum("mii->m", latent_squares) / 2,
+        )
+
+
+TINY = 1e-200
+"""Lest a square that underflows makes E[1/lambda] infinite."""
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """A block of n rows less a centre, over scales: (x - centre) / scale. CSR rows are not made dense.
+
+    Attributes
+    ----------
+    X : array (n, d), already centred and scaled, or CSR matrix, as it is stored
+    centre, scale : arrays of shape (d,), or None
+        Of CSR rows.
+    """
+
+    X: Any
+    centre: Array | None = None
+    scale: Array | None = None
+
+    def images(self, directions: NDArray) -> Array:
+        """Return the products of the rows with vectors (d, b), shape (n, b)."""
+        if self.centre is None or self.scale is None:
+            return np.asarray(self.X @ directions, np.float64)
+        vectors = directions / self.scale[:, None]
+        return np.asarray(self.X @ vectors - self.centre @ vectors)
+
+    def cross(self, weights: Array) -> Array:
+        """Return the sums of the rows with weights (n, b), shape (d, b)."""
+        if self.centre is None or self.scale is None:
+            return np.asarray(self.X.T @ weights.astype(self.X.dtype, copy=False), np.float64)
+        sums = self.X.T @ weights - np.outer(self.centre, weights.sum(axis=0))
+        return np.asarray(sums / self.scale[:, None])
+
+    def table_sums(self, trains: Array) -> TableSums:
+        """Return the sums of rows and of their squares; ``trains`` (n, m) is 1 for rows that count, else 0."""
+        if self.centre is None or self.scale is None:
+            squares = np.einsum("ij,ij->i", self.X, self.X, dtype=np.float64)
+        else:
+            middle = self.centre / self.scale**2
+            scaled = self.X.multiply(1 / self.scale).tocsr()
+            squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel() - 2 * (self.X @ middle)
+            squares += self.centre @ middle
+        return TableSums(trains.sum(axis=0), self.cross(trains).T, trains.T @ squares)
+
+
+@dataclass(frozen=True)
+class RowUnits:
+    """Brings rows, as they are read, to the units of a fit: less a centre, over scales, in the type of products."""
+
+    centre: Array
+    scale: Array | None
+    dtype: np.dtype
+
+    def __call__(self, X: Any) -> CentredRows:
+        if issparse(X):
+            return CentredRows(X, self.centre, np.ones_like(self.centre) if self.scale is None else self.scale)
+        rows = np.subtract(X, self.centre, out=np.empty(X.shape, self.dtype), casting="same_kind")
+        if self.scale is not None:
+            rows /= self.scale
+        return CentredRows(rows)

@@ -1,0 +1,157 @@
+"""Sweeps: fits that pass over the rows until they converge, with a state of every row that each pass reads and writes.
+
+A sweep writes the states of its rows as tables of their own, one for each reading unit. When all are written and the
+fit is updated, it is recorded, and only then the states before it go: another attempt goes on from the last whole
+sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import psutil
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span, spans_of, unit_edges
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.scratch import Scratch
+from mmpca_dist.statistics.units import read_units
+
+log = logging.getLogger(__name__)
+
+F = TypeVar("F")
+"""What is fitted: storable."""
+S = TypeVar("S", bound=Any)
+"""What rows leave for its update; added up."""
+Step = Callable[[Dataset, int, Any, "NDArray | None"], tuple[S, NDArray]]
+"""Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
+what they leave, and their states afterwards, with as many entries as there are rows."""
+
+
+class Sweep(ABC, Generic[F, S]):
+    """A fit by sweeps: what a pass does, and what follows from it."""
+
+    name: str
+    """Of its passes, and of its tables."""
+    state_bytes: int
+    """Of a row's state."""
+
+    @abstractmethod
+    def step(self, fitted: F) -> Step[S]:
+        """Return the work on a unit of rows; picklable."""
+
+    @abstractmethod
+    def update(self, fitted: F, sums: S) -> F:
+        """Return what is fitted after a pass."""
+
+    @abstractmethod
+    def is_done(self, fitted: F) -> bool:
+        """Tell whether no further pass is needed."""
+
+    @abstractmethod
+    def describe(self, fitted: F) -> str:
+        """Say how far the fit is, for a log."""
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """The rows that sweeps pass over, and the tables for their states."""
+
+    rows: Rows
+    tables: Scratch
+    prefix: str = ""
+    """Of the names of tables, where several fits share them."""
+
+    def run(self, sweep: Sweep[F, S], fitted: F) -> F:
+        """Return what is fitted after as many sweeps as it takes; it goes on where an earlier attempt ended."""
+        name = self.prefix + sweep.name
+        number, fitted = self.tables.value(name) or (0, fitted)
+        dataset = self.rows.dataset
+        spans = sweep_spans(dataset, sweep.state_bytes)
+        while not sweep.is_done(fitted):
+            before, after = (f"{name}-{i}" for i in (number, number + 1))
+            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, before if number else None)
+            self.rows.begins(sweep.name, dataset.n_bytes)
+            sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
+            number, fitted = number + 1, sweep.update(fitted, sums)
+            self.tables.put_value(name, (number, fitted))
+            log.info("%s %d: %s", sweep.name, number, sweep.describe(fitted))
+            self._drop(before, spans)
+        self._drop(f"{name}-{number}", spans)
+        return fitted
+
+    def _drop(self, name: str, spans: list[Span]) -> None:
+        for span in spans:
+            for start, _ in span.units:
+                self.tables.drop(f"{name}-{start}")
+
+
+def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -> bool:
+    """Tell whether the states of all rows, twice during a sweep, fit an eighth of ``limit`` (of what is free)."""
+    limit = psutil.virtual_memory().available if limit is None else limit
+    return 2 * n_rows * state_bytes <= limit // 8
+
+
+def sweep_spans(dataset: Dataset, state_bytes: int) -> list[Span]:
+    """Return the spans of sweeps: their reading units hold states beside the rows."""
+    return spans_of(unit_edges(dataset.chunk_edges, dataset.row_bytes + state_bytes))
+
+
+@dataclass(frozen=True)
+class _SweepSpan(Generic[S]):
+    """The task: take the step with every unit of a span, and write the states."""
+
+    dataset: Dataset
+    step: Step[S]
+    tables: Scratch
+    name: str
+    before: str | None
+
+    def __call__(self, span: Span) -> S:
+        total: S | None = None
+        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
+            state = None if self.before is None else self.tables.get(f"{self.before}-{start}", ("state",))[0]
+            sums, state = self.step(self.dataset, start, X, state)
+            self.tables.put(f"{self.name}-{start}", {"state": state})
+            total = sums if total is None else total + sums
+        assert total is not None  # noqa: S101  (a span has units)
+        return total
+
+
+@dataclass(frozen=True)
+class SweepCosts:
+    """Upper limits on the costs of a need for sweeps.
+
+    Attributes
+    ----------
+    rounds : tuple of (int, int)
+        Of sweeps that follow one another: their number, and the vectors that rows are multiplied by, and summed with
+        the products as weights.
+    state_bytes : int
+        Of a row.
+    """
+
+    rounds: tuple[tuple[int, int], ...]
+    state_bytes: int
+
+    @property
+    def columns(self) -> int:
+        """Vectors of the widest round."""
+        return max(columns for _, columns in self.rounds)
+
+
+class SweptNeed(ABC):
+    """A fit by sweeps as a need of a method; hashable, and all that determines the fit but its size."""
+
+    @abstractmethod
+    def fit(self, statistics: Any, sweeper: Sweeper, n_components: int) -> Any:
+        """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""
+
+    @abstractmethod
+    def costs(self, n_rows: int, n_classes: int, n_components: int) -> SweepCosts:
+        """Return what the fit costs at most."""
