@@ -280,7 +280,7 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
     assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *["sweep"] * 15, "project"]
-    assert plan.bytes == 4 * 1797 * 64 * 8
+    assert plan.bytes == (4 + 15) * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 
 
