@@ -107,7 +107,7 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=None if self.C == "auto" else float(self.C), candidates=tuple(map(float, self.candidates)),
+            C=None if self.C == "auto" else self.C, candidates=tuple(self.candidates),
             start=self.start, seed=self.seed, tolerance=self.tolerance, max_sweeps=self.max_sweeps,
             unlabelled=self.unlabelled, epsilon=None,
         )  # fmt: skip
@@ -180,14 +180,19 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
 
     def _fit(self) -> MarginFit:
         return MarginFit(
-            C=float(self.C), candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=float(self.epsilon),
+            C=self.C, candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
+            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon,
         )  # fmt: skip
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
-        targets = None if y is None else as_targets(y, "y")
-        known = None if targets is None else np.nan_to_num(targets)
-        X, _ = check_rows(self, X, known, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        given = np.asarray(y, dtype=object if y is None else None)
+        is_unknown = np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, bool)
+        if is_unknown.all() and given.size:
+            raise InputError("All targets y are NaN, which says that they are not known: there is nothing to learn.")
+        y = np.where(is_unknown, 0, y) if is_unknown.any() else y
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        targets = as_targets(y, "y").astype(np.float64)
+        targets[is_unknown.reshape(targets.shape)] = np.nan
         return GivenLabels(rows_in_memory(X, None, "X"), targets)
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:

@@ -85,7 +85,7 @@ class MarginFit(SweptNeed):
         errors: Array = np.empty(0)
         terms: LabelTerms
         if self.epsilon is not None:
-            n_variants, terms = _n_targets(rows), TargetTerms(self.epsilon)
+            n_variants, terms = len(rows.census.classes), TargetTerms(self.epsilon)
         else:
             positive, unlabelled = self._classes(rows)
             n_variants = len(positive)
@@ -206,11 +206,6 @@ class _Start:
         loadings = np.repeat(self.loadings[None], n_variants, axis=0)
         posterior = Posterior.start(loadings, np.full(n_variants, self.noise))
         return Fitted(posterior, None, np.empty((0, n_variants)))
-
-
-def _n_targets(rows: Rows) -> int:
-    first = rows.dataset.read_targets(0, 1)  # type: ignore[attr-defined]
-    return int(first.shape[1])
 
 
 def _counts_before(units: Sequence[Any], classes: NDArray) -> dict[int, NDArray[np.int64]]:
