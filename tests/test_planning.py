@@ -135,8 +135,8 @@ def test_a_search_stays_within_its_plan(in_memory, tmp_path, monkeypatch):
     written = {}
     write = ZarrScratch.put
 
-    def put(scratch, name, arrays):
-        write(scratch, name, arrays)
+    def put(scratch, name, arrays, **options):
+        write(scratch, name, arrays, **options)
         files = (Path(scratch.uri) / name).rglob("*")  # of this thread alone: others have files come and go
         written[name] = sum(file.stat().st_size for file in files if file.is_file())
 

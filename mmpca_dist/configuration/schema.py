@@ -174,6 +174,8 @@ class RunConfig(Section):
         """Return the settings that results depend on: not where work runs and results go, nor those of other jobs."""
         other = {"run": "evaluation", "evaluation": "project"}[purpose]
         settings = self.model_dump(mode="json", exclude={"compute", "output", other})
+        if not self.dataset.maps:  # runs of earlier versions have none
+            del settings["dataset"]["maps"]
         if purpose == "run" and self.chooses:
             settings["evaluation"] = self.evaluation.choosing()
         return settings

@@ -108,6 +108,12 @@ class DatasetConfig(Section):
         example=[28, 28],
         description="Where rows are images: height and width; components are then drawn as images",
     )
+    maps: Annotated[list[Literal["unit-length"]], BeforeValidator(as_list)] = setting(
+        [],
+        values="names of row maps: unit-length divides every row by its length",
+        example=["unit-length"],
+        description="What is done to every row as it is read, one after the other, also to rows that are transformed",
+    )
 
 
 class SolverConfig(Section):

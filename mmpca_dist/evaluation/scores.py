@@ -129,7 +129,7 @@ def _moments(item: Reduction, Z: NDArray, y: NDArray) -> ReducedMoments:
     """Return the moments of reduced rows: from those of all columns, or from the rows where these do not tell them."""
     if item.moments is not None:
         return item.moments()
-    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(item.used), precision="double")
+    return ReducedMoments.of(class_moments(Z, y, precision="double"), np.eye(Z.shape[1]), precision="double")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.readers.formats import open_rows
+from mmpca_dist.datasets.row_maps import mapped
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
@@ -109,7 +110,7 @@ def open_rows_for(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
             f"{count['n_features']}.{_differences(dataset.feature_names, count['feature_names'])}"
         )
-    return dataset
+    return mapped(dataset, run.config.dataset.maps)
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:

@@ -14,6 +14,7 @@ from mmpca_dist.datasets.changes import Watch, identities
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.ingest.scan import checked
 from mmpca_dist.datasets.readers.formats import open_dataset
+from mmpca_dist.datasets.row_maps import mapped
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
@@ -53,7 +54,7 @@ def _open_dataset(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
         return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
-        dataset = checked(uri, opened, section.drop)
+        dataset = mapped(checked(uri, opened, section.drop), section.maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "

@@ -117,7 +117,7 @@ class MarginFit(SweptNeed):
 
     def _sweep(self, name: str, working: _Working, terms: LabelTerms, C: Array) -> MarginSweep:
         setting = Setting(C, working.centre, working.n_features)
-        return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps)
+        return MarginSweep(name, setting, terms, working.units(), self.tolerance, self.max_sweeps, working.keeps_sparse)
 
     def _classes(self, rows: Rows) -> tuple[NDArray[np.intp], int]:
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""
@@ -188,7 +188,7 @@ class MarginFit(SweptNeed):
         sweep = self._sweep("choose", working, terms, C.astype(np.float64))
         fitted = working.sweeper.run(sweep, start.fitted(len(C)))
         coef, intercept = fitted.posterior.decisions(working.n_features)
-        task = _HeldOutErrors(dataset, terms, coef, intercept, working.units(), shape)
+        task = _HeldOutErrors(dataset, terms, coef, intercept, working.units(), shape, working.keeps_sparse)
         rows.begins("held-out", dataset.n_bytes)
         return rows.run(task, spans, operator.add, "held-out", kept=False)
 
@@ -227,11 +227,12 @@ class _HeldOutErrors:
     intercept: Array
     units: RowUnits
     shape: tuple[int, int, int]
+    sparse: bool
 
     def __call__(self, span: Span) -> NDArray[np.int64]:
         errors = np.zeros(self.shape[0], np.int64)
         positive = self.terms.positive[: self.shape[2]]
-        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
+        for start, X in read_units(self.dataset, span, sparse=self.sparse):
             codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.terms.classes, self.dataset.uri)
             folds = self.terms.folds(codes, start)
             scores = (self.units(X).images(self.coef.T) + self.intercept).reshape(-1, *self.shape)
@@ -262,6 +263,8 @@ class _Working:
         ``centre`` in the columns.
     dtype : dtype
         Of products.
+    keeps_sparse : bool
+        Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
     """
 
     sweeper: Sweeper
@@ -271,14 +274,15 @@ class _Working:
     basis: Array | None
     mean: Array
     dtype: np.dtype
+    keeps_sparse: bool = False
 
     @classmethod
     def of(cls, statistics: Statistics, sweeper: Sweeper, *, targets: bool) -> Self:
         mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
         if not isinstance(statistics, SpanStatistics):
-            single = statistics.precision == "single" and not sweeper.rows.dataset.sparse
-            dtype = np.dtype(np.float32 if single else np.float64)
-            return cls(sweeper, mean, statistics.mean, statistics.scale, None, mean, dtype)
+            sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
+            dtype = np.dtype(np.float32 if statistics.precision == "single" and not sparse else np.float64)
+            return cls(sweeper, mean, statistics.mean, statistics.scale, None, mean, dtype, sparse)
         inside = statistics.basis.T @ mean
         outside = mean - statistics.basis @ inside
         length = float(np.linalg.norm(outside))

@@ -48,6 +48,8 @@ def option(default: Any, *, words: tuple[str, ...] = (), **described: Any) -> An
     in place of one.
     """
     bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
+    if words:  # bounds of a field would be asked of words, too
+        described = {name: value for name, value in described.items() if name not in bounds}
     return Parameter(default, setting=setting(default, **described), bounds=bounds, words=words)
 
 

@@ -84,7 +84,8 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         if resources.in_process:  # forms scatters, and solves for their eigenvectors
             memory = max(memory, ((2 if pooled else n_classes) + 5) * d * d * 8)
         node = summary_bytes(n_classes, d, pooled)
-    sweeps = plan_sweeps(rows, request.needs, n_classes, wide_bytes(rows, request) if wide else 0)
+    gathered = wide_bytes(rows, request) if wide and not choice.in_passes else 0
+    sweeps = plan_sweeps(rows, request.needs, n_classes, gathered, in_passes=choice.in_passes)
     memory = max(memory, sweeps.memory)
     node += LIMITS.kept_bytes if request.median_rows else 0
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)

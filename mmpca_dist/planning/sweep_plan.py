@@ -35,14 +35,16 @@ def sweep_in_memory(dataset: Dataset, costs: SweepCosts, resources: Resources) -
     return resources.in_process and states_fit_memory(dataset.n_rows, costs.state_bytes, limit)
 
 
-def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int) -> SweepPlan:
+def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *, in_passes: bool = False) -> SweepPlan:
     """Return the plan of all fits by sweeps, one after the other.
 
     ``gathered`` is what a process takes that has few rows of many columns in memory; 0 where sweeps read the rows.
+    ``in_passes`` is whether a solver in passes serves, which reads sparse rows as they are.
     """
     dataset, resources = rows.dataset, rows.resources
     n, d = dataset.n_rows, dataset.n_features
     passes: list[PassPlan] = []
+    keeps_sparse = dataset.sparse and in_passes
     more, memory, states = 0, 0, 0
     for need in needs.swept:
         costs = need.costs(n, n_classes, min(needs.n_components or 1, d, n))
@@ -51,9 +53,10 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int) ->
         for most, columns in costs.rounds:
             expected = min(most, EXPECTED)
             if gathered:
-                passes.append(rows.plan("rows", 4.0 * expected * n * min(n, d) * columns))
+                passes.append(rows.plan("rows", 2.0 * expected * n * min(n, d) * columns))
                 continue
-            sweep = rows.plan("sweep", 4.0 * dataset.nnz * columns, written=written, dense=not dataset.sparse)
+            values = dataset.nnz if keeps_sparse else n * d
+            sweep = rows.plan("sweep", 2.0 * values * columns, written=written, dense=not keeps_sparse)
             passes += [sweep] * expected
             more += most - expected
         memory = max(memory, gathered + _memory(rows, costs, in_memory, bool(gathered)))

@@ -43,12 +43,12 @@ class Projector:
     matrix: NDArray
     mean: NDArray | None
     """Shape (d,); the same for all methods of a run that have one."""
-    offset: NDArray | None
-    """Shape (K,)."""
     zarr: str | None
     """Address of the Zarr group."""
     parquet: str | None
     """Address of the folder of Parquet files."""
+    offset: NDArray | None = None
+    """Shape (K,)."""
 
     @property
     def uris(self) -> list[str]:

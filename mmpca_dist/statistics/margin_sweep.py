@@ -174,6 +174,7 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
     units: RowUnits
     tolerance: float
     max_sweeps: int
+    keeps_sparse: bool = False
 
     @property
     def state_bytes(self) -> int:  # type: ignore[override]

@@ -40,6 +40,8 @@ class Sweep(ABC, Generic[F, S]):
     """Of its passes, and of its tables."""
     state_bytes: int
     """Of a row's state."""
+    keeps_sparse = False
+    """Whether rows in CSR form are read as they are; else they are made dense."""
 
     @abstractmethod
     def step(self, fitted: F) -> Step[S]:
@@ -75,7 +77,8 @@ class Sweeper:
         spans = sweep_spans(dataset, sweep.state_bytes)
         while not sweep.is_done(fitted):
             before, after = (f"{name}-{i}" for i in (number, number + 1))
-            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, before if number else None)
+            sparse = dataset.sparse and sweep.keeps_sparse
+            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, before if number else None, sparse)
             self.rows.begins(sweep.name, dataset.n_bytes)
             sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
             number, fitted = number + 1, sweep.update(fitted, sums)
@@ -111,10 +114,11 @@ class _SweepSpan(Generic[S]):
     tables: Scratch
     name: str
     before: str | None
+    sparse: bool
 
     def __call__(self, span: Span) -> S:
         total: S | None = None
-        for start, X in read_units(self.dataset, span, sparse=self.dataset.sparse):
+        for start, X in read_units(self.dataset, span, sparse=self.sparse):
             state = None if self.before is None else self.tables.get(f"{self.before}-{start}", ("state",))[0]
             sums, state = self.step(self.dataset, start, X, state)
             self.tables.put(f"{self.name}-{start}", {"state": state})

@@ -17,7 +17,7 @@ from mmpca_dist.report import run_page
 D = 5
 NAMES = [f"feature {j}" for j in range(D)]
 NEEDS = {name: method.needs(method.options()) for name, method in METHODS.items()}
-FOLLOW = [name for name, needs in NEEDS.items() if not (needs.medians or needs.searches)]
+FOLLOW = [name for name, needs in NEEDS.items() if not (needs.medians or needs.searches or needs.swept)]
 """Methods that follow from class moments."""
 X, Y = labelled(400, D, 3, seed=11)
 PARTS = {"first": slice(0, 160), "a": slice(160, 260), "b": slice(260, 330), "c": slice(330, 400)}
