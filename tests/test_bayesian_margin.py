@@ -84,6 +84,11 @@ def test_rows_without_a_label_take_part_without_terms():
     labels = np.where(known, y, -1)
     estimator = BayesianMarginPCA(2, C=10.0, unlabelled=-1, **EXACT).fit(X, labels)
     assert estimator.classes_.tolist() == [0, 1, 2]
+    assert "14 rows have the label -1, which stands for no label" in " ".join(estimator._remarks())
+    as_text = BayesianMarginPCA(2, C=10.0, unlabelled="-1", **EXACT).fit(X, labels)
+    assert as_text.components_.tobytes() == estimator.components_.tobytes()
+    without = BayesianMarginPCA(2, unlabelled="none").fit(X, y)
+    assert "no rows have the label 'none'" in " ".join(without._remarks())
     for positive in range(3):
         named = [label if is_known else None for label, is_known in zip(y.tolist(), known, strict=True)]
         twin, bounds = fitted_twin(X, labelled_terms(named, positive), 10.0, 2)

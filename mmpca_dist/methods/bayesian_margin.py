@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
@@ -45,11 +46,12 @@ class BayesianMargin(MomentReducer):
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
-        "C_", "candidates_", "candidate_errors_",
+        "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
     )  # fmt: skip
 
+    @abstractmethod
     def _fit(self) -> MarginFit:
-        raise NotImplementedError
+        """Return the need that the parameters make."""
 
     def _needs(self) -> Needs:
         return Needs(swept=(self._fit(),))
@@ -87,7 +89,7 @@ class BayesianMargin(MomentReducer):
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
         self.bounds_, self.converged_ = models.bounds, np.asarray([models.converged])
         self.C_, self.candidates_, self.candidate_errors_ = np.asarray([models.C]), models.candidates, models.errors
-        self.n_iter_ = len(models.bounds)
+        self.n_iter_, self.n_unlabelled_ = len(models.bounds), np.asarray([models.n_unlabelled])
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         most = min(n_features, n_rows - 1)

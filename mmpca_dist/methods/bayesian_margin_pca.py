@@ -17,7 +17,7 @@ from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.bayesian_margin import BayesianMargin
-from mmpca_dist.methods.margin_fit import MarginFit
+from mmpca_dist.methods.margin_fit import MarginFit, is_label
 from mmpca_dist.methods.parameters import check_number, estimator, option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
@@ -120,7 +120,14 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
             check_number("a candidate for C", value, {"gt": 0}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
-        return labels if self.unlabelled is None else labels[labels != self.unlabelled]
+        return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]
+
+    def _remarks(self) -> list[str]:
+        remarks = super()._remarks()
+        if self.unlabelled is not None:
+            count = int(self.n_unlabelled_[0]) or "no"
+            remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
+        return remarks
 
     def decision_function(self, X: Any) -> Any:
         """Return E[eta]^T [z; 1] for every class, or of two classes for the second.

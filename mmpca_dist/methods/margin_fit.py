@@ -53,6 +53,8 @@ class MarginModels:
         Values of C that were tried, and rows that were misclassified while they were held out; empty for a given C.
     total : float
         Sum of the columns' variances.
+    n_unlabelled : int
+        Rows without a label.
     """
 
     posterior: Posterior
@@ -63,6 +65,12 @@ class MarginModels:
     candidates: Array
     errors: Array
     total: float
+    n_unlabelled: int = 0
+
+
+def is_label(labels: NDArray, label: str | int) -> NDArray[np.bool_]:
+    """Tell which labels are a certain one, be it given as text or as a number."""
+    return np.asarray([str(each) == str(label) for each in labels.tolist()], bool)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class MarginFit(SweptNeed):
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
         working = _Working.of(statistics, sweeper, targets=self.epsilon is not None)
         start = self._start(statistics, n_components, working)
-        rows, C = working.sweeper.rows, self.C
+        rows, C, n_unlabelled = working.sweeper.rows, self.C, 0
         errors: Array = np.empty(0)
         terms: LabelTerms
         if self.epsilon is not None:
@@ -89,6 +97,7 @@ class MarginFit(SweptNeed):
         else:
             positive, unlabelled = self._classes(rows)
             n_variants = len(positive)
+            n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1), 1, {})
             if C is None:
                 errors = self._errors(working, start, positive, unlabelled)
@@ -105,6 +114,7 @@ class MarginFit(SweptNeed):
             candidates=np.asarray(self.candidates if len(errors) else (), np.float64),
             errors=np.asarray(errors, np.float64),
             total=start.total,
+            n_unlabelled=n_unlabelled,
         )
 
     def costs(self, n_rows: int, n_classes: int, n_components: int) -> SweepCosts:
@@ -123,7 +133,7 @@ class MarginFit(SweptNeed):
         """Return the positions of the classes that variants tell from the rest, and that of rows without a class."""
         classes, missing = rows.census.classes, -1
         if self.unlabelled is not None:
-            missing = next((i for i, label in enumerate(classes.tolist()) if label == self.unlabelled), -1)
+            missing = next((i for i, is_none in enumerate(is_label(classes, self.unlabelled)) if is_none), -1)
         labelled = np.asarray([i for i in range(len(classes)) if i != missing], np.intp)
         if len(labelled) < 2:
             raise InputError(

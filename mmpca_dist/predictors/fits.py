@@ -107,7 +107,7 @@ _quiet: list[ExitStack] = []
 
 @contextmanager
 def _quiet_fits() -> Iterator[None]:
-    """Suppress warnings of no convergence, and dask-glm's warnings, while any thread is inside.
+    """Suppress warnings of no convergence, of many classes, and dask-glm's, while any thread is inside.
 
     Fits count what did not converge by iterations (`liblinear.unconverged`): recorded warnings would mix threads.
     """
@@ -116,6 +116,7 @@ def _quiet_fits() -> Iterator[None]:
         if len(_quiet) == 1:
             _quiet[0].enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "The number of unique classes is greater", UserWarning)
             warnings.filterwarnings("ignore", "Dask configuration key 'fuse_ave_width'", FutureWarning)
             warnings.filterwarnings("ignore", "scipy.optimize: The `disp` and `iprint`", DeprecationWarning)
     try:
