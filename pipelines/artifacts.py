@@ -56,6 +56,9 @@ class ArtifactCallback(Callback):
     def on_pass(self, stage: str, name: str) -> None:
         get_run_logger().info("Stage %s: %s", stage, name)
 
+    def on_sweep(self, stage: str, words: str) -> None:
+        get_run_logger().info("Stage %s: %s", stage, words)
+
     def on_compile(self, stage: str) -> None:
         get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
         self._begin_bar(stage, f"{stage}: compiling its inner loops, once per machine")

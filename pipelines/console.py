@@ -109,6 +109,7 @@ class ConsoleCallback(Callback):
         self.heading: str | None = None
         """Printed before the first stage, of work that has not been refused."""
         self._progress: ProgressBar | ProgressLines | None = None
+        self._sweep = ""
 
     def on_cluster(self, dashboard: str) -> None:
         print_text(self.console, f"Dask dashboard: {dashboard}")
@@ -119,6 +120,7 @@ class ConsoleCallback(Callback):
 
     def on_stage_start(self, stage: str) -> None:
         self.close()
+        self._sweep = ""
         if self.heading is not None:
             print_text(self.console, self.heading)
             self.heading = None
@@ -129,7 +131,10 @@ class ConsoleCallback(Callback):
 
     def on_pass(self, stage: str, name: str) -> None:
         if self._progress is not None:
-            self._progress.begin_pass(name)
+            self._progress.begin_pass(f"{name} (after {self._sweep})" if self._sweep else name)
+
+    def on_sweep(self, stage: str, words: str) -> None:
+        self._sweep = words
 
     def on_compile(self, stage: str) -> None:
         print_text(self.console, f"  {stage}: compiling its inner loops, once per machine")

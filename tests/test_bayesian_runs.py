@@ -71,15 +71,17 @@ def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monk
     run(make_config(tmp_path / "whole", uri, **settings))
     compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
     config = make_config(tmp_path / "broken", uri, compute=compute, **settings)
-    passes = []
+    passes, told = [], []
     for sweeps in (2, 3):
         with monkeypatch.context() as patch, pytest.raises(OSError, match="gone"):
             cut(patch, sweeps)
             run(config)
     recorder = Recorder()
     recorder.on_pass = lambda stage, name: passes.append(name)
+    recorder.on_sweep = lambda stage, words: told.append(words)
     results = run(config, [recorder])
     assert passes.count("choose") == 1 and passes.count("sweep") == 4
+    assert [words.split(": evidence bound")[0] for words in told] == ["choose 4", *(f"sweep {i}" for i in range(1, 5))]
     assert recorder.ended["reduce"] and not recorder.ended["sweep"]
     assert results["sweep"]["passes"] == passes[: len(results["sweep"]["passes"])]
     assert model_hash(tmp_path / "broken", ["bm2pca"]) == model_hash(tmp_path / "whole", ["bm2pca"])

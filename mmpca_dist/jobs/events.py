@@ -22,6 +22,9 @@ class Callback:
     def on_pass(self, stage: str, name: str) -> None:
         """Called as a pass over the rows begins."""
 
+    def on_sweep(self, stage: str, words: str) -> None:
+        """Called after each sweep of a fit, with how far it is in words."""
+
     def on_compile(self, stage: str) -> None:
         """Called as a stage compiles its inner loops, once per machine."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
@@ -105,7 +106,11 @@ class Job:
         """Return the context of the passes of a stage, which reports its progress, or of other work."""
         progress = None if stage is None else self.progress(stage)
         return Tasks(
-            scheduler=self.scheduler, progress=progress, checkpoint=self.current_checkpoint, memory=self.memory
+            scheduler=self.scheduler,
+            progress=progress,
+            on_sweep=None if stage is None else partial(self.callback.on_sweep, stage),
+            checkpoint=self.current_checkpoint,
+            memory=self.memory,
         )
 
     @property

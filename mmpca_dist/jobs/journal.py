@@ -54,6 +54,9 @@ class Journal(Callback):
     def on_pass(self, stage: str, name: str) -> None:
         self.note("pass", stage=stage, name=name)
 
+    def on_sweep(self, stage: str, words: str) -> None:
+        self.note("sweep", stage=stage, words=words)
+
     def on_compile(self, stage: str) -> None:
         self.note("compile", stage=stage)
 

@@ -197,4 +197,4 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
 
     def describe(self, fitted: Fitted) -> str:
         rise = "" if np.isinf(fitted.gain) else f", up by {fitted.gain:.3g} nats a row"
-        return f"evidence bound {fitted.bounds[-1].sum():.10g}{rise}"
+        return f"evidence bound {fitted.bounds[-1].sum():.6g}{rise}"

@@ -7,7 +7,6 @@ sweep.
 
 from __future__ import annotations
 
-import logging
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,8 +20,6 @@ from mmpca_dist.datasets.dataset import Dataset, Span, spans_of, unit_edges
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scratch import Scratch
 from mmpca_dist.statistics.units import read_units
-
-log = logging.getLogger(__name__)
 
 F = TypeVar("F")
 """What is fitted: storable."""
@@ -57,7 +54,7 @@ class Sweep(ABC, Generic[F, S]):
 
     @abstractmethod
     def describe(self, fitted: F) -> str:
-        """Say how far the fit is, for a log."""
+        """Say how far the fit is."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class Sweeper:
             sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
-            log.info("%s %d: %s", sweep.name, number, sweep.describe(fitted))
+            self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
             self._drop(before, spans)
         self._drop(f"{name}-{number}", spans)
         return fitted

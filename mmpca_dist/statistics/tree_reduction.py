@@ -49,6 +49,8 @@ class Tasks:
         Called with the number of tasks done and of all.
     on_pass : callable, optional
         Called with the name of each pass as it begins, and the bytes of rows that it reads.
+    on_sweep : callable, optional
+        Called after each sweep of a fit, with how far it is in words.
     checkpoint : Checkpoint, optional
         Where passes keep what groups of spans leave, for another attempt.
     memory : PeakMemory, optional
@@ -58,6 +60,7 @@ class Tasks:
     scheduler: Scheduler
     progress: Progress | None = None
     on_pass: OnPass | None = None
+    on_sweep: Callable[[str], None] | None = None
     checkpoint: Checkpoint | None = None
     memory: PeakMemory | None = None
 
@@ -111,6 +114,11 @@ class Tasks:
         """Report that a pass begins, and how many bytes of rows it reads."""
         if self.on_pass is not None:
             self.on_pass(name, n_bytes)
+
+    def tell_sweep(self, words: str) -> None:
+        """Report how far a fit by sweeps is."""
+        if self.on_sweep is not None:
+            self.on_sweep(words)
 
     def tell_work(self, name: str, done: int, total: int) -> None:
         """Report the progress of work that reads no rows."""
