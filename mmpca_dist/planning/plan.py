@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,15 @@ The plan ignores what else a long-lived process holds: it then refuses the same 
 """
 MOST_LISTED = 20
 """More passes are counted by name, not listed."""
+MOST_ALIKE = 6
+"""So many passes of one name that follow one another, or more, are counted."""
+
+
+def _runs(names: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield each name with how many times it follows itself; those of short runs one by one."""
+    for name, group in itertools.groupby(names):
+        count = len(list(group))
+        yield from [(name, count)] if count >= MOST_ALIKE else [(name, 1)] * count
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,7 @@ class Plan:
         names, count = [each.name for each in self.passes], str(len(self.passes))
         if len(names) > MOST_LISTED:
             names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+        names = [name if n < MOST_ALIKE else f"{n} x {name}" for name, n in _runs(names)]
         passes = ", ".join(names)
         if self.more_passes or self.more_sweeps:
             count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"
