@@ -18,7 +18,7 @@ from mmpca_dist.statistics.census import count_labels
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics
 from mmpca_dist.statistics.gather import rows_in_span
 from mmpca_dist.statistics.margin_posterior import Array, Posterior, Setting
-from mmpca_dist.statistics.margin_rows import RowUnits
+from mmpca_dist.statistics.margin_rows import BLOCK_ROWS, RowUnits
 from mmpca_dist.statistics.margin_sweep import ClassTerms, Fitted, LabelTerms, MarginSweep, TargetTerms
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
@@ -101,7 +101,7 @@ class MarginFit(SweptNeed):
             terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1), 1, {})
             if C is None:
                 errors = self._errors(working, start, positive, unlabelled)
-                C = self.candidates[int(np.argmin(errors))]
+                C = min(zip(errors.tolist(), self.candidates, strict=True))[1]  # of equal errors the smallest
         assert C is not None  # noqa: S101  (estimators of targets have one)
         sweep = self._sweep("sweep", working, terms, np.full(n_variants, C))
         fitted = working.sweeper.run(sweep, start.fitted(n_variants))
@@ -245,13 +245,16 @@ class _HeldOutErrors:
         for start, X in read_units(self.dataset, span, sparse=self.sparse):
             codes = encode(self.dataset.read_labels(start, start + X.shape[0]), self.terms.classes, self.dataset.uri)
             folds = self.terms.folds(codes, start)
-            scores = (self.units(X).images(self.coef.T) + self.intercept).reshape(-1, *self.shape)
-            scores = np.take_along_axis(scores, folds[:, None, None, None], axis=2)[:, :, 0]  # type: ignore[index]
-            if len(positive) == 1:
-                is_right = (scores[:, :, 0] > 0) == (codes == positive[0])[:, None]
-            else:
-                is_right = positive[scores.argmax(axis=2)] == codes[:, None]
-            errors += np.count_nonzero(~is_right[codes != self.terms.unlabelled], axis=0)
+            assert folds is not None  # noqa: S101  (there are folds to choose by)
+            for first in range(0, len(codes), BLOCK_ROWS):
+                block = slice(first, first + BLOCK_ROWS)
+                scores = (self.units(X[block]).images(self.coef.T) + self.intercept).reshape(-1, *self.shape)
+                scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
+                if len(positive) == 1:
+                    is_right = (scores[:, :, 0] > 0) == (codes[block] == positive[0])[:, None]
+                else:
+                    is_right = positive[scores.argmax(axis=2)] == codes[block, None]
+                errors += np.count_nonzero(~is_right[codes[block] != self.terms.unlabelled], axis=0)
         return errors
 
 
