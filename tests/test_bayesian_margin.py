@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from helpers.samples import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start, target_terms
+from sklearn.datasets import load_breast_cancer
 from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, open_dataset
@@ -296,3 +297,12 @@ def test_expected_rows_are_those_of_the_model():
 def test_equal_rows_are_refused():
     with pytest.raises(InputError, match="All rows are equal"):
         BayesianMarginPCA(1).fit(np.ones((6, 3)), [0, 1] * 3)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_columns_of_very_different_size_are_fitted_in_either_precision(precision):
+    """Moments in single precision lose what is small beside the largest; the sweeps do not."""
+    X, y = load_breast_cancer(return_X_y=True)
+    model = BayesianMarginPCA(20, precision=precision, tolerance=0.0, max_sweeps=100).fit(X, y)
+    assert np.min(np.diff(model.bounds_[:, 0])) >= -1e-9 * np.abs(model.bounds_).max()
+    assert model.bounds_[-1, 0] > 8000 and model.score(X, y) > 0.95

@@ -49,14 +49,14 @@ class Fast:
     """The fast form of a single variant, step by step."""
 
     def __init__(self, X, terms, C, W, noise, centre):
-        self.rows, self.terms = RowUnits(centre, None, np.dtype(np.float64))(X), terms
+        self.rows, self.terms = RowUnits(centre, None)(X), terms
         self.q = replace(Posterior.start(W[None], np.array([noise])), location=(X.mean(axis=0) - centre)[None])
         self.setting = Setting(np.array([C]), centre, X.shape[1])
         self.table = self.rows.table_sums(np.ones((len(X), 1)))
         self.inverse = (terms.signs != 0) / C
 
     def pass_over_rows(self):
-        rows, self.inverse = RowUpdate.of(self.q, self.setting, np.float64)(self.rows, self.terms, self.inverse)
+        rows, self.inverse = RowUpdate.of(self.q, self.setting)(self.rows, self.terms, self.inverse)
         self.sums = Sums(rows, self.table, self.setting)
 
     def update(self, name):
@@ -160,9 +160,9 @@ def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)[:, :, None]
     W, C, centre = rng.normal(size=(3, 5, 2)), np.array([1.0, 10.0, 100.0]), X.mean(axis=0)
     together = Posterior.start(W, np.full(3, 2.0))
-    rows = RowUnits(centre, None, np.dtype(np.float64))
+    rows = RowUnits(centre, None)
     setting = Setting(C, centre, 5)
-    step = RowUpdate.of(together, setting, np.float64)
+    step = RowUpdate.of(together, setting)
     sums, inverse = step(rows(X), Terms(np.abs(signs), signs), np.ones((150, 3, 1)))
     parts = [
         step(rows(X[part]), Terms(np.abs(signs[part]), signs[part]), np.ones((len(signs[part]), 3, 1)))[0]
@@ -171,7 +171,7 @@ def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     for name, value in vars(parts[0] + parts[1]).items():
         np.testing.assert_allclose(value, getattr(sums, name), rtol=1e-10, atol=1e-10)
     for i in range(3):
-        alone, state = RowUpdate.of(together.only([i]), Setting(C[[i]], centre, 5), np.float64)(
+        alone, state = RowUpdate.of(together.only([i]), Setting(C[[i]], centre, 5))(
             rows(X), Terms(np.abs(signs[:, [i]]), signs[:, [i]]), np.ones((150, 1, 1))
         )
         np.testing.assert_allclose(state[:, 0], inverse[:, i], rtol=1e-12)
@@ -184,8 +184,8 @@ def test_rows_that_do_not_train_leave_nothing():
     X, signs = rng.normal(size=(40, 4)), rng.choice([-1.0, 1.0], (40, 1, 1))
     trains = (rng.random((40, 1)) < 0.6).astype(float)
     kept, centre = trains[:, 0] > 0, X.mean(axis=0)
-    rows, setting = RowUnits(centre, None, np.dtype(np.float64)), Setting(np.array([5.0]), centre, 4)
-    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1)), setting, np.float64)
+    rows, setting = RowUnits(centre, None), Setting(np.array([5.0]), centre, 4)
+    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1)), setting)
     masked, state = step(rows(X), Terms(np.abs(signs), signs, trains), np.full((40, 1, 1), 0.2))
     alone, _ = step(rows(X[kept]), Terms(np.abs(signs[kept]), signs[kept]), np.full((int(kept.sum()), 1, 1), 0.2))
     for name, value in vars(masked).items():
@@ -198,9 +198,9 @@ def test_sparse_rows_are_centred_without_being_dense(scaled):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(30, 6)) * (rng.random((30, 6)) < 0.4)
     centre, scale = X.mean(axis=0), rng.uniform(0.5, 2, 6) if scaled else None
-    dense, sparse = (RowUnits(centre, scale, np.dtype(np.float64))(rows) for rows in (X, csr_array(X)))
+    dense, sparse = (RowUnits(centre, scale)(rows) for rows in (X, csr_array(X)))
     vectors, weights = rng.normal(size=(6, 3)), rng.normal(size=(30, 2))
-    np.testing.assert_allclose(sparse.images(vectors), dense.images(vectors), atol=1e-12)
+    np.testing.assert_allclose(sparse.images(vectors.T), dense.images(vectors.T), atol=1e-12)
     np.testing.assert_allclose(sparse.cross(weights), dense.cross(weights), atol=1e-12)
     for name, value in vars(sparse.table_sums(np.ones((30, 2)))).items():
         np.testing.assert_allclose(value, getattr(dense.table_sums(np.ones((30, 2))), name), atol=1e-11)

@@ -64,6 +64,5 @@ METHOD = Method(
     "d",
     AllColumns,
     ordered=False,
-    values="none",
     blocks="all columns",
 )

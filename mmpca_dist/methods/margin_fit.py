@@ -160,12 +160,13 @@ class MarginFit(SweptNeed):
         if not noise > 0:
             raise InputError("All rows are equal: there is nothing to reduce.")
         width = len(working.centre)
-        loadings = np.zeros((width, k))
+        loadings = np.random.default_rng(self.seed).standard_normal((width, k))
         if self.start == "random":
-            loadings[:] = np.random.default_rng(self.seed).standard_normal((width, k)) * np.sqrt(mean_variance)
-            return _Start(loadings, 1 / mean_variance, total)
+            return _Start(loadings * np.sqrt(mean_variance), 1 / mean_variance, total)
         vectors = pairs.vectors if working.basis is not None else statistics.loadings(pairs.vectors).T
         lengths = np.sqrt(np.maximum(values - noise, GROUND * noise))
+        loadings *= np.sqrt(GROUND * noise / width)  # of components beyond what the moments tell from rounding
+        loadings[:, : len(values)] = 0
         loadings[: len(vectors), : len(values)] = vectors * lengths
         return _Start(loadings, 1 / noise, total)
 
@@ -248,7 +249,7 @@ class _HeldOutErrors:
             assert folds is not None  # noqa: S101  (there are folds to choose by)
             for first in range(0, len(codes), BLOCK_ROWS):
                 block = slice(first, first + BLOCK_ROWS)
-                scores = (self.units(X[block]).images(self.coef.T) + self.intercept).reshape(-1, *self.shape)
+                scores = (self.units(X[block]).images(self.coef) + self.intercept).reshape(-1, *self.shape)
                 scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
                 if len(positive) == 1:
                     is_right = (scores[:, :, 0] > 0) == (codes[block] == positive[0])[:, None]
@@ -274,8 +275,6 @@ class _Working:
     basis : array of shape (d, r) or None
     mean : array of shape (d,)
         ``centre`` in the columns.
-    dtype : dtype
-        Of products.
     keeps_sparse : bool
         Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
     """
@@ -286,7 +285,6 @@ class _Working:
     scale: Array | None
     basis: Array | None
     mean: Array
-    dtype: np.dtype
     keeps_sparse: bool = False
 
     @classmethod
@@ -294,15 +292,14 @@ class _Working:
         mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
         if not isinstance(statistics, SpanStatistics):
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
-            dtype = np.dtype(np.float32 if statistics.precision == "single" and not sparse else np.float64)
-            return cls(sweeper, mean, statistics.mean, statistics.scale, None, mean, dtype, sparse)
+            return cls(sweeper, mean, statistics.mean, statistics.scale, None, mean, sparse)
         inside = statistics.basis.T @ mean
         outside = mean - statistics.basis @ inside
         length = float(np.linalg.norm(outside))
         basis = np.column_stack([statistics.basis, outside / length if length > 0 else outside])
         rows = rows_in_span(statistics, sweeper.rows, extra=1, targets=targets)
         centre = np.append(inside, length)
-        return cls(replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean, centre.dtype)
+        return cls(replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean)
 
     @property
     def n_features(self) -> int:
@@ -310,7 +307,7 @@ class _Working:
 
     def units(self) -> RowUnits:
         """Return what brings rows as they are read to working units."""
-        return RowUnits(self.origin, self.scale, self.dtype)
+        return RowUnits(self.origin, self.scale)
 
     def in_columns(self, posterior: Posterior) -> Posterior:
         if self.basis is None:

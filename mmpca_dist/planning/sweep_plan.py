@@ -72,7 +72,7 @@ def _memory(rows: RowPasses, costs: SweepCosts, in_memory: bool, gathered: bool)
     unit_rows, unit = largest_unit(dataset, spans)
     width = min(n, d) + 1 if gathered else d
     sums = 8 * width * columns
-    block = BLOCK_ROWS * (width * resources.item + 24) + 16 * BLOCK_ROWS * 64 + 2 * sums
+    block = BLOCK_ROWS * (width * 8 + 24) + 16 * BLOCK_ROWS * 64 + 2 * sums
     task = (0 if gathered else unit) + 2 * unit_rows * costs.state_bytes + block + 2 * sums
     waiting = math.ceil(math.log2(len(spans) + 1)) + 2
     states = 2 * n * costs.state_bytes if in_memory else 0

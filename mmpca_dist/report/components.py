@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import products
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, INK, NAMES_WIDTH, PAGE_WIDTH, Figure, Tile, mosaic, plain
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.method_results import MethodResult, note_of_first
 
 POSITIVE, NEGATIVE = "#B2182B", "#2166AC"
 """The ends of the diverging map RdBu, which the images use."""
@@ -34,12 +34,14 @@ ROUNDING = 1e-12
 def components(
     methods: Sequence[MethodResult], image_shape: tuple[int, int] | None, feature_names: list[str] | None
 ) -> list[Figure]:
-    """Return a picture of the first components of every method: images, or bars."""
+    """Return a picture of the first components of every method: images, or bars; none without methods."""
+    if not methods:
+        return []
     return [_images(methods, image_shape) if image_shape else _bars(methods, feature_names)]
 
 
 def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
-    columns = min(IMAGES, max(len(m.components) for m in methods))
+    columns = min(IMAGES, max(len(m.leading) for m in methods))
     lines: list[tuple[str, list[Tile]]] = []
     for method in methods:
         images = [direction.reshape(shape) for direction in method.directions(columns)]
@@ -48,18 +50,18 @@ def _images(methods: Sequence[MethodResult], shape: tuple[int, int]) -> Figure:
             Tile(image, k, (-reach, reach), "" if lines else str(k + 1))
             for k, (image, reach) in enumerate(zip(images, reaches, strict=True))
         ]
-        lines.append((method.title, tiles))
+        lines.append((method.label, tiles))
     sheet = mosaic(lines, (PAGE_WIDTH - NAMES_WIDTH) / max(columns, 4), TALLEST, "RdBu_r")
     caption = (
         "Each component as a picture: pixels in red add to the coordinate, pixels in blue subtract from "
         "it, pale ones do not matter. Each image has its own scale, and the sign of a whole image has no "
-        "meaning."
+        "meaning." + note_of_first(methods)
     )
     return Figure("components", "The first components as images", caption, drawing.png(sheet, palette=False))
 
 
 def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
-    columns, n_features = min(COMPONENTS, max(len(m.components) for m in methods)), methods[0].components.shape[1]
+    columns, n_features = min(COMPONENTS, max(len(m.leading) for m in methods)), methods[0].components.shape[1]
     if n_features <= FEW_FEATURES:
         draw, height = _named_bars, 0.19 * n_features + 0.55
         caption = "Each bar is the weight of one feature in a component"
@@ -80,10 +82,10 @@ def _bars(methods: Sequence[MethodResult], names: list[str] | None) -> Figure:
             method, k = cells[column]
             draw(panel, method.directions(columns)[k], names, column == 0)
             below = draw is _bars_by_position and cells is rows[-1]
-            drawing.dress(panel, f"{plain(method.title)}: {k + 1}", "column" if below else "")
+            drawing.dress(panel, f"{plain(method.label)}: {k + 1}", "column" if below else "")
     caption += (
         ", components scaled to length one: features with long bars are those that the component looks at; "
-        "red adds, blue subtracts, and the sign of a whole component has no meaning."
+        "red adds, blue subtracts, and the sign of a whole component has no meaning." + note_of_first(methods)
     )
     return Figure("loadings", "What the first components look at", caption, drawing.png(sheet))
 
@@ -92,8 +94,8 @@ def _rows_of_panels(methods: Sequence[MethodResult], columns: int) -> list[list[
     """Return a row of (method, component) a method; methods with one component stand side by side."""
     rows: list[list[tuple[MethodResult, int]]] = []
     for method in methods:
-        cells = [(method, k) for k in range(min(columns, len(method.components)))]
-        singles = rows and all(len(other.components) == 1 for other, _ in rows[-1])
+        cells = [(method, k) for k in range(min(columns, len(method.leading)))]
+        singles = rows and all(len(other.leading) == 1 for other, _ in rows[-1])
         if len(cells) == 1 and singles and len(rows[-1]) < columns:
             rows[-1] += cells
         else:
@@ -155,7 +157,7 @@ def agreement(methods: Sequence[MethodResult]) -> list[Figure]:
     maps = [("First components: |cosine|", np.abs(first @ first.T))]
     size = _compared_size(methods, d)
     if size > 1:
-        maps.append((f"Up to {size} components: overlap", overlaps([m.components[:size] for m in methods])))
+        maps.append((f"Up to {size} components: overlap", overlaps([m.leading[:size] for m in methods])))
     side = 0.62 * len(methods) + 0.4
     wide = len(methods) > (3 if len(maps) > 1 else 6)
     sheet = drawing.sheet(PAGE_WIDTH if wide else 0.65 * PAGE_WIDTH, min(max(side, 1.9), 4.6) + 0.5)
@@ -172,13 +174,14 @@ def agreement(methods: Sequence[MethodResult]) -> list[Figure]:
             " The overlap of two subspaces is the mean squared cosine of their principal angles, 1 where "
             f"one contains the other; two random ones would overlap by {size / d:.2g}."
         )
+    caption += note_of_first(methods)
     return [Figure("agreement", "How far the methods agree", caption, drawing.png(sheet))]
 
 
 def _compared_size(methods: Sequence[MethodResult], d: int) -> int:
     """Return the largest requested size at which subspaces can differ: at d components all agree."""
     largest = max((size for m in methods for size in m.requested if size < d), default=d - 1)
-    return min(largest, max(len(m.eigenvalues) for m in methods))
+    return min(largest, max(len(m.leading) for m in methods))
 
 
 def overlaps(bases: list[NDArray]) -> NDArray[np.float64]:

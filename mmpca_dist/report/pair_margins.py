@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import BEFORE, FAINT, FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.method_results import MethodResult, note_of_first
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 AFTER = FEW_COLOURS[1]
@@ -43,7 +43,7 @@ class PairMargins:
         """Project the sampled differences of pairs by every method."""
         after = {}
         for method in methods:
-            components = np.asarray(method.components, np.float64)
+            components = np.asarray(method.leading, np.float64)
             basis = components if method.orthonormal else np.linalg.qr(components.T)[0].T
             after[method.name] = np.linalg.norm(pairs.sample @ basis.T, axis=1)
         return cls(pairs.edges, pairs.counts, np.linalg.norm(pairs.sample, axis=1), after, standardized)
@@ -122,6 +122,7 @@ def _caption(methods: Sequence[MethodResult], margins: PairMargins, cut: bool) -
             f" The components of {', '.join(skewed)} have units of their own; here, lengths are those within the "
             "space that they span, so that they compare with the others."
         )
+    caption += note_of_first(methods)
     if cut:
         caption += " Outlines that are far higher than the grey are cut off at the top."
     coincide = int((margins.before == 0).sum())
@@ -155,9 +156,9 @@ def _kept(methods: Sequence[MethodResult], margins: PairMargins) -> Figure:
         "of them keep more, so compare methods that have as many. M-PCA2 is built to keep the most of "
         "these distances, in the sum of their squares; the others know nothing of the pairs. Little that is kept need "
         "not mean that classes mix: a method may keep even less of the spread within them."
-    )
+    ) + note_of_first(methods)
     return Figure("margins-kept", "How much of the margin each method keeps", caption, drawing.png(sheet))
 
 
 def _title(method: MethodResult) -> str:
-    return f"{plain(method.title)} ({len(method.components)})"
+    return f"{plain(method.title)} ({len(method.leading)})"

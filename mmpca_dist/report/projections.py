@@ -21,7 +21,7 @@ from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, INK, MOST_COLOURS, Figure, plain
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.method_results import MethodResult, note_of_models
 
 SAMPLE_ROWS, SAMPLE_CHUNKS = 2000, 8
 """Rows that are drawn, and chunks that they are read from."""
@@ -73,7 +73,7 @@ def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classe
     """Return one picture of the sample along the first components, a panel for each method."""
     codes = np.asarray(sample.codes)
     shown = [
-        (method, np.asarray(sample.rows[method.name], dtype=np.float64))
+        (method, np.asarray(sample.rows[method.name][:, : method.size], dtype=np.float64))
         for method in methods
         if method.name in sample.rows and sample.rows[method.name].shape[1]
     ]
@@ -91,12 +91,13 @@ def projections(methods: Sequence[MethodResult], sample: ProjectedSample, classe
         else:
             outside, vertical = _scatter(panel, rows[finite, :2], codes[finite], names), "component 2"
         hidden = f" ({outside} {'row' if outside == 1 else 'rows'} outside)" if outside else ""
-        drawing.dress(panel, plain(method.title), "component 1" + hidden, vertical)
+        drawing.dress(panel, plain(method.label), "component 1" + hidden, vertical)
         for axis in (panel.xaxis, panel.yaxis):
             axis.get_offset_text().set_fontsize(drawing.TICK_SIZE)
     if not only_strips and len(names) <= MOST_COLOURS:  # strips have their names beside them
         _legend(sheet, names)
     caption = _caption(sample.note, names, [rows.shape[1] == 1 for _, rows in shown])
+    caption += note_of_models([method for method, _ in shown], "these are the coordinates of the first class's model")
     title = f"The rows along the first {'component' if only_strips else 'two components'}"
     return [Figure("projection", title, caption, drawing.png(sheet))]
 

@@ -14,7 +14,7 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import NAMES_WIDTH, PAGE_WIDTH, Figure, Tile, mosaic, plain, widths
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.method_results import MethodResult, note_of_models
 
 EXAMPLES = 4
 """Rows that are rebuilt; classes beyond so many are represented by some, evenly spaced."""
@@ -127,6 +127,9 @@ def reconstructions(
         lines.append((method.title, line))
     sheet = mosaic(lines, room, TALLEST, "gray_r")
     caption, title = _words(shown)
+    expected = [method.title for method in methods if method.switched_off is not None]
+    caption += f" Of {', '.join(expected)}, it is the row that the model expects." if expected else ""
+    caption += note_of_models(methods, "with K components each, their expected rows are averaged")
     return [Figure("reconstructions", title, caption, drawing.png(sheet))]
 
 

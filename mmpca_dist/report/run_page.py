@@ -32,6 +32,7 @@ from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
 from mmpca_dist.report.component_choices import component_choices
 from mmpca_dist.report.components import agreement, components
 from mmpca_dist.report.drawing import Figure
+from mmpca_dist.report.evidence import Evidence, evidence
 from mmpca_dist.report.method_results import MethodResult, method_row
 from mmpca_dist.report.pages import fill, write_page
 from mmpca_dist.report.pair_margins import PairMargins, pair_margins
@@ -69,6 +70,8 @@ class ReportContents:
     """Where rows are images."""
     choice: ChoiceRecord | None = None
     """None where the configuration gives numbers of components."""
+    evidence: list[Evidence] = field(default_factory=list)
+    """Of the methods that are fitted by the evidence lower bound."""
 
 
 def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
@@ -99,6 +102,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         tolerance=config.solver.tolerance,
         reconstructions=_reconstructions(run, config, dataset, results),
         choice=choice,
+        evidence=_evidence(run, config, dataset.n_rows),
     )
 
 
@@ -108,16 +112,19 @@ def figures(contents: ReportContents) -> list[Figure]:
     ``choice`` (errors against numbers of components, with ``n_components: auto``), ``projection`` (rows along two
     components), ``margins`` and ``margins-kept`` (distances to the nearest row of another class, for m-pca2),
     ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence`` (residuals after every pass of a solver in
-    passes), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that are images, from few
-    components), ``agreement`` (between methods). May be called from several threads at once.
+    passes), ``evidence`` and ``relevance`` (of methods that are fitted by the evidence lower bound: how it rose, and
+    which components it switched off), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that
+    are images, from few components), ``agreement`` (between methods). Methods that do not reduce the rows are in none,
+    but for ``choice``. May be called from several threads at once.
     """
-    methods, dataset = contents.methods, contents.dataset
+    methods, dataset = [method for method in contents.methods if method.reduces], contents.dataset
     return [
-        *component_choices(contents.choice, [method.name for method in methods]),
+        *component_choices(contents.choice, [method.name for method in contents.methods]),
         *projections(methods, contents.sample, dataset["classes"]),
         *pair_margins(methods, contents.margins),
         *spectra(methods),
         *convergence(methods, contents.tolerance),
+        *evidence(contents.evidence),
         *components(methods, dataset["image_shape"], dataset["feature_names"]),
         *reconstructions(methods, contents.reconstructions, dataset["image_shape"]),
         *agreement(methods),
@@ -141,6 +148,12 @@ def render(contents: ReportContents, figures: Sequence[Figure]) -> str:
         notes=contents.notes,
         any_imprecise=any(method.imprecise.any() for method in contents.methods),
     )
+
+
+def _evidence(run: RunDirectory, config: RunConfig, n_rows: int) -> list[Evidence]:
+    """Return how the methods whose models keep evidence bounds were fitted."""
+    sections = [section for section in config.methods if "bounds_" in section.method.estimator._stored]
+    return [Evidence.of(section.title, load_model(run.uri, section.label), n_rows) for section in sections]
 
 
 def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> Reconstructions | None:

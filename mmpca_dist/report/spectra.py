@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.report import drawing
 from mmpca_dist.report.drawing import FAINT, FEW_COLOURS, INK, METHOD_MARKERS, PAGE_WIDTH, Figure, plain
-from mmpca_dist.report.method_results import MethodResult
+from mmpca_dist.report.method_results import MethodResult, note_of_models, note_of_switched_off
 
 TITLE = "How much each component holds"
 DECADES = 2.0
@@ -26,13 +26,13 @@ LEAST_RESIDUAL = 1e-16
 def spectra(methods: Sequence[MethodResult]) -> list[Figure]:
     """Return the comparison of all spectra and one panel a method, or bars where each has one component."""
     methods = [m for m in methods if np.isfinite(m.shares).any()]
-    curves = [m for m in methods if len(m.eigenvalues) > 1]
+    curves = [m for m in methods if m.size > 1]
     if not curves:
         return [_single_components(methods)] if methods else []
     single = "".join(
-        f" {m.title} has one component, which holds {drawing.percent(float(f'{m.shares[0]:.3g}'))}."
+        f" {m.title} has one component, which holds {drawing.percent(float(f'{m.mean_shares[0]:.3g}'))}."
         for m in methods
-        if len(m.eigenvalues) == 1
+        if m.size == 1
     )
     return [_compared(curves, single), _one_by_one(curves)]
 
@@ -40,7 +40,7 @@ def spectra(methods: Sequence[MethodResult]) -> list[Figure]:
 def _single_components(methods: Sequence[MethodResult]) -> Figure:
     sheet = drawing.sheet(0.65 * PAGE_WIDTH, 0.32 * len(methods) + 0.5)
     panel = sheet.subplots()
-    positions, shares = np.arange(len(methods)), [float(m.shares[0]) for m in methods]
+    positions, shares = np.arange(len(methods)), [float(m.mean_shares[0]) for m in methods]
     panel.barh(positions, shares, height=0.6, color=FEW_COLOURS[0])
     for position, share in zip(positions, shares, strict=True):
         inside = share > 0.85
@@ -55,7 +55,7 @@ def _single_components(methods: Sequence[MethodResult]) -> Figure:
     drawing.dress(panel, "", "share of the method's total")
     caption = (
         "An eigenvalue is how much of what a method looks for lies along its component; here it is divided "
-        "by the sum of all of them. Each method has its own total."
+        "by the sum of all of them. Each method has its own total." + note_of_models(methods, "the bar is their mean")
     )
     return Figure("spectrum", TITLE, caption, drawing.png(sheet))
 
@@ -63,9 +63,9 @@ def _single_components(methods: Sequence[MethodResult]) -> Figure:
 def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
     sheet = drawing.sheet(PAGE_WIDTH, 3.6)
     each, summed = sheet.subplots(1, 2)
-    longest = max(len(m.eigenvalues) for m in methods)
+    longest = max(m.size for m in methods)
     for i, method in enumerate(methods):
-        numbers = np.arange(1, len(method.eigenvalues) + 1)
+        numbers = np.arange(1, method.size + 1)
         # Wide lines below narrow ones, so that methods that agree stay visible.
         look = {
             "color": FEW_COLOURS[i % len(FEW_COLOURS)],
@@ -75,10 +75,10 @@ def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
             "linestyle": "-" if method.ordered else ":",
             "label": plain(method.title),
         }
-        each.plot(numbers, method.shares, **look)
-        summed.plot(numbers, np.cumsum(np.nan_to_num(method.shares)), **look)
-    _vertical_axis(each, [m.shares for m in methods], [])
-    summed.set_ylim(0, 1.04 * max(1.0, *(float(np.nansum(m.shares)) for m in methods)))
+        each.plot(numbers, method.drawn_shares, **look)
+        summed.plot(numbers, np.cumsum(np.nan_to_num(method.mean_shares)), **look)
+    _vertical_axis(each, [m.drawn_shares for m in methods], [])
+    summed.set_ylim(0, 1.04 * max(1.0, *(float(np.nansum(m.mean_shares)) for m in methods)))
     summed.axhline(1, color=FAINT, linewidth=0.8, linestyle=(0, (1, 2)))
     drawing.percent_axis(summed)
     for panel, title in ((each, "Each component"), (summed, "The first components together")):
@@ -95,17 +95,19 @@ def _compared(methods: Sequence[MethodResult], about_single: str) -> Figure:
     dotted = [f"{m.title} ({m.values})" if m.values else m.title for m in methods if not m.ordered]
     if dotted:
         caption += f" Dotted: no eigenvalues, but other numbers, of {', '.join(dotted)}."
+    caption += note_of_models(methods, "the curve is their mean") + note_of_switched_off(methods)
     return Figure("spectrum", TITLE, caption, drawing.png(sheet))
 
 
 def _one_by_one(methods: Sequence[MethodResult]) -> Figure:
     sheet, panels = drawing.panel_grid(len(methods), 2.3)
     for panel, method in zip(panels, methods, strict=True):
-        shares, errors = method.shares, np.asarray(method.relative_errors, dtype=np.float64)
+        shares, errors = method.drawn_shares, method.by_model(method.relative_errors).max(axis=0)
+        imprecise = method.by_model(method.imprecise).any(axis=0)
         numbers = np.arange(1, len(shares) + 1)
         floor = np.where(np.isfinite(errors) & (errors > 0), errors, np.nan) * shares
         panel.plot(numbers, shares, color=FEW_COLOURS[0], linewidth=1 if method.ordered else 0)
-        for chosen, face in ((~method.imprecise, FEW_COLOURS[0]), (method.imprecise, "white")):
+        for chosen, face in ((~imprecise, FEW_COLOURS[0]), (imprecise, "white")):
             panel.plot(
                 numbers[chosen], shares[chosen], "o", markersize=4.5 if len(shares) <= 20 else 2.5,
                 markerfacecolor=face, markeredgecolor=FEW_COLOURS[0], linewidth=0,
@@ -124,6 +126,7 @@ def _one_by_one(methods: Sequence[MethodResult]) -> Figure:
             " Hollow points are components within a hundredfold of it: do not read anything into them, or, if they "
             "were computed in single precision, compute with precision: double."
         )
+    caption += note_of_models(methods, "the points are their mean") + note_of_switched_off(methods)
     return Figure("spectrum-by-method", "Each method and its rounding floor", caption, drawing.png(sheet))
 
 

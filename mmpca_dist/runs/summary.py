@@ -11,6 +11,7 @@ from mmpca_dist.jobs import records
 from mmpca_dist.jobs.finished_runs import load_model, open_run
 from mmpca_dist.jobs.records import ReportRecord, Results, StageName
 from mmpca_dist.jobs.searches import searches_of, summaries
+from mmpca_dist.methods.base import MomentReducer
 
 
 def lines(output: str) -> list[str]:
@@ -35,7 +36,8 @@ def report_of(output: str) -> ReportRecord | None:
 
 def legend(output: str) -> str:
     """Return what the columns of a run's table of components mean, for the methods that are in it."""
-    sections, rows = open_run(output).config.methods, components(output)
+    run, rows = open_run(output), components(output)
+    sections = run.config.methods
     labels: dict[str, list[str]] = {}
     for section in sections:
         labels.setdefault(section.method.shares, []).append(section.label)
@@ -43,6 +45,8 @@ def legend(output: str) -> str:
     residuals = [f"{section.label}: {section.method.residuals}" for section in sections if section.method.residuals]
     if any(row["residual"] == "-" for row in rows):
         residuals.insert(0, "none where components are no eigenvectors")
+    by_class = [section.label for section in sections if section.method.blocks == "by class"]
+    several = [label for label in by_class if _n_models(load_model(run.uri, label)) > 1]
     values = [
         f"{section.label}: {section.method.values}"
         for section in sections
@@ -53,6 +57,8 @@ def legend(output: str) -> str:
         + ", held by the components together. residual: the largest |S v - l v|, divided by the leading eigenvalue l"
         + (f" ({'; '.join(residuals)})." if residuals else ".")
         + (f" In place of eigenvalues: {'; '.join(values)}." if values else "")
+        + (f" {', '.join(several)}: a model for each class, with so many components and on average that share; "
+           "the leading values are those of the first class." if several else "")
     )  # fmt: skip
 
 
@@ -63,14 +69,20 @@ def components(output: str) -> list[dict[str, Any]]:
     for method in run.config.labels:
         model = load_model(run.uri, method)
         eigenvalues, total = model.eigenvalues_, model.total_
+        share = eigenvalues.sum() / (total * _n_models(model)) if total > 0 else np.nan
         residual = np.max(model.residuals_) / abs(eigenvalues.max())
         rows.append(
             {
                 "method": method,
                 "components": str(model._n_used),
-                "share": f"{eigenvalues.sum() / total:.1%}" if total > 0 else "-",
+                "share": f"{share:.1%}" if np.isfinite(share) else "-",
                 "residual": f"{residual:.0e}" if np.isfinite(residual) else "-",
                 "leading eigenvalues": ", ".join(f"{v:.3g}" if np.isfinite(v) else "-" for v in eigenvalues[:3]),
             }
         )
     return rows
+
+
+def _n_models(model: MomentReducer) -> int:
+    """Return how many models a fitted estimator has: one, or one for each class."""
+    return len(model.components_) if model.components_.ndim == 3 else 1

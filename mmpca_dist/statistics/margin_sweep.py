@@ -181,7 +181,7 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
         return 8 * len(self.setting.C) * self.terms.per_row
 
     def step(self, fitted: Fitted) -> Step[_UnitSums]:
-        rows = RowUpdate.of(fitted.posterior, self.setting, self.units.dtype)
+        rows = RowUpdate.of(fitted.posterior, self.setting)
         return _UpdateRows(rows, self.terms, self.units, fitted.table is None)
 
     def update(self, fitted: Fitted, sums: _UnitSums) -> Fitted:

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from mmpca_dist.report.drawing import Figure
+from mmpca_dist.report.evidence import Evidence
 from mmpca_dist.report.method_results import MethodResult
 from mmpca_dist.report.pair_margins import PairMargins
 from mmpca_dist.report.projections import ProjectedSample
@@ -43,6 +44,34 @@ def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> 
         ordered=True,
     )
     return dataclasses.replace(result, **changes)
+
+
+def by_class(classes: list[str], d: int = 6, k: int = 4, off: int = 1) -> MethodResult:
+    """Return a method with a model of k components for each class, the last of which are switched off."""
+    rng, m = np.random.default_rng(5), len(classes)
+    values = np.tile(np.geomspace(1, 0.1, k), (m, 1)) * np.linspace(1, 0.5, m)[:, None]
+    switched_off = np.zeros((m, k), bool)
+    switched_off[:, k - off :] = True
+    values[switched_off] = 1e-12
+    directions = rng.standard_normal((m, k, d))
+    directions *= np.sqrt(values / np.sum(directions**2, axis=2))[:, :, None]
+    return method_result(
+        "bm2pca", d=d, components=directions.reshape(m * k, d), eigenvalues=values.ravel(), total=3.0,
+        residuals=np.full(m * k, np.nan), relative_errors=np.zeros(m * k), sizes=[k], requested=[k],
+        orthonormal=False, ordered=False, values="squared lengths of the loadings", shared="variance",
+        models=classes, switched_off=switched_off.ravel(),
+    )  # fmt: skip
+
+
+def evidence_of(title: str, classes: list[str], k: int = 4, sweeps: int = 20, off: int = 1) -> Evidence:
+    """Return a fit of as many models as classes, of one without, the last components of which are switched off."""
+    m = max(len(classes), 1)
+    squares = np.tile(np.geomspace(10, 1, k), (m, 1)) * np.linspace(1, 0.5, m)[:, None]
+    switched_off = np.zeros((m, k), bool)
+    switched_off[:, k - off :] = True
+    squares[switched_off] = 1e-12
+    bounds = -50 - 30 / np.arange(1, sweeps + 1)[:, None] ** 2 * np.linspace(1, 2, m)
+    return Evidence(title, classes, bounds, 1e-3, squares, np.linspace(0.5, 0.4, m), switched_off)
 
 
 def report_contents(

@@ -1,0 +1,261 @@
+"""Models fitted by the evidence lower bound: how it rose from sweep to sweep, and which components it switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure as Sheet
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
+
+from mmpca_dist.report import drawing
+from mmpca_dist.report.drawing import FEW_COLOURS, INK, PAGE_WIDTH, Figure, plain
+
+FEW_SWEEPS = 30
+"""Beyond so many sweeps their axis is logarithmic: most of the bound is gained in the first few."""
+MOST_PANELS = 9
+"""Up to so many models have a panel each; more are the rows of heat maps."""
+LEAST = 1e-3
+"""Squared lengths below this share of the noise variance are drawn at it."""
+MOST_ROWS = 40
+"""Up to so many models are rows that can be read; the rows of more are as thin as it takes."""
+ROW_HEIGHT = 0.2
+"""Inches of a row of a heat map."""
+OFF, BEHIND = "#d9d9d9", "#9ecae1"
+"""Of cells that are switched off, and of lines behind their mean."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How the m models of a method were fitted, and what is left of their k components."""
+
+    title: str
+    classes: list[str]
+    """Of the models, m names; empty where there is one model."""
+    bounds: NDArray[np.float64]
+    """Shape (sweeps, m): the evidence lower bound after each sweep, in nats a row."""
+    tolerance: float
+    """Nats a row: sweeps end when the mean bound rises by no more."""
+    squares: NDArray[np.float64]
+    """Shape (m, k): squared lengths of the loadings, decreasing for each model."""
+    noise: NDArray[np.float64]
+    """Shape (m,): variance of the noise in each column."""
+    switched_off: NDArray[np.bool_]
+    """Shape (m, k)."""
+
+    @classmethod
+    def of(cls, title: str, model: Any, n_rows: int) -> Evidence:
+        """Return what pictures need of a fitted estimator with ``bounds_``, of so many rows."""
+        m = model.bounds_.shape[1]
+        components = model.components_.reshape(m, -1, model.components_.shape[-1])
+        return cls(
+            title=title,
+            classes=[str(label) for label in model.classes_] if m > 1 else [],
+            bounds=model.bounds_ / n_rows,
+            tolerance=model.tolerance,
+            squares=np.einsum("mkd,mkd->mk", components, components),
+            noise=1 / model.noise_,
+            switched_off=model.switched_off_.reshape(m, -1),
+        )
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Nats a row that each sweep from the second on added, shape (sweeps - 1, m)."""
+        return np.diff(self.bounds, axis=0)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the models, as pictures write them."""
+        return drawing.distinct(self.classes, 18)
+
+
+def evidence(fitted: Sequence[Evidence]) -> list[Figure]:
+    """Return pictures of the bounds and of the components switched off; none where no method has bounds."""
+    return [_bounds(fitted), _relevance(fitted)] if fitted else []
+
+
+def _bounds(fitted: Sequence[Evidence]) -> Figure:
+    sheet = drawing.sheet(PAGE_WIDTH, 2.9 * len(fitted))
+    rows = sheet.subplots(len(fitted), 2, squeeze=False)
+    for (level, gain), method in zip(rows, fitted, strict=True):
+        sweeps = np.arange(1, len(method.bounds) + 1)
+        _lines(level, method, sweeps, method.bounds)
+        _lines(gain, method, sweeps[1:], method.gains)
+        level.yaxis.set_major_locator(MaxNLocator(nbins=5))
+        _gain_axis(gain, method)
+        for panel in (level, gain):
+            _sweep_axis(panel, len(sweeps))
+        drawing.dress(level, plain(method.title), "sweep", "evidence bound, nats a row")
+        drawing.dress(gain, "What each sweep gained", "sweep", "gain, nats a row")
+    several = next((level for (level, _), method in zip(rows, fitted, strict=True) if method.classes), None)
+    if several is not None:  # all methods of a run are of the same classes
+        handles, labels = several.get_legend_handles_labels()
+        drawing.legend_below(sheet, handles, labels, drawing.even_columns(len(labels), 7))
+    caption = (
+        "The fit maximizes a lower bound on the log evidence of the rows, which no sweep over them lowers; here it is "
+        "divided by the number of rows. Left: the bound after each sweep; where the curve is flat, more sweeps would "
+        "change little. Right: what each sweep gained, on a logarithmic axis, which also shows what the left panel "
+        "cannot: how far the fit has converged. A late bump is often a component that is being switched off. Sweeps "
+        "end below the dotted line, the tolerance, or when there were as many as allowed (max_sweeps)."
+    )
+    if any(method.classes for method in fitted):
+        caption += " Each class has a model against the rest; the tolerance applies to their mean, in black."
+    if any((method.gains <= 0).any() for method in fitted):
+        caption += " Lines have gaps where a sweep gained nothing beyond rounding."
+    stopped = [m.title for m in fitted if len(m.bounds) > 1 and m.gains[-1].mean() > m.tolerance]
+    if stopped:
+        caption += f" {', '.join(stopped)}: the last sweep still gained more than the tolerance."
+    return Figure("evidence", "How the evidence rose with every sweep", caption, drawing.png(sheet))
+
+
+def _lines(panel: Axes, method: Evidence, sweeps: NDArray, values: NDArray[np.float64]) -> None:
+    """Draw a line a model, and their mean where there are several; of many, thin ones without names."""
+    names, many = method.names or [""], len(method.classes) > len(FEW_COLOURS) - 1
+    look: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(sweeps) <= FEW_SWEEPS else {}
+    for i, name in enumerate(names):
+        colour, label = FEW_COLOURS[i % len(FEW_COLOURS)], name
+        if many:
+            colour, label = BEHIND, "a class against the rest" if i == 0 else ""
+        panel.plot(
+            sweeps, values[:, i], color=colour, linewidth=0.7 if many else 1.5, label=label or None,
+            **({} if many else look),
+        )  # fmt: skip
+    if method.classes:
+        width, dashes = (1.6, "-") if many else (1.1, "--")
+        panel.plot(sweeps, values.mean(axis=1), color=INK, linewidth=width, linestyle=dashes, label="mean", **look)
+
+
+def _sweep_axis(panel: Axes, last: int) -> None:
+    if last > FEW_SWEEPS:
+        panel.set_xscale("log")
+        panel.set_xlim(0.9, 1.1 * last)
+        _plain_numbers(panel.xaxis)
+    else:
+        drawing.whole_numbers(panel, last)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    """Label the powers of ten of a logarithmic axis, without formulas."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _gain_axis(panel: Axes, method: Evidence) -> None:
+    """Let the gains have a logarithmic axis with the tolerance."""
+    gains = method.gains[method.gains > 0]
+    if not len(gains):
+        panel.set_yticks([])
+        panel.text(0.5, 0.5, "no gain", transform=panel.transAxes, ha="center", fontsize=drawing.LABEL_SIZE, color=INK)
+        return
+    low, high = gains.min(), gains.max()
+    if method.tolerance > 0:
+        low, high = min(low, method.tolerance), max(high, method.tolerance)
+        panel.axhline(method.tolerance, color=INK, linewidth=1, linestyle=":")
+        panel.annotate(
+            "tolerance", (0.01, method.tolerance), xycoords=("axes fraction", "data"), xytext=(0, 2),
+            textcoords="offset points", ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
+        )  # fmt: skip
+    panel.set_yscale("log", nonpositive="mask")
+    panel.set_ylim(low / 2, 2 * high)
+    panel.yaxis.set_major_locator(LogLocator(numticks=7))
+    _plain_numbers(panel.yaxis)
+
+
+def _relevance(fitted: Sequence[Evidence]) -> Figure:
+    count = sum(len(method.squares) for method in fitted)
+    sheet = _panels(fitted, count) if count <= MOST_PANELS else _heat_maps(fitted)
+    caption = (
+        "The loadings of each component have a precision of their own, r, which the fit learns: where a component "
+        "explains too little, r grows, its loadings shrink towards zero, and it is switched off (automatic relevance "
+        "determination). Shown are the squared lengths of the loadings, which are the variance that a component adds "
+    )
+    if count <= MOST_PANELS:
+        caption += (
+            "along its direction, against the variance of the noise along any direction (dashed). Hollow: switched "
+            f"off; those below {LEAST:g} of the noise are drawn there."
+        )
+    else:
+        caption += (
+            "along its direction, over the variance of the noise along any direction, a row a model: dark ones stand "
+            "far above the noise. Grey: switched off."
+        )
+    caption += "".join(" " + _in_words(method) for method in fitted)
+    png = drawing.png(sheet, palette=count <= MOST_PANELS)
+    return Figure("relevance", "How relevant each component is", caption, png)
+
+
+def _in_words(method: Evidence) -> str:
+    """Return how many components of a method are switched off."""
+    each, k = np.count_nonzero(method.switched_off, axis=1), method.switched_off.shape[1]
+    if not each.any():
+        return f"{method.title} has switched none off."
+    total = f"{method.title} has switched off {each.sum()} of {method.switched_off.size} components"
+    if not method.classes:
+        return f"{total}."
+    spread = str(each.min()) if each.min() == each.max() else f"{each.min()} to {each.max()}"
+    return f"{total}, {spread} of the {k} in the model of each class."
+
+
+def _panels(fitted: Sequence[Evidence], count: int) -> Sheet:
+    sheet, panels = drawing.panel_grid(count, 2.4)
+    models = [(method, i) for method in fitted for i in range(len(method.squares))]
+    for position, (panel, (method, i)) in enumerate(zip(panels, models, strict=True)):
+        noise, numbers = method.noise[i], np.arange(1, method.squares.shape[1] + 1)
+        levels = np.maximum(method.squares, LEAST * method.noise[:, None])
+        squares, ends = levels[i], [*method.noise, levels.min(), levels.max()]
+        for chosen, face in ((~method.switched_off[i], FEW_COLOURS[0]), (method.switched_off[i], "white")):
+            panel.plot(
+                numbers[chosen], squares[chosen], "o", markersize=5 if len(numbers) <= 20 else 3, markerfacecolor=face,
+                markeredgecolor=FEW_COLOURS[0],
+            )  # fmt: skip
+        panel.axhline(noise, color=INK, linewidth=1, linestyle="--")
+        panel.annotate(
+            "noise", (0.01, noise), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+            ha="left", va="bottom", fontsize=drawing.TICK_SIZE, color=INK,
+        )  # fmt: skip
+        panel.set_yscale("log")
+        panel.set_ylim(min(ends) / 2, 2 * max(ends))
+        panel.yaxis.set_major_locator(LogLocator(numticks=6))
+        _plain_numbers(panel.yaxis)
+        drawing.whole_numbers(panel, len(numbers))
+        title = plain(method.title) if not method.classes else f"{plain(method.title)}: {method.names[i]}"
+        drawing.dress(panel, title, *drawing.outer_labels(panel, position, count, "component", "squared length"))
+    return sheet
+
+
+def _heat_maps(fitted: Sequence[Evidence]) -> Sheet:
+    """Draw a heat map a method, with a row for each model."""
+    heights = [ROW_HEIGHT * min(max(len(method.squares), 3), MOST_ROWS) + 0.7 for method in fitted]
+    sheet = drawing.sheet(0.8 * PAGE_WIDTH, sum(heights))
+    ratios = [np.maximum(method.squares / method.noise[:, None], LEAST) for method in fitted]
+    shown = np.concatenate([r[~m.switched_off] for r, m in zip(ratios, fitted, strict=True)] + [np.ones(1)])
+    scale = LogNorm(shown.min() / 2, shown.max())
+    panels = sheet.subplots(len(fitted), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, method, values in zip(panels, fitted, ratios, strict=True):
+        image = panel.imshow(
+            np.ma.masked_array(values, method.switched_off), cmap="Blues", norm=scale, aspect="auto",
+            interpolation="nearest", extent=(0.5, values.shape[1] + 0.5, len(values) - 0.5, -0.5),
+        )  # fmt: skip
+        panel.set_facecolor(OFF)
+        names = method.names if len(values) <= MOST_ROWS else []
+        panel.set_yticks(range(len(names)), names)
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+        drawing.dress(panel, plain(method.title), "component", "" if names else "classes, in sorted order")
+        panel.tick_params(length=0)
+        bar = sheet.colorbar(image, ax=panel, pad=0.02, fraction=0.05)
+        bar.outline.set_visible(False)
+        _plain_numbers(bar.ax.yaxis)
+        drawing.dress(bar.ax, ylabel="squared length over noise")
+        if method.switched_off.any():
+            panel.legend(
+                handles=[Patch(color=OFF, label="switched off")], frameon=False, loc="lower right",
+                bbox_to_anchor=(1, 1), fontsize=drawing.TICK_SIZE, borderaxespad=0.2, labelcolor=INK,
+            )  # fmt: skip
+    return sheet

@@ -1,0 +1,243 @@
+"""What reports show of fits by the evidence lower bound, of models for each class, and of rows as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.reports import by_class, check_page, check_picture, evidence_of, method_result, report_contents
+from helpers.runs import make_config
+from helpers.sheets import drawn_sheet
+
+from mmpca_dist import BayesianMarginPCA, load_model, run
+from mmpca_dist.report.evidence import MOST_PANELS, MOST_ROWS, Evidence, evidence
+from mmpca_dist.report.method_results import method_row
+from mmpca_dist.report.pair_margins import PairMargins
+from mmpca_dist.report.run_page import ReportContents, figures, render
+from mmpca_dist.runs.summary import components, legend
+from mmpca_dist.statistics.pair_scatter import PairScatter
+
+ABC = ["ant", "bee", "cat"]
+MANY = [f"c{i:02d}" for i in range(12)]
+NAN = re.compile(r"\bnan")
+
+
+def with_evidence(*fits: Evidence) -> ReportContents:
+    return report_contents(evidence=list(fits))
+
+
+def low_rank(n_classes: int) -> tuple[Any, Any]:
+    """Return 200 rows of 12 columns, whose classes differ along two directions, with noise."""
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % n_classes
+    latent = rng.standard_normal((n_classes, 2))[y] + rng.standard_normal((200, 2))
+    return 3 * latent @ rng.standard_normal((2, 12)) + 0.5 * rng.standard_normal((200, 12)), y
+
+
+def by_name(contents: ReportContents) -> dict[str, Any]:
+    return {figure.name: figure for figure in figures(contents)}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_evidence_is_that_of_the_estimator_by_row(n_classes: int) -> None:
+    X, y = low_rank(n_classes)
+    model = BayesianMarginPCA(6, tolerance=0, max_sweeps=40, precision="double").fit(X, y)
+    of_model = Evidence.of("BM2PCA", model, len(X))
+    assert of_model.classes == ([] if n_classes == 2 else ["0", "1", "2"])
+    np.testing.assert_array_equal(of_model.bounds, model.bounds_ / 200)
+    np.testing.assert_allclose(of_model.squares.ravel(), model.eigenvalues_, rtol=1e-12)  # sums of 12 squares
+    np.testing.assert_array_equal(of_model.noise, 1 / model.noise_)
+    assert of_model.switched_off.shape == (1 if n_classes == 2 else 3, 6)
+    assert of_model.switched_off.sum() == np.count_nonzero(model.switched_off_) > 0
+    for figure in evidence([of_model]):
+        check_picture(figure)
+
+
+def test_there_are_no_pictures_of_evidence_without_bounds() -> None:
+    assert evidence([]) == []
+    assert {"evidence", "relevance"}.isdisjoint(by_name(report_contents()))
+
+
+@pytest.mark.parametrize(
+    ("classes", "sweeps"), [([], 1), ([], 400), (ABC, 2), (MANY, 30), ([f"c{i}" for i in range(MOST_ROWS + 30)], 40)]
+)
+def test_pictures_of_any_number_of_models_and_sweeps(classes: list[str], sweeps: int) -> None:
+    drawn = evidence([evidence_of("BM2PCA", classes, sweeps=sweeps), evidence_of("other", classes, k=1, off=0)])
+    assert [figure.name for figure in drawn] == ["evidence", "relevance"]
+    for figure in drawn:
+        check_picture(figure)
+
+
+def test_gains_of_sweeps_are_on_a_logarithmic_axis_with_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = evidence_of("BM2PCA", [])
+    level, gain = drawn_sheet(monkeypatch, with_evidence(fit), "evidence").axes
+    assert (level.get_yscale(), gain.get_yscale()) == ("linear", "log")
+    np.testing.assert_array_equal(level.lines[0].get_ydata(), fit.bounds[:, 0])
+    np.testing.assert_array_equal(gain.lines[0].get_xdata(), np.arange(2, 21))
+    np.testing.assert_array_equal(gain.lines[0].get_ydata(), np.diff(fit.bounds[:, 0]))
+    assert [text.get_text() for text in gain.texts] == ["tolerance"]
+    low, high = gain.get_ylim()
+    assert low < 1e-3 < high and list(gain.lines[-1].get_ydata()) == [1e-3, 1e-3]
+
+
+@pytest.mark.parametrize(("classes", "entries"), [(ABC, [*ABC, "mean"]), (MANY, ["a class against the rest", "mean"])])
+def test_few_classes_have_names_and_many_a_mean(
+    classes: list[str], entries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = evidence_of("BM2PCA", classes)
+    sheet = drawn_sheet(monkeypatch, with_evidence(fit), "evidence")
+    assert [text.get_text() for text in sheet.legends[0].get_texts()] == entries
+    lines = sheet.axes[0].lines
+    assert len(lines) == len(classes) + 1
+    np.testing.assert_array_equal(lines[-1].get_ydata(), fit.bounds.mean(axis=1))
+
+
+def test_a_fit_that_ran_out_of_sweeps_is_named() -> None:
+    done, stopped = (evidence_of(title, ABC, sweeps=n) for title, n in (("DONE", 200), ("STOPPED", 5)))
+    caption = evidence([done, stopped])[0].caption
+    assert "STOPPED: the last sweep still gained more than the tolerance." in caption
+    assert "DONE" not in caption
+
+
+def test_components_that_are_switched_off_are_hollow_below_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = with_evidence(evidence_of("BM2PCA", ABC, k=5, off=2))
+    panels = drawn_sheet(monkeypatch, contents, "relevance").axes
+    assert [panel.get_title(loc="left") for panel in panels] == ["BM2PCA: ant", "BM2PCA: bee", "BM2PCA: cat"]
+    for panel, noise in zip(panels, (0.5, 0.45, 0.4), strict=True):
+        active, hollow, level = panel.lines
+        assert list(active.get_xdata()) == [1, 2, 3] and list(hollow.get_xdata()) == [4, 5]
+        assert hollow.get_markerfacecolor() == "white" != active.get_markerfacecolor()
+        assert level.get_ydata()[0] == pytest.approx(noise)
+        assert max(hollow.get_ydata()) < noise < min(active.get_ydata())
+    assert (
+        "has switched off 6 of 15 components, 2 of the 5 in the model of each class."
+        in by_name(contents)["relevance"].caption
+    )
+
+
+def test_many_models_are_rows_of_a_heat_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(MANY) > MOST_PANELS
+    fit = evidence_of("BM2PCA", MANY, k=5, off=2)
+    panel = drawn_sheet(monkeypatch, with_evidence(fit), "relevance").axes[0]
+    cells = panel.images[0].get_array()
+    np.testing.assert_array_equal(np.ma.getmaskarray(cells), fit.switched_off)
+    np.testing.assert_allclose(cells[:, :3], fit.squares[:, :3] / fit.noise[:, None])
+    assert [label.get_text() for label in panel.get_yticklabels()] == MANY
+    assert panel.get_legend().get_texts()[0].get_text() == "switched off"
+
+
+def test_captions_count_what_is_switched_off() -> None:
+    uneven = evidence_of("UNEVEN", MANY, k=5, off=2)
+    uneven.switched_off[0] = False
+    none, one = evidence_of("NONE", MANY, off=0), evidence_of("ONE", [], k=4, off=3)
+    caption = evidence([uneven, none, one])[1].caption
+    assert "UNEVEN has switched off 22 of 60 components, 0 to 2 of the 5 in the model of each class." in caption
+    assert "NONE has switched none off." in caption
+    assert caption.endswith("ONE has switched off 3 of 4 components.")
+
+
+def test_components_of_each_class_are_listed_by_class_and_shares_are_means() -> None:
+    method = by_class(ABC)
+    row = method_row(method)
+    assert [(line["model"], line["number"]) for line in row["rows"]] == [(c, k) for c in ABC for k in (1, 2, 3)]
+    first, second = method.shares[:4], method.shares[4:8]
+    assert row["rows"][3]["together"] == row["rows"][3]["share"] == f"{100 * second[0]:.1f}%"
+    assert row["rows"][2]["together"] == f"{100 * first[:3].sum():.1f}%"
+    assert row["held"] == [f"{100 * method.shares.sum() / 3:.1f}% in 4"]
+    assert (row["found"], row["models"], row["switched_off"], row["more"]) == (4, 3, 3, 3)
+    contents = report_contents([method_result(d=6), method], classes=ABC)
+    text = check_page(render(contents, figures(contents))).text
+    assert "for each of 3 classes" in text and "3 switched off" in text
+    assert "Shares are those of a total (variance): 3." in text
+
+
+def test_of_many_classes_the_first_are_listed() -> None:
+    row = method_row(by_class(MANY))
+    assert [line["model"] for line in row["rows"]] == [name for name in MANY[:10] for _ in range(2)]
+    assert row["more"] == 12 * 4 - 20
+
+
+def test_spectra_of_models_of_each_class_are_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = by_class(ABC)
+    contents = report_contents([method_result(d=6), method])
+    each, together = drawn_sheet(monkeypatch, contents, "spectrum").axes
+    mean = method.shares.reshape(3, 4).mean(axis=0)
+    np.testing.assert_allclose(each.lines[1].get_ydata(), [*mean[:3], np.nan])
+    np.testing.assert_allclose(together.lines[1].get_ydata(), np.cumsum(mean))
+    for name in ("spectrum", "spectrum-by-method"):
+        caption = by_name(contents)[name].caption
+        assert "BM2PCA has a model for each class against the rest" in caption
+        assert "Components that are switched off are left out." in caption
+
+
+def test_pictures_of_components_are_of_the_first_class_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, method = method_result(d=6, k=4), by_class(ABC, off=2)
+    contents = report_contents([plain, method], classes=ABC)
+    panels = drawn_sheet(monkeypatch, contents, "loadings").axes
+    titles = [panel.get_title(loc="left") for panel in panels if panel.axison]
+    assert titles == ["PCA: 1", "PCA: 2", "PCA: 3", "BM2PCA class ant: 1", "BM2PCA class ant: 2"]
+    drawn = by_name(contents)
+    for name in ("loadings", "agreement"):
+        assert "here, components are those of the first class's model. Components that are" in drawn[name].caption
+    assert method.leading.shape == (2, 6)
+    np.testing.assert_allclose(np.linalg.norm(method.directions(9), axis=1), 1)
+
+
+def test_projections_are_the_coordinates_of_the_first_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = report_contents([by_class(ABC)], classes=ABC)
+    panel = drawn_sheet(monkeypatch, contents, "projection").axes[0]
+    assert panel.get_title(loc="left") == "BM2PCA class ant"
+    assert "these are the coordinates of the first class's model." in by_name(contents)["projection"].caption
+    single = report_contents([by_class(ABC, k=1, off=0)], classes=ABC)  # the second column is of another class
+    assert by_name(single)["projection"].title == "The rows along the first component"
+
+
+def test_margins_are_those_within_the_components_of_the_first_class() -> None:
+    method, rng = by_class(ABC), np.random.default_rng(0)
+    sample = rng.standard_normal((50, 6))
+    counts, edges = np.histogram(np.linalg.norm(sample, axis=1))
+    pairs = PairScatter(np.eye(6), 50.0, sample, 50, 1.0, edges, counts, {})
+    after = PairMargins.of(pairs, [method], standardized=False).after["bm2pca"]
+    basis = np.linalg.qr(method.components[:3].T)[0]
+    np.testing.assert_allclose(after, np.linalg.norm(sample @ basis, axis=1))
+
+
+def test_pictures_leave_out_rows_as_they_are() -> None:
+    nothing = np.full(6, np.nan)
+    identity = method_result(
+        "all-columns", d=6, k=6, components=np.eye(6), eigenvalues=nothing, residuals=nothing,
+        relative_errors=np.zeros(6), total=float("nan"), ordered=False, values="none", reduces=False,
+    )  # fmt: skip
+    others = [method_result("pca", d=6), method_result("m-pca0", d=6)]
+    contents = report_contents([others[0], identity, others[1]])
+    beside, without = figures(contents), figures(report_contents(others))
+    assert beside == without
+    text = check_page(render(contents, beside)).text
+    assert "ALL-COLUMNS" in text and not NAN.search(text)
+    assert figures(report_contents([identity])) == []
+    alone = render(report_contents([identity]), [])
+    assert 'id="eigenvalues"' not in alone
+
+
+def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> None:
+    X, y = low_rank(3)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    output = str(tmp_path / "out")
+    methods = ["pca", "all-columns", {"name": "bm2pca", "tolerance": 0, "max_sweeps": 40}]
+    run(make_config(output, str(tmp_path / "rows.npz"), methods=methods, n_components=[2, 6]))
+    pictures = [path.stem for path in (tmp_path / "out" / "report").glob("*.png")]
+    assert {"evidence", "relevance", "loadings", "spectrum", "agreement", "projection"} <= set(pictures)
+    model = load_model(output, "bm2pca")
+    rows = {row["method"]: row for row in components(output)}
+    assert rows["bm2pca"]["components"] == "6"
+    assert rows["bm2pca"]["share"] == f"{model.eigenvalues_.sum() / 3 / model.total_:.1%}"
+    assert rows["all-columns"]["share"] == rows["all-columns"]["residual"] == "-"
+    assert "bm2pca: a model for each class, with so many components and on average that share" in legend(output)
+    page = check_page((tmp_path / "out" / "report" / "index.html").read_text())
+    off = int(model.switched_off_.sum())
+    assert off and f"has switched off {off} of 18 components" in page.text
+    assert f"{100 * model.eigenvalues_.sum() / 3 / model.total_:.1f}% in 6" in page.text
+    assert not NAN.search(page.text)
