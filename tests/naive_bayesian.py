@@ -39,7 +39,8 @@ class BayesianMargin:
         self.t = self.X.mean(axis=0) if location is None else np.asarray(location, float)
         self.t_variance = 0.0
         self.M, self.S_W = W.copy(), np.zeros((self.k, self.k))
-        self.r, self.tau, self.nu = np.ones(self.k), noise, 1.0
+        self.tau, self.nu = noise, 1.0
+        self.update_relevance()
         self.eta, self.eta_covariance = np.zeros(self.k + 1), START_VARIANCE * np.eye(self.k + 1)
         self.inverse = [[1 / C for _ in row] for row in terms]  # E[1/lambda]
         self.z, self.z_covariance = np.zeros((self.n, self.k)), [np.eye(self.k)] * self.n

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse
 from helpers.samples import labelled
 from naive_bayesian import BayesianMargin, labelled_terms, principal_start, target_terms
-from sklearn.datasets import load_breast_cancer
+from sklearn import config_context
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import BayesianMarginPCA, BayesianMarginRegressor, open_dataset
@@ -104,10 +105,12 @@ def test_continuous_targets_are_fitted_by_the_insensitive_loss(n, d):
     Y = np.column_stack([X @ np.linspace(-1, 1, d), X[:, 0] ** 2])
     Y[::7, 0] = np.nan
     estimator = BayesianMarginRegressor(2, C=0.5, epsilon=0.2, **EXACT).fit(X, Y)
-    for number in range(2):
-        twin, bounds = fitted_twin(X, target_terms(Y[:, number], 0.2), 0.5, 2)
+    for number, y in enumerate(Y.T):
+        mean, deviation = np.nanmean(y), np.nanstd(y)
+        twin, bounds = fitted_twin(X, target_terms((y - mean) / deviation, 0.2), 0.5, 2)
         check_model(estimator, number, twin, X, bounds)
-        np.testing.assert_allclose(estimator.predict(X)[:, number], [twin.output(x) for x in X], rtol=1e-5, atol=1e-6)
+        expected = mean + deviation * np.array([twin.output(x) for x in X])
+        np.testing.assert_allclose(estimator.predict(X)[:, number], expected, rtol=1e-5, atol=1e-6)
     one = BayesianMarginRegressor(2, C=0.5, epsilon=0.2, **EXACT).fit(X, Y[:, 1])
     assert one.predict(X).shape == (n,)
     lazy = BayesianMarginRegressor(2, C=0.5, epsilon=0.2, **EXACT).fit(da.from_array(X, (7, d)), Y)
@@ -264,10 +267,14 @@ def test_they_keep_the_contract_of_scikit_learn(estimator):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"C": 0}, "C=0 must be a number of more than 0"),
-        ({"C": "best"}, "C='best' must be a number"),
-        ({"candidates": ()}, "candidates is empty"),
-        ({"candidates": (1, -2)}, "a candidate for C=-2 must be"),
+        ({"C": 0}, "C=0 must lie between 0 and"),
+        ({"C": "best"}, "C='best' must lie between"),
+        ({"candidates": ()}, r"candidates=\(\) must be a list"),
+        ({"candidates": 5}, "candidates=5 must be a list"),
+        ({"unlabelled": [1]}, r"unlabelled=\[1\] must be a label"),
+        ({"unlabelled": True}, "unlabelled=True must be a label"),
+        ({"C": 1e200}, "must lie between 0 and 1000000000"),
+        ({"candidates": (1, -2)}, "a candidate for C=-2 must lie"),
         ({"start": "best"}, "start='best' must be one of pca, random"),
         ({"tolerance": -1}, "tolerance=-1 must be"),
         ({"max_sweeps": 0}, "max_sweeps=0 must be"),
@@ -295,7 +302,7 @@ def test_expected_rows_are_those_of_the_model():
 
 
 def test_equal_rows_are_refused():
-    with pytest.raises(InputError, match="All rows are equal"):
+    with pytest.raises(InputError, match="All rows are equal, or"):
         BayesianMarginPCA(1).fit(np.ones((6, 3)), [0, 1] * 3)
 
 
@@ -306,3 +313,56 @@ def test_columns_of_very_different_size_are_fitted_in_either_precision(precision
     model = BayesianMarginPCA(20, precision=precision, tolerance=0.0, max_sweeps=100).fit(X, y)
     assert np.min(np.diff(model.bounds_[:, 0])) >= -1e-9 * np.abs(model.bounds_).max()
     assert model.bounds_[-1, 0] > 8000 and model.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("scale", [10, 1e4])
+def test_the_units_of_the_columns_do_not_matter(scale):
+    """The noise and the components of the start follow the rows; only the vague priors are in units."""
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    one, other = (BayesianMarginPCA(3, precision="double").fit(rows, y) for rows in (X, scale * X))
+    assert one.n_iter_ == other.n_iter_ and not other.switched_off_.any()
+    np.testing.assert_allclose(other.components_, scale * one.components_, atol=2e-2 * scale)
+    np.testing.assert_array_equal(one.predict(X), other.predict(scale * X))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_units_of_the_targets_do_not_matter(scale):
+    X, y = load_diabetes(return_X_y=True)
+    one, other = (BayesianMarginRegressor(3, standardize=True).fit(X, targets) for targets in (y, scale * y - 7))
+    np.testing.assert_allclose(other.predict(X), scale * one.predict(X) - 7, rtol=1e-6, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"), [(np.full(12, np.nan), "All values of a target are NaN"), (np.full(12, np.inf), "infinite")]
+)
+def test_targets_that_nothing_follows_from_are_refused(targets, message):
+    X = np.random.default_rng(1).standard_normal((12, 3))
+    with pytest.raises(InputError, match=message):
+        BayesianMarginRegressor(1).fit(da.from_array(X, (5, 3)), targets)
+    with pytest.raises(InputError, match="give continuous targets as y"):
+        BayesianMarginRegressor(1).fit(open_dataset("bundled:digits"))
+
+
+def test_outputs_are_arrays_whatever_transform_returns():
+    X, y = labelled(40, 4, 3, seed=14)
+    expected = BayesianMarginPCA(2).fit(X, y).predict(X)
+    model = BayesianMarginPCA(2).set_output(transform="pandas").fit(X, y)
+    assert model.predict(X).tolist() == expected.tolist()
+    assert np.asarray(model.predict(da.from_array(X, (9, 4)))).tolist() == expected.tolist()
+    with config_context(transform_output="pandas"):
+        assert BayesianMarginPCA(2).fit(X, y).predict(X).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("solver", ["dense", "krylov"])
+def test_a_solver_in_passes_starts_from_the_same_noise(solver):
+    """Its basis is narrow, but the rows are not."""
+    X, y = labelled(300, 60, 2, seed=15)
+    fits = [BayesianMarginPCA(3, solver=kind, precision="double", max_sweeps=1).fit(X, y) for kind in ("dense", solver)]
+    np.testing.assert_allclose(fits[1].bounds_, fits[0].bounds_, rtol=1e-4)
+
+
+def test_rows_that_leave_no_finite_bound_are_refused():
+    X, y = labelled(30, 4, 2, seed=16)
+    with pytest.raises(InputError, match="All rows are equal, or differ too little"):
+        BayesianMarginPCA(2, precision="double").fit(X * 1e-160, y)

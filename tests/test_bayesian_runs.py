@@ -218,3 +218,10 @@ def test_sweeps_over_many_rows_stay_within_the_plan(tmp_path):
         )  # fmt: skip
         results = run(config)
         assert max(results[stage]["memory"] for stage in ("reduce", "sweep")) <= results["plan"]["memory"]
+
+
+def test_rows_without_a_class_are_not_evaluated(tmp_path):
+    X, y = labelled(40, 4, 2, seed=8)
+    config = config_of(tmp_path / "out", store(tmp_path / "rows.npz", X, y), methods=[{**BM2PCA, "unlabelled": 0}])
+    with pytest.raises(InputError, match=r"bm2pca: rows without a class \(unlabelled\) cannot be scored"):
+        scored(config)

@@ -50,7 +50,9 @@ class Fast:
 
     def __init__(self, X, terms, C, W, noise, centre):
         self.rows, self.terms = RowUnits(centre, None)(X), terms
-        self.q = replace(Posterior.start(W[None], np.array([noise])), location=(X.mean(axis=0) - centre)[None])
+        self.q = replace(
+            Posterior.start(W[None], np.array([noise]), X.shape[1]), location=(X.mean(axis=0) - centre)[None]
+        )
         self.setting = Setting(np.array([C]), centre, X.shape[1])
         self.table = self.rows.table_sums(np.ones((len(X), 1)))
         self.inverse = (terms.signs != 0) / C
@@ -154,12 +156,17 @@ def test_the_bound_never_falls_in_a_thousand_problems():
         assert np.min(np.diff(bounds)) >= -1e-10 * np.abs(bounds).max(), (seed, kind)
 
 
+def alone_of(q, number):
+    """Return the factors of a single variant."""
+    return Posterior(**{name: value[[number]] for name, value in vars(q).items()})
+
+
 def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(150, 5)), rng.integers(0, 3, 150)
     signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)[:, :, None]
     W, C, centre = rng.normal(size=(3, 5, 2)), np.array([1.0, 10.0, 100.0]), X.mean(axis=0)
-    together = Posterior.start(W, np.full(3, 2.0))
+    together = Posterior.start(W, np.full(3, 2.0), 5)
     rows = RowUnits(centre, None)
     setting = Setting(C, centre, 5)
     step = RowUpdate.of(together, setting)
@@ -171,7 +178,7 @@ def test_variants_side_by_side_are_fitted_as_if_alone_and_blocks_add_up():
     for name, value in vars(parts[0] + parts[1]).items():
         np.testing.assert_allclose(value, getattr(sums, name), rtol=1e-10, atol=1e-10)
     for i in range(3):
-        alone, state = RowUpdate.of(together.only([i]), Setting(C[[i]], centre, 5))(
+        alone, state = RowUpdate.of(alone_of(together, i), Setting(C[[i]], centre, 5))(
             rows(X), Terms(np.abs(signs[:, [i]]), signs[:, [i]]), np.ones((150, 1, 1))
         )
         np.testing.assert_allclose(state[:, 0], inverse[:, i], rtol=1e-12)
@@ -185,7 +192,7 @@ def test_rows_that_do_not_train_leave_nothing():
     trains = (rng.random((40, 1)) < 0.6).astype(float)
     kept, centre = trains[:, 0] > 0, X.mean(axis=0)
     rows, setting = RowUnits(centre, None), Setting(np.array([5.0]), centre, 4)
-    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1)), setting)
+    step = RowUpdate.of(Posterior.start(rng.normal(size=(1, 4, 2)), np.ones(1), 4), setting)
     masked, state = step(rows(X), Terms(np.abs(signs), signs, trains), np.full((40, 1, 1), 0.2))
     alone, _ = step(rows(X[kept]), Terms(np.abs(signs[kept]), signs[kept]), np.full((int(kept.sum()), 1, 1), 0.2))
     for name, value in vars(masked).items():

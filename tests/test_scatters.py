@@ -94,7 +94,7 @@ WIDE = [
     (name, p)
     for name, method in METHODS.items()
     for p in (PAIRINGS if name in ("m-pca1a", "m-pca1b") else PAIRINGS[:1])
-    if method.estimator._nested and not method.needs(method.options()).searches
+    if name != "all-columns" and not (method.needs(method.options()).searches or method.needs(method.options()).swept)
 ]
 
 

@@ -87,9 +87,12 @@ def evaluation_request(
 ) -> EvaluationRequest:
     """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
 
-    Raises InputError for classifiers that are not for so many classes.
+    Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
     """
     check_classes(config.evaluation.classifiers, len(counts))
+    for section in config.methods:
+        if reason := section.reducer(None)._unevaluable:
+            raise InputError(f"{section.label}: {reason}.")
     return EvaluationRequest(
         counts,
         held_out,

@@ -21,12 +21,11 @@ FIRST = StageName[PassesRecord]("sweep")
 
 @dataclass(frozen=True)
 class RunSweep:
-    """A fit by sweeps of a run: the need, its first method, its number from 1, and whether it is the only one."""
+    """A fit by sweeps of a run: the need, its first method, and its number from 1."""
 
     need: SweptNeed
     method: MethodSection
     number: int
-    alone: bool
 
     @property
     def stage(self) -> StageName[PassesRecord]:
@@ -59,4 +58,4 @@ def sweeps_of(config: RunConfig) -> list[RunSweep]:
     for method in config.methods:
         for need in method.needs.swept:
             users.setdefault(need, method)
-    return [RunSweep(need, method, i, len(users) == 1) for i, (need, method) in enumerate(users.items(), 1)]
+    return [RunSweep(need, method, i) for i, (need, method) in enumerate(users.items(), 1)]

@@ -33,8 +33,6 @@ class AllColumns(MomentReducer):
     array([5.1, 3.5, 1.4, 0.2])
     """
 
-    _nested = False
-
     def _needs(self) -> Needs:
         return Needs(full_scatter=("all-columns",))
 
@@ -51,6 +49,9 @@ class AllColumns(MomentReducer):
         return Solution.of_directions(
             components, nothing, np.zeros(len(components)), float("nan"), f"the columns, {statistics.n_features}"
         )
+
+    def _shorten(self, n_components: int) -> None:
+        """Keep all columns."""
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         """Accept whatever number was asked for."""

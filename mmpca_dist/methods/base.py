@@ -181,6 +181,11 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
             return "the fit passes over its rows several times, so all rows must be fitted at once"
         return None
 
+    @property
+    def _unevaluable(self) -> str | None:
+        """Why an evaluation cannot score the method with its options, in words."""
+        return None
+
     @classmethod
     def from_moments(cls, moments: ClassMoments, n_components: int | None = None, **parameters: Any) -> Self:
         """Return the reducer that follows from stored class moments, with no look at the rows."""

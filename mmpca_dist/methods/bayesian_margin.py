@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.errors import InputError
@@ -68,7 +68,9 @@ class BayesianMargin(MomentReducer):
         fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
         models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
         if models is None:
-            raise InputError("bm2pca passes over the rows several times: class moments do not suffice.")
+            raise InputError(
+                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
+            )
         posterior = arranged(models.posterior)
         self._store(models, posterior)
         squares = np.einsum("mdk,mdk->mk", posterior.loadings, posterior.loadings)
@@ -89,7 +91,7 @@ class BayesianMargin(MomentReducer):
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
         self.bounds_, self.converged_ = models.bounds, np.asarray([models.converged])
         self.C_, self.candidates_, self.candidate_errors_ = np.asarray([models.C]), models.candidates, models.errors
-        self.n_iter_, self.n_unlabelled_ = len(models.bounds), np.asarray([models.n_unlabelled])
+        self.n_unlabelled_ = np.asarray([models.n_unlabelled])
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         most = min(n_features, n_rows - 1)
@@ -100,7 +102,12 @@ class BayesianMargin(MomentReducer):
             )
 
     def _shorten(self, n_components: int) -> None:
-        raise InputError("bm2pca is fitted for a number of components: fit it anew for fewer.")
+        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+
+    @property
+    def n_iter_(self) -> int:
+        """Sweeps that were made."""
+        return len(self.bounds_)
 
     @property
     def _loadings(self) -> Array:
@@ -158,8 +165,8 @@ class BayesianMargin(MomentReducer):
     def _outputs(self, X: Any) -> Any:
         """Return E[eta]^T [z; 1] of every variant, shape (n, m); lazy for rows that are read piece by piece."""
         check_is_fitted(self, "components_")
-        plain = clone(self)
-        plain.__dict__.update({name: value for name, value in vars(self).items() if name != "_sklearn_output_config"})
+        plain = copy(self)
+        plain.__dict__["_sklearn_output_config"] = {"transform": "default"}
         coef, intercept = self._own_scores()
         return plain.transform(X) @ coef.T + intercept
 

@@ -25,9 +25,11 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.margin_posterior import Array
 from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
+from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets, target_units
 
 PAPER_GRID = (10.0, 20.0, 30.0, 40.0)
+LARGEST_C = 1e9
+"""Beyond it squares of C leave nothing of other terms."""
 
 
 @estimator
@@ -94,6 +96,7 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
         100.0,
         words=("auto",),
         gt=0,
+        le=LARGEST_C,
         values="a number above 0, or auto",
         example="auto",
         description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
@@ -113,11 +116,13 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
+        if not isinstance(self.candidates, list | tuple) or not self.candidates:
+            raise InputError(f"candidates={self.candidates!r} must be a list of values of C.")
+        if not isinstance(self.unlabelled, str | int | None) or isinstance(self.unlabelled, bool):
+            raise InputError(f"unlabelled={self.unlabelled!r} must be a label: text or a whole number.")
         super()._check_parameters()
-        if not self.candidates:
-            raise InputError("candidates is empty: give values of C.")
         for value in self.candidates:
-            check_number("a candidate for C", value, {"gt": 0}, integral=False)
+            check_number("a candidate for C", value, {"gt": 0, "le": LARGEST_C}, integral=False)
 
     def _classes_among(self, labels: NDArray) -> NDArray:
         return labels if self.unlabelled is None else labels[~is_label(labels, self.unlabelled)]
@@ -128,6 +133,12 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
             count = int(self.n_unlabelled_[0]) or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
         return remarks
+
+    @property
+    def _unevaluable(self) -> str | None:
+        if self.unlabelled is None:
+            return None
+        return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
 
     def decision_function(self, X: Any) -> Any:
         """Return E[eta]^T [z; 1] for every class, or of two classes for the second.
@@ -169,8 +180,14 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     Parameters
     ----------
     C : float
+        As for targets of standard deviation 1.
     epsilon : float
-        In units of the targets.
+        In standard deviations of a target.
+
+    Attributes
+    ----------
+    target_mean_, target_scale_ : arrays of shape (q,)
+        Of the targets: the models are of targets less their mean, over their standard deviation.
 
     Examples
     --------
@@ -182,20 +199,25 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     0.46
     """
 
-    C: float = option(1.0, gt=0, description="Weight of the loss")
-    epsilon: float = option(0.1, ge=0, description="Deviations up to this cost nothing")
+    C: float = option(
+        10.0, gt=0, le=LARGEST_C, description="Weight of the loss, as for targets of standard deviation 1"
+    )
+    epsilon: float = option(0.1, ge=0, description="Errors up to so many standard deviations cost nothing")
 
     def _fit(self) -> MarginFit:
         return MarginFit(
             C=self.C, candidates=(), start=self.start, seed=self.seed, tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon,
+            max_sweeps=self.max_sweeps, unlabelled=None, epsilon=self.epsilon, targets=getattr(self, "_units", ()),
         )  # fmt: skip
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        if y is None and isinstance(X, Dataset):
+            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
+        return super()._rows(X, y, reset, least)
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         given = np.asarray(y, dtype=object if y is None else None)
         is_unknown = np.isnan(given) if given.dtype.kind == "f" else np.zeros(given.shape, bool)
-        if is_unknown.all() and given.size:
-            raise InputError("All targets y are NaN, which says that they are not known: there is nothing to learn.")
         y = np.where(is_unknown, 0, y) if is_unknown.any() else y
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
         targets = as_targets(y, "y").astype(np.float64)
@@ -203,7 +225,9 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
         return GivenLabels(rows_in_memory(X, None, "X"), targets)
 
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
-        rows, plain = unlabelled_rows(dataset, scheduler, getattr(self, "scratch", None))
+        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
+        self._units = target_units(rows.dataset, rows.spans, rows)
+        self.target_mean_, self.target_scale_ = np.transpose(self._units)
         needs = replace(self._needs(), n_components=self._count(rows))
         statistics = class_statistics(
             plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
@@ -212,7 +236,7 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
 
     def predict(self, X: Any) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
-        outputs = self._outputs(X)
+        outputs = self._outputs(X) * self.target_scale_ + self.target_mean_
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def __sklearn_tags__(self) -> Any:

@@ -18,16 +18,22 @@ from mmpca_dist.statistics.census import count_labels
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics
 from mmpca_dist.statistics.gather import rows_in_span
 from mmpca_dist.statistics.margin_posterior import Array, Posterior, Setting
-from mmpca_dist.statistics.margin_rows import BLOCK_ROWS, RowUnits
+from mmpca_dist.statistics.margin_rows import BLOCK_ROWS, RowUnits, block_rows
 from mmpca_dist.statistics.margin_sweep import ClassTerms, Fitted, LabelTerms, MarginSweep, TargetTerms
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import WeightedScatter, full_rank
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.sweeps import SweepCosts, Sweeper, SweptNeed, sweep_spans
+from mmpca_dist.statistics.sweeps import Sweeper, SweepRound, SweptNeed, sweep_spans
 from mmpca_dist.statistics.units import read_units
 
 MOST_FOLDS = 5
 """Of the choice of C; fewer where a class has fewer rows."""
+EXPECTED = 15
+"""Sweeps that a fit usually takes: 3 to 30 were seen."""
+ARRAYS = 12
+"""Arrays of latent coordinates that coexist while a block of rows is updated."""
+SMALLEST_VARIANCE = 1e-200
+"""Precisions, which are its inverse, and their products must not overflow."""
 FLOOR = 1e-6
 """The noise variance at the start is at least this share of the mean variance of a column."""
 GROUND = 1e-2
@@ -84,7 +90,9 @@ class MarginFit(SweptNeed):
     tolerance: float
     max_sweeps: int
     unlabelled: Any
-    epsilon: float | None
+    epsilon: float | None = None
+    targets: tuple[tuple[float, float], ...] = ()
+    """Mean and deviation of each target, where they are continuous; ``epsilon`` is in deviations."""
 
     def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> MarginModels:
         working = _Working.of(statistics, sweeper, targets=self.epsilon is not None)
@@ -93,7 +101,8 @@ class MarginFit(SweptNeed):
         errors: Array = np.empty(0)
         terms: LabelTerms
         if self.epsilon is not None:
-            n_variants, terms = len(rows.census.classes), TargetTerms(self.epsilon)
+            means, deviations = np.transpose(self.targets)
+            n_variants, terms = len(self.targets), TargetTerms(self.epsilon, means, deviations)
         else:
             positive, unlabelled = self._classes(rows)
             n_variants = len(positive)
@@ -117,13 +126,22 @@ class MarginFit(SweptNeed):
             n_unlabelled=n_unlabelled,
         )
 
-    def costs(self, n_rows: int, n_classes: int, n_components: int) -> SweepCosts:
-        variants = 1 if n_classes == 2 else n_classes
-        tried = variants * len(self.candidates) * MOST_FOLDS if self.C is None else 0
-        choice = ((self.max_sweeps, tried * n_components),) if tried else ()
-        per_row = 1 if self.epsilon is None else 2
-        state = 8 * per_row * max(variants, tried)
-        return SweepCosts((*choice, (self.max_sweeps, variants * n_components)), state)
+    def rounds(self, n_classes: int, n_components: int) -> list[SweepRound]:
+        variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
+        tried = [variants * len(self.candidates) * MOST_FOLDS] if self.C is None else []
+        return [self._round(count, n_components) for count in [*tried, variants]]
+
+    def _round(self, variants: int, k: int) -> SweepRound:
+        columns, square = variants * k, variants * (k + 1) ** 2
+        return SweepRound(
+            most=self.max_sweeps,
+            expected=min(self.max_sweeps, EXPECTED),
+            columns=columns,
+            state_bytes=8 * variants * (1 if self.epsilon is None else 2),
+            sum_bytes=3 * 8 * square,
+            block_bytes=8 * (ARRAYS * block_rows(columns) * (columns + 4 * variants) + 6 * square),
+            row_operations=2.0 * square + 40.0 * columns,
+        )
 
     def _sweep(self, name: str, working: _Working, terms: LabelTerms, C: Array) -> MarginSweep:
         setting = Setting(C, working.centre, working.n_features)
@@ -145,7 +163,8 @@ class MarginFit(SweptNeed):
     def _start(self, statistics: Statistics, k: int, working: _Working) -> _Start:
         """Return the loadings and noise of probabilistic PCA, or random ones.
 
-        Source: Tipping & Bishop 1999, "Probabilistic principal component analysis", section 3.2, for the former.
+        Source: Tipping & Bishop 1999, "Probabilistic principal component analysis", section 3.2, for the former, but
+        that the noise is spread over the directions in which rows can vary: of n rows at most n - 1.
         """
         moments, d = statistics.moments, statistics.n_features
         counts = moments.counts.astype(np.float64)
@@ -154,21 +173,20 @@ class MarginFit(SweptNeed):
         )
         pairs = ritz_pairs(statistics, scatter, min(k, full_rank(moments)))
         total, mean_variance = pairs.total, pairs.total / d
-        values = pairs.values
-        rank = min(d, full_rank(moments))
+        values, rank = pairs.values, min(d, moments.n_rows - 1)
         noise = max((total - values.sum()) / max(rank - k, 1), FLOOR * mean_variance)
-        if not noise > 0:
-            raise InputError("All rows are equal: there is nothing to reduce.")
+        if not noise > SMALLEST_VARIANCE:
+            raise InputError("All rows are equal, or differ too little for their squares: there is nothing to reduce.")
         width = len(working.centre)
         loadings = np.random.default_rng(self.seed).standard_normal((width, k))
         if self.start == "random":
-            return _Start(loadings * np.sqrt(mean_variance), 1 / mean_variance, total)
+            return _Start(loadings * np.sqrt(mean_variance), 1 / mean_variance, total, d)
         vectors = pairs.vectors if working.basis is not None else statistics.loadings(pairs.vectors).T
         lengths = np.sqrt(np.maximum(values - noise, GROUND * noise))
         loadings *= np.sqrt(GROUND * noise / width)  # of components beyond what the moments tell from rounding
         loadings[:, : len(values)] = 0
         loadings[: len(vectors), : len(values)] = vectors * lengths
-        return _Start(loadings, 1 / noise, total)
+        return _Start(loadings, 1 / noise, total, d)
 
     def _errors(
         self, working: _Working, start: _Start, positive: NDArray[np.intp], unlabelled: int
@@ -211,11 +229,12 @@ class _Start:
     loadings: Array
     noise: float
     total: float
+    n_features: int
 
     def fitted(self, n_variants: int) -> Fitted:
         """Return variants before their first sweep."""
         loadings = np.repeat(self.loadings[None], n_variants, axis=0)
-        posterior = Posterior.start(loadings, np.full(n_variants, self.noise))
+        posterior = Posterior.start(loadings, np.full(n_variants, self.noise), self.n_features)
         return Fitted(posterior, None, np.empty((0, n_variants)))
 
 

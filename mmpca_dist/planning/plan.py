@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +29,13 @@ MOST_ALIKE = 6
 """So many passes of one name that follow one another, or more, are counted."""
 
 
-def _runs(names: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield each name with how many times it follows itself; those of short runs one by one."""
+def counted_names(names: list[str]) -> list[str]:
+    """Return names of passes, with a number in place of many that are alike and follow one another."""
+    counted: list[str] = []
     for name, group in itertools.groupby(names):
         count = len(list(group))
-        yield from [(name, count)] if count >= MOST_ALIKE else [(name, 1)] * count
+        counted += [f"{count} x {name}"] if count >= MOST_ALIKE else [name] * count
+    return counted
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class Plan:
         names, count = [each.name for each in self.passes], str(len(self.passes))
         if len(names) > MOST_LISTED:
             names = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-        names = [name if n < MOST_ALIKE else f"{n} x {name}" for name, n in _runs(names)]
+        names = counted_names(names)
         passes = ", ".join(names)
         if self.more_passes or self.more_sweeps:
             count += f" to {len(self.passes) + self.more_passes + self.more_sweeps}"

@@ -23,12 +23,15 @@ from mmpca_dist.jobs.records import (
     REDUCE,
     SOLVE,
     ChoiceRecord,
+    PassesRecord,
     ReportRecord,
     Results,
     SearchRecord,
     StageName,
 )
+from mmpca_dist.jobs.run_sweeps import is_sweep
 from mmpca_dist.jobs.searches import is_search, search_rows, searches_of
+from mmpca_dist.planning.plan import counted_names
 from mmpca_dist.report.component_choices import component_choices
 from mmpca_dist.report.components import agreement, components
 from mmpca_dist.report.drawing import Figure
@@ -184,14 +187,15 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     plan, choice = results.find(PLAN), results.find(CHOOSE)
     reduce, project = results.find(REDUCE), results.find(PROJECT)
     searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
-    stages = [record for record in (choice, reduce, *searches, project) if record is not None]
+    sweeps = [results.of(StageName[PassesRecord](name)) for name in results if is_sweep(name)]
+    stages = [record for record in (choice, reduce, *searches, *sweeps, project) if record is not None]
     passes = [
         *(f"choose: {name}" for name in (choice.get("passes", []) if choice else [])),
-        *(name for record in (reduce, *searches) if record is not None for name in record["passes"]),
+        *(name for record in (reduce, *searches, *sweeps) if record is not None for name in record["passes"]),
         *(["project"] if project and project["bytes"] else []),
     ]
     measured = {
-        "passes over the rows": f"{len(passes)} ({', '.join(passes)})",
+        "passes over the rows": f"{len(passes)} ({', '.join(counted_names(passes))})",
         "bytes to read": format_bytes(sum(stage.get("bytes", 0) for stage in stages)),
         "peak memory a worker": format_bytes(max((stage.get("memory", 0) for stage in stages), default=0)),
         "output": format_bytes(project["written"] if project else 0),

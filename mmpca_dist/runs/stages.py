@@ -81,8 +81,8 @@ def _sweep(sweep: RunSweep, job: Job) -> PassesRecord:
     """Fit by sweeps over the rows."""
     config, stage, passes = job.config, sweep.stage, PassCounter(job, sweep.stage)
     size, resources = job.sizes(sweep.method.label)[-1], resources_of(config, config.output)
-    costs = sweep.need.costs(job.dataset.n_rows, len(job.counted().classes), size)
-    in_memory = job.scheduler.in_process and sweep_in_memory(job.dataset, costs, resources)
+    state_bytes = sweep.need.state_bytes(len(job.counted().classes), size)
+    in_memory = job.scheduler.in_process and sweep_in_memory(job.dataset.n_rows, state_bytes, resources)
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     with measured(job) as peak, tables as scratch:
         statistics = statistics_of(job.run, config.standardize)

@@ -35,7 +35,7 @@ from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Configured, Graph, Scheduler, Threads, run_span
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets
-from mmpca_dist.statistics.tree_reduction import Tasks, merge_leaf
+from mmpca_dist.statistics.tree_reduction import merge_leaf
 
 NAME = "the Dask array"
 STORED = "mmpca-stored-rows"
@@ -217,7 +217,7 @@ def lazy_rows(rows: Any, y: Any) -> tuple[Dataset, Scheduler]:
 
 
 def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None = None) -> tuple[Rows, Rows]:
-    """Return rows with targets: to read these, with a class for each target, and as rows of a single class."""
+    """Return rows with targets, as rows of a single class: to read their targets, and to read their class."""
     plain, plain_scheduler = dataset, scheduler
     if isinstance(scheduler, BlockScheduler):
         sizes = np.diff(scheduler.edges).tolist()
@@ -226,27 +226,9 @@ def unlabelled_rows(dataset: Dataset, scheduler: Scheduler, scratch: str | None 
         plain_scheduler = replace(scheduler, graph=graph, label_blocks=labels)
     else:
         plain = GivenLabels(dataset, np.zeros(dataset.n_rows, np.int64))
-    spans, count = make_spans(dataset), np.asarray([dataset.n_rows])
-    first = Span(0, spans[0].edges[:2])
-    n_targets = Tasks(scheduler=scheduler).run(_CountTargets(dataset), [first], max, "targets")
-    rows = Rows(
-        dataset=dataset,
-        census=Census(np.arange(n_targets), np.repeat(count, n_targets), ()),
-        spans=spans,
-        scheduler=scheduler,
-        scratch=scratch,
-    )
-    one_class = Census(np.zeros(1, np.int64), count, ())
-    return rows, replace(rows, dataset=plain, scheduler=plain_scheduler, census=one_class)
-
-
-@dataclass(frozen=True)
-class _CountTargets:
-    dataset: Any
-    labels_only = True
-
-    def __call__(self, span: Span) -> int:
-        return int(self.dataset.read_targets(span.start, span.start + 1).shape[1])
+    one_class = Census(np.zeros(1, np.int64), np.asarray([dataset.n_rows]), ())
+    rows = Rows(dataset=dataset, census=one_class, spans=make_spans(dataset), scheduler=scheduler, scratch=scratch)
+    return rows, replace(rows, dataset=plain, scheduler=plain_scheduler)
 
 
 def dask_rows(X: da.Array, y: Any) -> tuple[Dataset, BlockScheduler]:

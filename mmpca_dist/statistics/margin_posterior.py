@@ -17,7 +17,7 @@ Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,24 +91,24 @@ class Posterior:
     weight_precision: Array
 
     @classmethod
-    def start(cls, loadings: Array, noise: Array) -> Posterior:
-        """Return the factors before the first sweep: loadings and noise as given, weights of mean zero."""
+    def start(cls, loadings: Array, noise: Array, n_features: int) -> Posterior:
+        """Return the factors before the first sweep: loadings and noise as given, weights of mean zero.
+
+        The relevance is that of the loadings, lest components of rows in large units die before they are seen.
+        """
         m, d, k = loadings.shape
+        squares = np.einsum("mdk,mdk->mk", loadings, loadings)
         return cls(
             location=np.zeros((m, d)),
             location_variance=np.zeros(m),
             loadings=loadings,
             loading_covariance=np.zeros((m, k, k)),
-            relevance=np.ones((m, k)),
+            relevance=Gamma(RELEVANCE.shape + n_features / 2, RELEVANCE.rate + squares / 2).mean,
             noise=noise,
             weights=np.zeros((m, k + 1)),
             weight_covariance=np.broadcast_to(START_VARIANCE * np.eye(k + 1), (m, k + 1, k + 1)).copy(),
             weight_precision=np.ones(m),
         )
-
-    def only(self, variants: Any) -> Posterior:
-        """Return the factors of some variants."""
-        return Posterior(**{field.name: getattr(self, field.name)[variants] for field in fields(self)})
 
     @property
     def n_components(self) -> int:

@@ -17,8 +17,13 @@ from mmpca_dist.statistics.margin_posterior import Array, Posterior, RowSums, Se
 
 BLOCK_VALUES = 1 << 17
 """Latent coordinates of a block of rows, all variants together: arrays of 1 MiB stay near the processor."""
-BLOCK_ROWS = 2048
-"""Rows of a block, at most."""
+FEWEST_ROWS, BLOCK_ROWS = 16, 2048
+"""Rows of a block, at least and at most."""
+
+
+def block_rows(columns: int) -> int:
+    """Return how many rows are worked on at once, for so many latent coordinates of all variants together."""
+    return int(np.clip(BLOCK_VALUES // columns, FEWEST_ROWS, BLOCK_ROWS))
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class RowUpdate:
     @property
     def block_rows(self) -> int:
         """Rows that are worked on at once."""
-        return int(np.clip(BLOCK_VALUES // self.widths.size, 64, BLOCK_ROWS))
+        return block_rows(self.widths.size)
 
     def __call__(self, rows: CentredRows, terms: Terms, inverse: Array) -> tuple[RowSums, Array]:
         """Update z, then lambda.

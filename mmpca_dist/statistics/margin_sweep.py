@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.margin_posterior import (
     Array,
     Posterior,
@@ -112,15 +113,20 @@ class ClassTerms(LabelTerms):
 
 @dataclass(frozen=True)
 class TargetTerms(LabelTerms):
-    """Two terms a row and target, for the loss max(0, |y - f| - epsilon); none for targets that are NaN."""
+    """Two terms a row and target, for the loss max(0, |y - f| - epsilon); none for targets that are NaN.
+
+    Targets y are less their means (q,), over their deviations (q,).
+    """
 
     epsilon: float
+    means: Array
+    deviations: Array
     per_row = 2
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
         targets = dataset.read_targets(start, stop)  # type: ignore[attr-defined]
         is_known = ~np.isnan(targets)
-        y = np.where(is_known, targets, 0.0)
+        y = np.where(is_known, (targets - self.means) / self.deviations, 0.0)
         levels = np.where(is_known[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
         signs = is_known[:, :, None] * np.array([1.0, -1.0])
         return lambda rows: Terms(levels[rows], signs[rows])
@@ -188,8 +194,15 @@ class MarginSweep(Sweep[Fitted, _UnitSums]):
         table = sums.table if fitted.table is None else fitted.table
         assert table is not None  # noqa: S101  (the first sweep takes it)
         known = Sums(sums.rows, table, self.setting)
-        posterior = update(fitted.posterior, known)
-        bound = evidence_bound(posterior, known)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            posterior = update(fitted.posterior, known)
+            bound = evidence_bound(posterior, known)
+        if not np.isfinite(bound).all():
+            raise InputError(
+                f"The evidence bound is not finite after sweep {len(fitted.bounds) + 1}, with C from "
+                f"{self.setting.C.min():g} to {self.setting.C.max():g}: numbers overflow. Choose C nearer to 1, or "
+                "standardise the columns (standardize)."
+            )
         return Fitted(posterior, table, np.vstack([fitted.bounds, bound]))
 
     def is_done(self, fitted: Fitted) -> bool:

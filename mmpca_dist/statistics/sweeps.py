@@ -125,25 +125,32 @@ class _SweepSpan(Generic[S]):
 
 
 @dataclass(frozen=True)
-class SweepCosts:
-    """Upper limits on the costs of a need for sweeps.
+class SweepRound:
+    """Sweeps of one kind, and what one of them costs beside reading the rows.
 
     Attributes
     ----------
-    rounds : tuple of (int, int)
-        Of sweeps that follow one another: their number, and the vectors that rows are multiplied by, and summed with
-        the products as weights.
+    most, expected : int
+        Sweeps, at most and usually.
+    columns : int
+        Vectors that rows are multiplied by, and summed with the products as weights.
     state_bytes : int
         Of a row.
+    sum_bytes : int
+        Of what a task leaves, beside sums of rows with weights.
+    block_bytes : int
+        Of what a task works with, beside rows and states.
+    row_operations : float
+        A row, beside those products.
     """
 
-    rounds: tuple[tuple[int, int], ...]
+    most: int
+    expected: int
+    columns: int
     state_bytes: int
-
-    @property
-    def columns(self) -> int:
-        """Vectors of the widest round."""
-        return max(columns for _, columns in self.rounds)
+    sum_bytes: int
+    block_bytes: int
+    row_operations: float
 
 
 class SweptNeed(ABC):
@@ -154,5 +161,9 @@ class SweptNeed(ABC):
         """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""
 
     @abstractmethod
-    def costs(self, n_rows: int, n_classes: int, n_components: int) -> SweepCosts:
-        """Return what the fit costs at most."""
+    def rounds(self, n_classes: int, n_components: int) -> list[SweepRound]:
+        """Return the kinds of sweeps that follow one another."""
+
+    def state_bytes(self, n_classes: int, n_components: int) -> int:
+        """Return the bytes of the largest state of a row."""
+        return max(each.state_bytes for each in self.rounds(n_classes, n_components))
