@@ -140,7 +140,7 @@ class MarginFit(SweptNeed):
             state_bytes=8 * variants * (1 if self.epsilon is None else 2),
             sum_bytes=3 * 8 * square,
             block_bytes=8 * (ARRAYS * block_rows(columns) * (columns + 4 * variants) + 6 * square),
-            row_operations=2.0 * square + 40.0 * columns,
+            row_operations=10.0 * square + 1500.0 * columns,  # visits of values, slow beside products
         )
 
     def _sweep(self, name: str, working: _Working, terms: LabelTerms, C: Array) -> MarginSweep:
