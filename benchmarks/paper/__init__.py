@@ -1,1 +1,1 @@
-"""The apparatus of Luo & Durrant 2017: its published figures, reasons for differences, its theory."""
+"""Published figures: those of Luo & Durrant 2017, with reasons for differences and its theory; of Du et al. 2015."""
