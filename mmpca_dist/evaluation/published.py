@@ -179,16 +179,23 @@ def side_by_side(cells: Iterable[Cell], published: Sequence[PublishedCell]) -> l
     return [row if row.within is not False else _with_reasons(row, reasons) for row in rows]
 
 
+def has_margin_pca(rows: Iterable[Compared]) -> bool:
+    """Tell whether M-PCA is among published methods: then it, and PCA, are what a comparison is about."""
+    return any(row.published.method.startswith("m-pca") for row in rows)
+
+
 def agreement(rows: Iterable[Compared], certain_only: bool = False) -> Agreement:
-    """Return how many of the PCA and M-PCA cells are within two combined standard errors.
+    """Return how many of the PCA and M-PCA cells, or of all where there is no M-PCA, are within two combined errors.
 
     With ``certain_only``, cells whose column in the paper is not certain do not count.
     """
+    rows = list(rows)
+    every = not has_margin_pca(rows)
     counted = [
         row
         for row in rows
         if row.within is not None
-        and (row.published.method == "pca" or row.published.method.startswith("m-pca"))
+        and (every or row.published.method == "pca" or row.published.method.startswith("m-pca"))
         and (row.published.certain or not certain_only)
     ]
     return Agreement(sum(row.within is True for row in counted), len(counted), sum(row.is_open for row in counted))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
-from mmpca_dist.evaluation.published import WITHIN, agreement, sources_of
+from mmpca_dist.evaluation.published import WITHIN, agreement, has_margin_pca, sources_of
 from mmpca_dist.evaluation.results import Evaluation
 from mmpca_dist.methods.registry import title_of
 from mmpca_dist.report import drawing
@@ -83,7 +83,7 @@ def _signed(value: float) -> str:
 
 
 def published_words(evaluation: Evaluation) -> str:
-    """Return in words how many of the PCA and M-PCA means agree with the published ones."""
+    """Return in words how many means, of PCA and M-PCA where there are such, agree with the published ones."""
     all_means, certain = agreement(evaluation.compared), agreement(evaluation.compared, certain_only=True)
     source = sources_of(evaluation.published)
     opening = f"Own figures, of {evaluation.dataset['uri']}, beside those of {source} for {evaluation.published}. "
@@ -93,9 +93,10 @@ def published_words(evaluation: Evaluation) -> str:
         return opening + "One split has no standard error, so that nothing can be said of the differences."
     missed = [row for row in evaluation.compared if row.within is False]
     unknown = sum(not row.explained for row in missed)
+    about = " of PCA and M-PCA" if has_margin_pca(evaluation.compared) else ""
     undecided = f", and {all_means.open} more may be, as published ones are rounded" if all_means.open else ""
     return (
-        f"{opening}Of the {all_means.compared} means of PCA and M-PCA, {all_means.within} ({all_means.share:.0%}) are "
+        f"{opening}Of the {all_means.compared} means{about}, {all_means.within} ({all_means.share:.0%}) are "
         f"within two combined standard errors{undecided}. Of the {certain.compared} in columns that are certain, "
         f"{certain.within} are. Of all {len(evaluation.compared)} cells, {len(missed)} miss by more, {unknown} of them "
         "for no reason that was measured on this data set. Published figures are rounded to a tenth of a percent."
