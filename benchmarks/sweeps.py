@@ -34,7 +34,7 @@ def moments(path: Path) -> list[float]:
     return times
 
 
-def sweeps(path: Path, precision: str = "single") -> list[float]:
+def sweeps(path: Path) -> list[float]:
     from mmpca_dist import BayesianMarginPCA, open_dataset
     from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
     from mmpca_dist.solvers.options import SolverOptions
@@ -46,14 +46,10 @@ def sweeps(path: Path, precision: str = "single") -> list[float]:
     rows = Rows.of(
         open_dataset(str(path)), Threads(THREADS), on_pass=lambda name, _: begins.append(time.perf_counter())
     )
-    statistics = class_statistics(rows, model._needs(), SolverOptions(), precision=precision, standardize=False)
+    statistics = class_statistics(rows, model._needs(), SolverOptions(), precision="single", standardize=False)
     begins.clear()
     with_sweeps(statistics, rows, model._fit(), [K])
     return np.diff([*begins, time.perf_counter()]).tolist()
-
-
-def sweeps_in_double(path: Path) -> list[float]:
-    return sweeps(path, "double")
 
 
 def row_by_row(path: Path) -> list[float]:
@@ -88,7 +84,7 @@ def row_by_row(path: Path) -> list[float]:
     return [time.perf_counter() - begin]
 
 
-CASES = {case.__name__: case for case in (moments, sweeps, sweeps_in_double, row_by_row)}
+CASES = {case.__name__: case for case in (moments, sweeps, row_by_row)}
 
 
 def measure(name: str, path: Path) -> None:
