@@ -35,7 +35,7 @@ class BayesianMargin(MomentReducer):
         1.0,
         ge=0,
         example=0.01,
-        description="Sweeps end when the evidence bound rises by no more nats a row (of more classes, on average)",
+        description="Sweeps end when the evidence bounds rise by no more nats a row and model",
     )
     max_sweeps: int = option(100, ge=1, example=200, description="Passes over the rows at most")
     start: Literal["pca", "random"] = option(
