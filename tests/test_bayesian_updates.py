@@ -208,6 +208,6 @@ def test_sparse_rows_are_centred_without_being_dense(scaled):
     dense, sparse = (RowUnits(centre, scale)(rows) for rows in (X, csr_array(X)))
     vectors, weights = rng.normal(size=(6, 3)), rng.normal(size=(30, 2))
     np.testing.assert_allclose(sparse.images(vectors.T), dense.images(vectors.T), atol=1e-12)
-    np.testing.assert_allclose(sparse.cross(weights), dense.cross(weights), atol=1e-12)
+    np.testing.assert_allclose(sparse.cross(weights.T), dense.cross(weights.T), atol=1e-12)
     for name, value in vars(sparse.table_sums(np.ones((30, 2)))).items():
         np.testing.assert_allclose(value, getattr(dense.table_sums(np.ones((30, 2))), name), atol=1e-11)

@@ -268,7 +268,7 @@ class _HeldOutErrors:
             assert folds is not None  # noqa: S101  (there are folds to choose by)
             for first in range(0, len(codes), BLOCK_ROWS):
                 block = slice(first, first + BLOCK_ROWS)
-                scores = (self.units(X[block]).images(self.coef) + self.intercept).reshape(-1, *self.shape)
+                scores = (self.units(X[block]).images(self.coef).T + self.intercept).reshape(-1, *self.shape)
                 scores = np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0]
                 if len(positive) == 1:
                     is_right = (scores[:, :, 0] > 0) == (codes[block] == positive[0])[:, None]

@@ -61,9 +61,17 @@ DELTA = 1e-5
 """Precision of the location. All as in the paper, section 5."""
 
 
+class _Contiguous:
+    """Keeps arrays as they arrive from another process or a file: products of other layouts round differently."""
+
+    def __post_init__(self) -> None:
+        for name, array in vars(self).items():
+            object.__setattr__(self, name, np.ascontiguousarray(array))
+
+
 @storable
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(_Contiguous):
     """Mean-field factors of m variants with k components in d coordinates of rows less a centre.
 
     Attributes
@@ -150,7 +158,7 @@ def transposed(matrices: Array) -> Array:
 
 @storable
 @dataclass(frozen=True)
-class RowSums:
+class RowSums(_Contiguous):
     """What the rows leave for the updates of m variants; z~ is [z; 1], s is E[1/lambda], all sums over rows.
 
     Attributes
@@ -187,7 +195,7 @@ class RowSums:
 
 @storable
 @dataclass(frozen=True)
-class TableSums:
+class TableSums(_Contiguous):
     """Sums over the rows that stay the same from sweep to sweep, for m variants.
 
     Attributes
