@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores import failures, storage
 from mmpca_dist.errors import InputError, OutputError
 
 
@@ -147,3 +147,17 @@ def test_only_named_children_are_removed(tmp_path):
     storage.remove_children(str(tmp_path / "out"), ["mine.txt"])
     assert not (tmp_path / "out").exists()
     storage.remove_children(str(tmp_path / "out"), ["mine.txt"])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("503 <Code>SlowDown</Code>", "passing"),
+        ("400 <Code>BadDigest</Code>", "passing"),  # the body was damaged on its way
+        ("400 <Code>RequestTimeout</Code>", "passing"),
+        ("400 <Code>InvalidArgument</Code>", "unknown"),
+        ("403 <Code>AccessDenied</Code>", "lasting"),
+    ],
+)
+def test_answers_that_pass_are_told_from_those_that_last(words, expected):
+    assert failures.persistence(of_obstore("GenericError", f"Server returned non-2xx status code: {words}")) == expected

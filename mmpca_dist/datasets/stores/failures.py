@@ -45,6 +45,8 @@ TYPED = {403: "PermissionDeniedError", 401: "UnauthenticatedError", 412: "Alread
 METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")
 """Clients that find no credentials ask these for some, in vain anywhere but in the cloud."""
 PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
+PASSING_CODES = ("BadDigest", "RequestTimeout")
+"""In S3's answers of status 400: the body was damaged on its way, or came too slowly."""
 LASTING_STATUS = frozenset([401, 403, 404, 412, 416])
 LASTING_OBSTORE = ("InvalidPathError", "NotSupportedError", "UnknownConfigurationKeyError")
 LASTING = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError, MmpcaError,
@@ -215,7 +217,7 @@ def is_damage(error: BaseException) -> bool:
 def persistence(error: BaseException) -> str:
     """Tell whether the reason why a remote store fails is ``passing``, ``lasting`` or ``unknown``."""
     code = status(error)
-    if code in PASSING_STATUS:
+    if code in PASSING_STATUS or (code == 400 and any(each in str(error) for each in PASSING_CODES)):
         return "passing"
     if isinstance(error, LASTING) or code in LASTING_STATUS or _is_obstore(error, *LASTING_OBSTORE):
         return "lasting"
