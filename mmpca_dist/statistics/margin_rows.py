@@ -188,7 +188,7 @@ class RowUpdate:
 
 
 def _by_variant(terms: Array) -> Array:
-    """Return terms (n, m, T) as (m, T, n): what follows works on long rows of the memory."""
+    """Return terms (n, m, T) as (m, T, n), so that loops run over table rows that are adjacent in memory."""
     return np.ascontiguousarray(np.moveaxis(terms, 0, 2))
 
 
@@ -252,7 +252,7 @@ class RowUnits:
         if issparse(X):
             return CentredRows(X, self.centre, np.ones_like(self.centre) if self.scale is None else self.scale)
         rows = X.astype(np.float64)
-        rows -= self.centre  # subtracted while cast it takes 1.7 times as long
+        rows -= self.centre  # casting within the subtraction takes 1.7 times as long
         if self.scale is not None:
             rows /= self.scale
         return CentredRows(rows)
