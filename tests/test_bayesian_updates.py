@@ -9,8 +9,10 @@ import pytest
 from naive_bayesian import BayesianMargin, labelled_terms, target_terms
 from scipy.sparse import csr_array
 
-from mmpca_dist.statistics.margin_posterior import ORDER, Posterior, Setting, Sums, evidence_bound, update
-from mmpca_dist.statistics.margin_rows import RowUnits, RowUpdate, Terms
+from mmpca_dist.statistics.centred_rows import RowUnits
+from mmpca_dist.statistics.label_terms import Terms
+from mmpca_dist.statistics.margin_posterior import ORDER, Posterior, Setting, Sums, TableSums, evidence_bound, update
+from mmpca_dist.statistics.margin_rows import RowUpdate
 
 KINDS = ("labels", "some labels", "targets")
 
@@ -54,7 +56,7 @@ class Fast:
             Posterior.start(W[None], np.array([noise]), X.shape[1]), location=(X.mean(axis=0) - centre)[None]
         )
         self.setting = Setting(np.array([C]), centre, X.shape[1])
-        self.table = self.rows.table_sums(np.ones((len(X), 1)))
+        self.table = TableSums.of(self.rows, np.ones((len(X), 1)))
         self.inverse = (terms.signs != 0) / C
 
     def pass_over_rows(self):
@@ -209,5 +211,8 @@ def test_sparse_rows_are_centred_without_being_dense(scaled):
     vectors, weights = rng.normal(size=(6, 3)), rng.normal(size=(30, 2))
     np.testing.assert_allclose(sparse.images(vectors.T), dense.images(vectors.T), atol=1e-12)
     np.testing.assert_allclose(sparse.cross(weights.T), dense.cross(weights.T), atol=1e-12)
-    for name, value in vars(sparse.table_sums(np.ones((30, 2)))).items():
-        np.testing.assert_allclose(value, getattr(dense.table_sums(np.ones((30, 2))), name), atol=1e-11)
+    np.testing.assert_allclose(sparse.squares(), dense.squares(), atol=1e-11)
+    of_rows = weights[:, 0] ** 2
+    np.testing.assert_allclose(sparse.scatter(of_rows), dense.scatter(of_rows), atol=1e-11)
+    loop = sum(w * np.outer(x, x) for w, x in zip(of_rows, dense.X, strict=True))
+    np.testing.assert_allclose(dense.scatter(of_rows), loop, atol=1e-11)

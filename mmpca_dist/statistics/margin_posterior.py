@@ -18,12 +18,13 @@ Source: Du et al. 2015, "Bayesian Maximum Margin Principal Component Analysis", 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
+from mmpca_dist.statistics.centred_rows import CentredRows
 from mmpca_dist.statistics.serialization import storable
 
 Array = NDArray[Any]
@@ -208,6 +209,11 @@ class TableSums(_Contiguous):
     n_rows: Array
     totals: Array
     squares: Array
+
+    @classmethod
+    def of(cls, rows: CentredRows, trains: Array) -> Self:
+        """Return the sums of some rows; ``trains`` (n, m) is 1 for those that count, else 0."""
+        return cls(trains.sum(axis=0), rows.cross(trains.T), trains.T @ rows.squares())
 
     def __add__(self, other: TableSums) -> TableSums:
         return TableSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))

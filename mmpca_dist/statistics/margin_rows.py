@@ -8,12 +8,12 @@ U diag(1 / (1 + s mu)) U^T: one generalised eigenproblem a sweep serves all rows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
-from mmpca_dist.statistics.margin_posterior import Array, Posterior, RowSums, Setting, TableSums, transposed
+from mmpca_dist.statistics.centred_rows import CentredRows
+from mmpca_dist.statistics.label_terms import Terms
+from mmpca_dist.statistics.margin_posterior import Array, Posterior, RowSums, Setting, transposed
 
 BLOCK_VALUES = 1 << 17
 """Latent coordinates of a block of rows, all variants together: arrays of 1 MiB stay near the processor."""
@@ -24,23 +24,6 @@ FEWEST_ROWS, BLOCK_ROWS = 16, 2048
 def block_rows(columns: int) -> int:
     """Return how many rows are worked on at once, for so many latent coordinates of all variants together."""
     return int(np.clip(BLOCK_VALUES // columns, FEWEST_ROWS, BLOCK_ROWS))
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows are of the training.
-
-    Attributes
-    ----------
-    levels, signs : arrays of shape (n, m, T)
-        a and b; both 0 where there is no term.
-    trains : array of shape (n, m) or None
-        1 for rows that train a variant, 0 for others; None where all do.
-    """
-
-    levels: Array
-    signs: Array
-    trains: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -194,65 +177,3 @@ def _by_variant(terms: Array) -> Array:
 
 TINY = 1e-200
 """Lest a square that underflows makes E[1/lambda] infinite."""
-
-
-@dataclass(frozen=True)
-class CentredRows:
-    """A block of n rows less a centre, over scales: (x - centre) / scale. CSR rows are not made dense.
-
-    Attributes
-    ----------
-    X : array (n, d), already centred and scaled, or CSR matrix, as it is stored
-    centre, scale : arrays of shape (d,), or None
-        Of CSR rows.
-    """
-
-    X: Any
-    centre: Array | None = None
-    scale: Array | None = None
-
-    def images(self, directions: Array) -> Array:
-        """Return the products of vectors (b, d) with the rows, shape (b, n)."""
-        if self.centre is None or self.scale is None:
-            return np.asarray(directions @ self.X.T)
-        vectors = directions / self.scale
-        return np.asarray((self.X @ vectors.T - vectors @ self.centre).T)
-
-    def cross(self, weights: Array) -> Array:
-        """Return the sums of the rows with weights (b, n), shape (b, d)."""
-        if self.centre is None or self.scale is None:
-            return np.asarray(weights @ self.X)
-        sums = (self.X.T @ weights.T).T - np.outer(weights.sum(axis=1), self.centre)
-        return np.asarray(sums / self.scale)
-
-    def table_sums(self, trains: Array) -> TableSums:
-        """Return the sums of rows and of their squares; ``trains`` (n, m) is 1 for rows that count, else 0."""
-        if self.centre is None or self.scale is None:
-            squares = np.einsum("ij,ij->i", self.X, self.X)
-        else:
-            middle = self.centre / self.scale**2
-            scaled = self.X.multiply(1 / self.scale).tocsr()
-            squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel() - 2 * (self.X @ middle)
-            squares += self.centre @ middle
-        return TableSums(trains.sum(axis=0), self.cross(trains.T), trains.T @ squares)
-
-
-@dataclass(frozen=True)
-class RowUnits:
-    """Brings rows, as they are read, to the units of a fit: less a centre, over scales.
-
-    In double precision, whatever that of the moments: residuals are what is left of squares when products of rows are
-    subtracted, and nothing may be left of them in single precision.
-    """
-
-    centre: Array
-    scale: Array | None
-
-    def __call__(self, X: Any) -> CentredRows:
-        if issparse(X):
-            return CentredRows(X, self.centre, np.ones_like(self.centre) if self.scale is None else self.scale)
-        rows = X.astype(np.float64)
-        rows -= self.centre  # casting within the subtraction takes 1.7 times as long
-        if self.scale is not None:
-            rows /= self.scale
-        return CentredRows(rows)

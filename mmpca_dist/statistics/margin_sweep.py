@@ -1,9 +1,7 @@
-"""The sweeps of BM2PCA: label terms, the step on a unit of rows, and what follows from a pass."""
+"""The sweeps of BM2PCA: the step on a unit of rows, and what follows from a pass."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
-from mmpca_dist.datasets.labels import encode
 from mmpca_dist.errors import InputError
+from mmpca_dist.statistics.centred_rows import RowUnits
+from mmpca_dist.statistics.label_terms import LabelTerms
 from mmpca_dist.statistics.margin_posterior import (
     Array,
     Posterior,
@@ -23,7 +22,7 @@ from mmpca_dist.statistics.margin_posterior import (
     evidence_bound,
     update,
 )
-from mmpca_dist.statistics.margin_rows import RowUnits, RowUpdate, Terms
+from mmpca_dist.statistics.margin_rows import RowUpdate
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
@@ -43,93 +42,6 @@ class Fitted:
         if len(self.bounds) < 2 or self.table is None:
             return np.inf
         return float((self.bounds[-1] - self.bounds[-2]).sum() / self.table.n_rows.sum())
-
-
-class LabelTerms(ABC):
-    """Makes the label terms of rows from what is stored with them."""
-
-    @property
-    @abstractmethod
-    def per_row(self) -> int:
-        """Terms a row."""
-
-    @abstractmethod
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        """Read the labels of a unit of rows; return what makes the terms of some of them."""
-
-
-@dataclass(frozen=True)
-class ClassTerms(LabelTerms):
-    """One term a row and variant: whether the row is of the variant's class.
-
-    Attributes
-    ----------
-    classes : array of shape (C,)
-        Sorted labels, that of rows without a class among them.
-    positive : int array of shape (m,)
-        Position of each variant's class.
-    unlabelled : int
-        Position of the label of rows without a class; -1 where all have one.
-    held_out : int array of shape (m,)
-        The fold that does not train a variant; -1 for none.
-    n_folds : int
-    before : dict of int to array of shape (C,)
-        By the first row of a unit: how many rows of each class come before it; empty without folds.
-    """
-
-    classes: NDArray
-    positive: NDArray[np.intp]
-    unlabelled: int
-    held_out: NDArray[np.intp]
-    n_folds: int
-    before: dict[int, NDArray[np.int64]]
-    per_row = 1
-
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
-        folds = self.folds(codes, start)
-
-        def terms(rows: slice) -> Terms:
-            signs = np.where(codes[rows, None] == self.positive, 1.0, -1.0)
-            is_labelled = codes[rows, None] != self.unlabelled
-            signs = np.where(is_labelled, signs, 0.0)
-            trains = None
-            if folds is not None:
-                trains = np.where((folds[rows, None] != self.held_out) | ~is_labelled, 1.0, 0.0)
-            return Terms(np.abs(signs)[:, :, None], signs[:, :, None], trains)
-
-        return terms
-
-    def folds(self, codes: NDArray[np.intp], start: int) -> NDArray[np.int64] | None:
-        """Return the fold of each row of a unit: its number within its class, modulo the number of folds."""
-        if not self.before:
-            return None
-        order = np.argsort(codes, kind="stable")
-        sorted_codes = codes[order]
-        ranks = np.empty(len(codes), np.int64)
-        ranks[order] = np.arange(len(codes)) - np.searchsorted(sorted_codes, sorted_codes)
-        return (ranks + self.before[start][codes]) % self.n_folds
-
-
-@dataclass(frozen=True)
-class TargetTerms(LabelTerms):
-    """Two terms a row and target, for the loss max(0, |y - f| - epsilon); none for targets that are NaN.
-
-    Targets y are less their means (q,), over their deviations (q,).
-    """
-
-    epsilon: float
-    means: Array
-    deviations: Array
-    per_row = 2
-
-    def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        targets = dataset.read_targets(start, stop)  # type: ignore[attr-defined]
-        is_known = ~np.isnan(targets)
-        y = np.where(is_known, (targets - self.means) / self.deviations, 0.0)
-        levels = np.where(is_known[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
-        signs = is_known[:, :, None] * np.array([1.0, -1.0])
-        return lambda rows: Terms(levels[rows], signs[rows])
 
 
 @storable
@@ -164,7 +76,7 @@ class _UpdateRows:
             is_term = (terms.signs != 0) * trains[:, :, None]
             inverse = is_term / self.update.C[:, None] if state is None else state[block]
             sums, after[block] = self.update(rows, terms, inverse)
-            unit = _UnitSums(sums, rows.table_sums(trains) if self.is_first else None)
+            unit = _UnitSums(sums, TableSums.of(rows, trains) if self.is_first else None)
             total = unit if total is None else total + unit
         assert total is not None  # noqa: S101  (a unit has rows)
         return total, after

@@ -1,0 +1,147 @@
+"""Values of a parameter, each fitted without one fold of the rows after the other, in passes that all fits share."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.working_rows import WorkingRows
+from mmpca_dist.statistics.census import count_labels
+from mmpca_dist.statistics.centred_rows import Array, RowUnits
+from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
+from mmpca_dist.statistics.sweeps import sweep_spans
+from mmpca_dist.statistics.units import read_units
+
+MOST_FOLDS = 5
+"""Fewer where a class has fewer rows."""
+BLOCK_ROWS = 2048
+"""Rows that are scored at once."""
+
+
+@dataclass(frozen=True)
+class FoldGrid:
+    """The fits of m models, for every candidate and every fold that is held out: candidates x folds x m of them.
+
+    Attributes
+    ----------
+    values : array of shape (fits,)
+        The candidate of each fit.
+    terms : FoldTerms
+        Of the rows for all fits.
+    shape : tuple of int
+        Numbers of candidates, folds and models.
+    per_row : int
+        Bytes that a sweep keeps of a row for each fit.
+    """
+
+    values: Array
+    terms: FoldTerms
+    shape: tuple[int, int, int]
+    per_row: int = 0
+
+    @classmethod
+    def of_classes(
+        cls,
+        working: WorkingRows,
+        name: str,
+        candidates: Sequence[float],
+        positive: NDArray[np.intp],
+        unlabelled: int = -1,
+        *,
+        per_row: int = 0,
+    ) -> Self:
+        """Return the grid for models of classes, by their positions.
+
+        ``name`` is that of the parameter.
+
+        Raises
+        ------
+        InputError
+            Where a class has a single row, which cannot be held out.
+        """
+        rows = working.sweeper.rows
+        counts = np.delete(rows.census.counts, unlabelled) if unlabelled >= 0 else rows.census.counts
+        n_folds = min(MOST_FOLDS, int(counts.min()))
+        if n_folds < 2:
+            raise InputError(
+                f"{name}='auto' holds rows of every class out, and a class has a single row: give {name} as a number."
+            )
+        shape = (len(candidates), n_folds, len(positive))
+        values, held_out = _axes(candidates, shape)
+        spans = sweep_spans(rows.dataset, per_row * len(values))
+        census = count_labels(rows.dataset, spans, replace(rows, progress=None, checkpoint=None))
+        before = _counts_before(census.units, rows.census.classes)
+        of_class = np.broadcast_to(positive, shape).ravel()
+        return cls(
+            values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, n_folds, before), shape, per_row
+        )
+
+    @classmethod
+    def of_targets(cls, candidates: Sequence[float], means: Array, n_rows: int) -> Self:
+        """Return the grid for models of continuous targets less their means, shape (q,)."""
+        shape = (len(candidates), min(MOST_FOLDS, n_rows), len(means))
+        values, held_out = _axes(candidates, shape)
+        numbers = np.broadcast_to(np.arange(len(means)), shape).ravel()
+        return cls(values, KnownTargets(means, numbers, held_out, shape[1]), shape)
+
+    def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
+        """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
+
+        Parameters
+        ----------
+        coef, intercept : arrays of shape (fits, r) and (fits,)
+            Of fits to the rows that are not held out, in working coordinates.
+        """
+        rows = working.sweeper.rows
+        task = _HeldOutErrors(
+            rows.dataset, self.terms, coef, intercept, working.units(), self.shape, working.keeps_sparse
+        )
+        spans = sweep_spans(rows.dataset, self.per_row * len(self.values))
+        rows.begins("held-out", rows.dataset.n_bytes)
+        return rows.run(task, spans, operator.add, "held-out", kept=False)
+
+
+def _axes(candidates: Sequence[float], shape: tuple[int, int, int]) -> tuple[Array, NDArray[np.intp]]:
+    """Return the candidate, and the fold that is held out, of every fit."""
+    values = np.broadcast_to(np.asarray(candidates, np.float64)[:, None, None], shape).ravel()
+    return values, np.broadcast_to(np.arange(shape[1])[None, :, None], shape).ravel()
+
+
+def _counts_before(units: Sequence[Any], classes: NDArray) -> dict[int, NDArray[np.int64]]:
+    """Return, by the first row of each unit, how many rows of every class come before it."""
+    counts, before = np.zeros(len(classes), np.int64), {}
+    for start, _, labels, numbers in sorted(units, key=lambda unit: unit[0]):
+        before[start] = counts.copy()
+        counts[np.searchsorted(classes, labels)] += numbers
+    return before
+
+
+@dataclass(frozen=True)
+class _HeldOutErrors:
+    """The task: add up the errors of each candidate in rows whose fold is held out."""
+
+    dataset: Dataset
+    terms: FoldTerms
+    coef: Array
+    intercept: Array
+    units: RowUnits
+    shape: tuple[int, int, int]
+    sparse: bool
+
+    def __call__(self, span: Span) -> Array:
+        errors = np.zeros(self.shape[0])
+        for start, X in read_units(self.dataset, span, sparse=self.sparse):
+            judge = self.terms.judge(self.dataset, start, start + X.shape[0], self.shape[2])
+            folds = self.terms.folds_of(self.dataset, start, start + X.shape[0])
+            for first in range(0, X.shape[0], BLOCK_ROWS):
+                block = slice(first, first + BLOCK_ROWS)
+                scores = (self.units(X[block]).images(self.coef).T + self.intercept).reshape(-1, *self.shape)
+                errors += judge(block, np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0])
+        return errors
