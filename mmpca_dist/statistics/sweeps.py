@@ -25,9 +25,9 @@ F = TypeVar("F")
 """What is fitted: storable."""
 S = TypeVar("S", bound=Any)
 """What rows leave for its update; added up."""
-Step = Callable[[Dataset, int, Any, "NDArray | None"], tuple[S, NDArray]]
+Step = Callable[[Dataset, int, Any, "NDArray | None"], "tuple[S, NDArray | None]"]
 """Takes a data set, the first row of a unit, its rows, dense or CSR, and their states, none in the first sweep; returns
-what they leave, and their states afterwards, with as many entries as there are rows."""
+what they leave, and their states afterwards, with as many entries as there are rows, or None where they have none."""
 
 
 class Sweep(ABC, Generic[F, S]):
@@ -36,7 +36,7 @@ class Sweep(ABC, Generic[F, S]):
     name: str
     """Of its passes, and of its tables."""
     state_bytes: int
-    """Of a row's state."""
+    """Of a row's state; 0 where rows have none."""
     keeps_sparse = False
     """Whether rows in CSR form are read as they are; else they are made dense."""
 
@@ -75,14 +75,17 @@ class Sweeper:
         while not sweep.is_done(fitted):
             before, after = (f"{name}-{i}" for i in (number, number + 1))
             sparse = dataset.sparse and sweep.keeps_sparse
-            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, before if number else None, sparse)
+            stored = before if number and sweep.state_bytes else None
+            task = _SweepSpan(dataset, sweep.step(fitted), self.tables, after, stored, sparse)
             self.rows.begins(sweep.name, dataset.n_bytes)
             sums = self.rows.run(task, spans, operator.add, sweep.name, kept=False)  # states are in no checkpoint
             number, fitted = number + 1, sweep.update(fitted, sums)
             self.tables.put_value(name, (number, fitted))
             self.rows.tell_sweep(f"{sweep.name} {number}: {sweep.describe(fitted)}")
-            self._drop(before, spans)
-        self._drop(f"{name}-{number}", spans)
+            if sweep.state_bytes:
+                self._drop(before, spans)
+        if sweep.state_bytes:
+            self._drop(f"{name}-{number}", spans)
         return fitted
 
     def _drop(self, name: str, spans: list[Span]) -> None:
@@ -118,7 +121,8 @@ class _SweepSpan(Generic[S]):
         for start, X in read_units(self.dataset, span, sparse=self.sparse):
             state = None if self.before is None else self.tables.get(f"{self.before}-{start}", ("state",))[0]
             sums, state = self.step(self.dataset, start, X, state)
-            self.tables.put(f"{self.name}-{start}", {"state": state})
+            if state is not None:
+                self.tables.put(f"{self.name}-{start}", {"state": state})
             total = sums if total is None else total + sums
         assert total is not None  # noqa: S101  (a span has units)
         return total

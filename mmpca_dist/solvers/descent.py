@@ -1,0 +1,176 @@
+"""Minimises m functions side by side, one evaluation of all a pass, with line search and limited-memory BFGS.
+
+Second derivatives, which cost more, may come with any pass. They are the metric from which BFGS (Nocedal & Wright 2006,
+"Numerical optimization", algorithms 7.4 and 3.1) starts: with fresh ones every step is Newton's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.serialization import storable
+
+MEMORY = 10
+"""Steps that BFGS remembers."""
+SUFFICIENT = 1e-4
+"""Share of the linear decrease that a step must reach."""
+SLACK = 1e-13
+"""Of a value: what rounding may add to a sum."""
+JITTER = 1e-13
+"""Of a diagonal of ones: what makes a singular matrix of second derivatives definite."""
+
+
+@storable
+@dataclass(frozen=True)
+class Descent:
+    """Where m minimisations in p parameters are.
+
+    Attributes
+    ----------
+    point, gradient, direction : arrays of shape (m, p)
+        The best point so far, the gradient there, and where the search goes from it.
+    value, step : arrays of shape (m,)
+        The function at the point, infinite before the first pass; and how far the trial goes.
+    metric : array of shape (m, p, p), or (0, p, p)
+        Second derivatives near the point, where they are known.
+    moved, turned : arrays of shape (MEMORY, m, p)
+        Earlier steps and changes of the gradient, the newest first; zeros where there are none.
+    """
+
+    point: Array
+    value: Array
+    gradient: Array
+    direction: Array
+    step: Array
+    metric: Array
+    moved: Array
+    turned: Array
+
+    @classmethod
+    def start(cls, point: Array, metric: Array | None = None) -> Self:
+        """Return the start from a point, shape (m, p), which is evaluated first."""
+        m, p = point.shape
+        zeros = np.zeros_like(point)
+        metric = np.empty((0, p, p)) if metric is None else metric
+        pairs = np.zeros((MEMORY, m, p))
+        return cls(point, np.full(m, np.inf), zeros, zeros, np.ones(m), metric, pairs, pairs)
+
+    @property
+    def trial(self) -> Array:
+        """The point to evaluate next, shape (m, p)."""
+        return self.point + self.step[:, None] * self.direction
+
+    def accepts(self, value: Array, slope: Array | None = None) -> Array:
+        """Tell of each trial, given the function there, whether it is good enough to go on from.
+
+        ``slope`` (m,) is the linear decrease of a whole step, by default that of the gradient.
+        """
+        slope = np.einsum("mp,mp->m", self.gradient, self.direction) if slope is None else slope
+        with np.errstate(invalid="ignore"):
+            limit = self.value + SUFFICIENT * self.step * np.minimum(slope, 0) + SLACK * np.abs(self.value)
+        return np.isinf(self.value) | (value <= limit)
+
+    def moved_to(
+        self,
+        accepted: Array,
+        value: Array,
+        gradient: Array,
+        metric: Array,
+        directed: Callable[[Descent], Array] | None = None,
+    ) -> Descent:
+        """Return the state at the trials that are accepted; at the others steps are shorter.
+
+        Parameters
+        ----------
+        metric : array of shape (m, p, p), or (0, p, p)
+            Second derivatives at the trials.
+        directed : callable, optional
+            Returns where to go from a state, shape (m, p); by default against the gradient, as BFGS does.
+        """
+        at, known = accepted[:, None], np.isfinite(self.value) & accepted
+        step = np.where(known[:, None], self.step[:, None] * self.direction, 0.0)
+        turn = np.where(known[:, None], gradient - self.gradient, 0.0)
+        curved = np.einsum("mp,mp->m", step, turn) > 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(turn, axis=1)
+        moved = _with_newest(self.moved, step, curved)
+        turned = _with_newest(self.turned, turn, curved)
+        kept = self.metric
+        if len(metric):
+            kept = metric if not len(kept) else np.where(accepted[:, None, None], metric, kept)
+            moved, turned = (np.where(at, 0.0, pairs) for pairs in (moved, turned))
+        new = replace(
+            self,
+            point=np.where(at, self.trial, self.point),
+            value=np.where(accepted, value, self.value),
+            gradient=np.where(at, gradient, self.gradient),
+            metric=kept,
+            moved=moved,
+            turned=turned,
+        )
+        return replace(
+            new,
+            direction=np.where(at, (directed or Descent.against_gradient)(new), self.direction),
+            step=np.where(accepted, 1.0, self._shorter(value)),
+        )
+
+    def _shorter(self, value: Array) -> Array:
+        """Return steps where a parabola through what is known is lowest, within a tenth and a half."""
+        slope = np.einsum("mp,mp->m", self.gradient, self.direction) * self.step
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            lowest = -slope / (2 * (value - self.value - slope))
+        return self.step * np.clip(np.where(np.isfinite(lowest), lowest, 0.1), 0.1, 0.5)
+
+    def against_gradient(self) -> Array:
+        """Return -H^-1 g for BFGS's H, shape (m, p)."""
+        q, shares = self.gradient.copy(), []
+        products = np.einsum("hmp,hmp->hm", self.moved, self.turned)
+        inverse = np.divide(1.0, products, out=np.zeros_like(products), where=products > 0)
+        for moved, turned, one in zip(self.moved, self.turned, inverse, strict=True):
+            share = one * np.einsum("mp,mp->m", moved, q)
+            q -= share[:, None] * turned
+            shares.append(share)
+        q = self._first(q, products[0])
+        for moved, turned, one, share in reversed(list(zip(self.moved, self.turned, inverse, shares, strict=True))):
+            q += (share - one * np.einsum("mp,mp->m", turned, q))[:, None] * moved
+        return -q
+
+    def _first(self, q: Array, newest: Array) -> Array:
+        """Return H0^-1 q: by the metric, or else by the curvature along the newest step."""
+        if len(self.metric):
+            return np.stack([solve_definite(metric, each) for metric, each in zip(self.metric, q, strict=True)])
+        lengths = np.einsum("mp,mp->m", self.turned[0], self.turned[0])
+        sizes = np.linalg.norm(self.gradient, axis=1)
+        first = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
+        scale = np.divide(newest, lengths, out=first, where=lengths > 0)
+        return q * scale[:, None]
+
+    @property
+    def decrease(self) -> Array:
+        """What a step would still gain where the functions are as quadratic as the metric says, shape (m,)."""
+        return -np.einsum("mp,mp->m", self.gradient, self.direction) / 2
+
+
+def _with_newest(pairs: Array, newest: Array, is_used: Array) -> Array:
+    """Return pairs with the newest in front, for the functions that use it."""
+    shifted = np.concatenate([newest[None], pairs[:-1]])
+    return np.where(is_used[None, :, None], shifted, pairs)
+
+
+def solve_definite(matrix: Array, right: Array) -> Array:
+    """Return A^-1 B for a positive semidefinite A, shape (p, p), scaled to a diagonal of ones; B is (p,) or (p, q)."""
+    diagonal = np.diagonal(matrix)
+    scale = np.divide(1.0, np.sqrt(np.maximum(diagonal, 0)), out=np.ones_like(diagonal), where=diagonal > 0)
+    scaled = matrix * scale[:, None] * scale
+    jitter = JITTER
+    while True:
+        scaled[np.diag_indices_from(scaled)] += jitter
+        factor, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
+        if not failed or jitter > 1:
+            solved = scipy.linalg.cho_solve((factor, True), (right.T * scale).T, check_finite=False)
+            return np.asarray((solved.T * scale).T)
+        jitter *= 100

@@ -1,0 +1,174 @@
+"""Linear models with the hinge loss or its square, by a primal-dual interior point method over the rows.
+
+Each iteration takes two passes: one moves slacks and multipliers of all rows and sums what Newton's next step follows
+from; the other tells how far that step can go.
+
+Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.solvers.descent import solve_definite
+from mmpca_dist.solvers.interior_penalties import InteriorPenalty
+from mmpca_dist.solvers.linear_models import STANDSTILL, describe, hold_intercept, idle_passes, relative_gaps
+from mmpca_dist.statistics.centred_rows import Array, RowUnits
+from mmpca_dist.statistics.hinge_sums import START, HingeSums, Interior, Longest, MoveInside
+from mmpca_dist.statistics.label_terms import LabelTerms
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.sweeps import Step, Sweep
+
+NEARLY = 0.995
+"""Of the longest step: what is taken, so that all stays positive."""
+LEAST, MOST = 0.02, 0.5
+"""Of the mean product: what is aimed at next, the less the longer the step before was."""
+
+
+@storable
+@dataclass(frozen=True)
+class HingeFit:
+    """m models that are being fitted.
+
+    Attributes
+    ----------
+    point, best : arrays of shape (m, n + 1)
+        The penalty's parameters and b at the interior point, and the best so far.
+    parts : tuple of arrays
+        Slacks and multipliers of the penalty.
+    change : array of shape (m, n + 1)
+        Newton's step from the point.
+    products, mu, length : arrays of shape (m,)
+        Slacks times multipliers, added up; what each product is to become; and how far the step goes.
+    objective, bound, start : arrays of shape (m,)
+        At the best point; what the minimum is at least; and at the first point.
+    is_done : bool array of shape (m,)
+    idle : int array of shape (m,)
+        Iterations in a row that gained nothing.
+    moves : bool
+        Whether the next pass moves rows.
+    """
+
+    point: Array
+    best: Array
+    parts: tuple[Array, ...]
+    change: Array
+    products: Array
+    mu: Array
+    length: Array
+    objective: Array
+    bound: Array
+    start: Array
+    is_done: NDArray[np.bool_]
+    idle: NDArray[np.int64]
+    moves: bool = True
+    n_passes: int = 0
+
+    @classmethod
+    def start_at(cls, interior: InteriorPenalty) -> Self:
+        """Return models before their first pass, at zero."""
+        m = len(interior.alphas)
+        zeros, nothing = np.zeros((m, interior.penalty.n_parameters + 1)), np.full(m, np.inf)
+        return cls(
+            point=zeros, best=zeros, parts=interior.start(), change=zeros, products=nothing, mu=np.full(m, START), length=np.zeros(m),
+            objective=nothing, bound=-nothing, start=nothing, is_done=np.zeros(m, bool),
+            idle=np.zeros(m, np.int64),
+        )  # fmt: skip
+
+    @property
+    def gaps(self) -> Array:
+        """By how much the objective may lie above its minimum, relative to it, shape (m,)."""
+        return relative_gaps(self.objective, self.bound, self.start)
+
+
+@dataclass(frozen=True)
+class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
+    """Passes for m models until every gap is at most ``tolerance``; ``kind`` is that of the loss."""
+
+    name: str
+    kind: type[Interior]
+    interior: InteriorPenalty
+    terms: LabelTerms
+    units: RowUnits
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    keeps_sparse: bool = False
+
+    @property
+    def state_bytes(self) -> int:  # type: ignore[override]
+        return 8 * len(fields(self.kind)) * len(self.interior.alphas)
+
+    def step(self, fitted: HingeFit) -> Step[HingeSums | Longest]:
+        change = np.append(self.interior.penalty.coefficients(fitted.change[:, :-1]), fitted.change[:, -1:], axis=1)
+        return MoveInside(self.kind, change, fitted.mu, fitted.length, fitted.moves, self.terms, self.units)
+
+    def update(self, fitted: HingeFit, sums: HingeSums | Longest) -> HingeFit:
+        interior = self.interior
+        moved_parts = interior.change(fitted.parts, fitted.change, fitted.mu)
+        if isinstance(sums, Longest):
+            longest = np.minimum(sums.step, interior.longest(fitted.parts, moved_parts))
+            length = np.where(fitted.is_done, 0.0, np.minimum(NEARLY * longest, 1.0))
+            return replace(fitted, length=length, moves=True, n_passes=fitted.n_passes + 1)
+        length = fitted.length[:, None]
+        parts = tuple(part + length * moved for part, moved in zip(fitted.parts, moved_parts, strict=True))
+        point = fitted.point + length * fitted.change
+        products = interior.products(parts)
+        total = sums.products + products.sum(axis=1)
+        mean = total / np.maximum(sums.counts + products.shape[1], 1)
+        mu = np.where(fitted.is_done, fitted.mu, mean * np.clip((1 - fitted.length) ** 2, LEAST, MOST))
+        change, decrease = self._newton(point, parts, sums, mu, mean)
+        change[fitted.is_done] = 0
+        objective = sums.loss + interior.alphas * interior.penalty.values(point[:, :-1])
+        is_free = interior.penalty.is_free
+        if is_free:
+            bound = objective - total - decrease
+        else:
+            moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
+            bound = interior.penalty.dual_bound(interior.alphas, moves, sums.cross, sums.duals)
+            bound = np.maximum(fitted.bound, bound)
+        is_better = ~fitted.is_done & ((objective < fitted.objective) | is_free)
+        new = replace(
+            fitted,
+            point=point,
+            parts=parts,
+            change=change,
+            products=total,
+            mu=mu,
+            moves=False,
+            best=np.where(is_better[:, None], point, fitted.best),
+            objective=np.where(is_better, objective, fitted.objective),
+            bound=np.where(fitted.is_done, fitted.bound, bound),
+            start=fitted.start if fitted.n_passes else objective,
+            n_passes=fitted.n_passes + 1,
+        )
+        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.products, new.products))
+        is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        return replace(new, idle=idle, is_done=is_done)
+
+    def _newton(
+        self, point: Array, parts: tuple[Array, ...], sums: HingeSums, mu: Array, mean: Array
+    ) -> tuple[Array, Array]:
+        """Return Newton's step, shape (m, n + 1), and what one to the present products would still gain, shape (m,)."""
+        lifted = self.interior.penalty.lifted
+        held = np.append(sums.cross.sum(axis=0), sums.moves.sum(axis=0)[:, None], axis=1)
+        pull, push = lifted(held + sums.pull), lifted(sums.push)
+        metric = self.interior.penalty.lifted_twice(sums.bends)
+        self.interior.add_to(point, parts, metric, pull, push)
+        if not self.has_intercept:
+            pull[:, -1] = push[:, -1] = 0
+            hold_intercept(metric)
+        ahead, here = pull + mu[:, None] * push, pull + mean[:, None] * push
+        solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, ahead, here, strict=True)]
+        change, still = np.moveaxis(np.stack(solved), 2, 0)
+        return change.copy(), np.einsum("mp,mp->m", here, still) / 2
+
+    def is_done(self, fitted: HingeFit) -> bool:
+        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
+
+    def describe(self, fitted: HingeFit) -> str:
+        return describe(fitted.is_done, fitted.gaps)

@@ -1,0 +1,222 @@
+"""Linear models with a projection penalty and a smooth loss, fitted in passes over the rows.
+
+Each minimises sum_i L(a_i - b_i (w^T x_i + b)) + alpha J, with J as in `penalties`. A point of the dual problem proves
+how far it is from the minimum.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.solvers.descent import Descent
+from mmpca_dist.solvers.penalties import Penalty, SubspacePenalty
+from mmpca_dist.statistics.centred_rows import Array, RowUnits
+from mmpca_dist.statistics.label_terms import LabelTerms
+from mmpca_dist.statistics.loss_sums import LossSums, SumLosses
+from mmpca_dist.statistics.losses import Loss
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.sweeps import Step, Sweep
+
+STANDSTILL, LEAST_GAIN = 12, 1e-12
+"""Passes that gain no more than so much of an objective, nor a hundredth of the gap: rounding allows no more."""
+LEAST_SCALE = 1e-3
+"""Gaps are relative to the objective, or to so much of that of the start where that is more."""
+
+
+@storable
+@dataclass(frozen=True)
+class LinearFit:
+    """m models that are being fitted.
+
+    Attributes
+    ----------
+    descent : Descent
+        Of the penalty's parameters and b.
+    bound : array of shape (m,)
+        What the minimum is at least: the largest value of the dual problem so far.
+    start : array of shape (m,)
+        The objective before the first step.
+    is_done : bool array of shape (m,)
+    idle : int array of shape (m,)
+        Passes in a row that gained nothing.
+    n_passes, age : int
+        Passes so far, and since second derivatives came.
+    """
+
+    descent: Descent
+    bound: Array
+    start: Array
+    is_done: NDArray[np.bool_]
+    idle: NDArray[np.int64]
+    n_passes: int = 0
+    age: int = 0
+
+    @classmethod
+    def start_at(cls, point: Array, metric: Array | None = None) -> Self:
+        """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
+        m = len(point)
+        return cls(Descent.start(point, metric), np.full(m, -np.inf), np.full(m, np.inf), np.zeros(m, bool), np.zeros(m, np.int64))
+
+    @property
+    def objective(self) -> Array:
+        """At the best point, shape (m,)."""
+        return self.descent.value
+
+    @property
+    def best(self) -> Array:
+        """Parameters and b, shape (m, n + 1)."""
+        return self.descent.point
+
+    @property
+    def gaps(self) -> Array:
+        """By how much the objective may lie above its minimum, relative to it, shape (m,)."""
+        return relative_gaps(self.objective, self.bound, self.start)
+
+
+def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
+    """Return by how much objectives may lie above their minimum, relative to them or to a thousandth of the start."""
+    with np.errstate(invalid="ignore"):
+        scale = np.maximum(objective, LEAST_SCALE * start)
+        gaps = np.maximum(objective - bound, 0) / np.where(scale > 0, scale, 1)
+    return np.where(np.isnan(gaps), np.inf, gaps)
+
+
+def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
+    """Return how many passes in a row gained nothing, given objectives and what is left before and after, shape (m,)."""
+    with np.errstate(invalid="ignore"):
+        gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
+        gained |= left[1] < 0.99 * left[0]
+    return np.where(gained, 0, idle + 1)
+
+
+@dataclass(frozen=True)
+class ModelSweep(Sweep[LinearFit, LossSums]):
+    """Passes for m models of a smooth loss until every gap is at most ``tolerance``.
+
+    Attributes
+    ----------
+    alphas : array of shape (m,)
+    has_intercept : bool
+    """
+
+    name: str
+    loss: Loss
+    penalty: Penalty
+    alphas: Array
+    terms: LabelTerms
+    units: RowUnits
+    has_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: LinearFit) -> Step[LossSums]:
+        active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
+        coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, self._wants_bends(fitted))
+
+    def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
+        sums = sums.spread(np.flatnonzero(~fitted.is_done), len(self.alphas))
+        trial = fitted.descent.trial
+        value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
+        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.bends)
+        self._add_penalty(trial, gradient, metric)
+        if not self.has_intercept:
+            gradient[:, -1] = 0
+            hold_intercept(metric)
+        accepted = ~fitted.is_done & self._accepts(fitted.descent, value)
+        descent = self._moved(fitted.descent, accepted, value, gradient, metric)
+        bound = np.where(accepted, self._bound(fitted.bound, sums, descent), fitted.bound)
+        new = replace(
+            fitted,
+            descent=descent,
+            bound=bound,
+            start=fitted.start if fitted.n_passes else value,
+            n_passes=fitted.n_passes + 1,
+            age=0 if len(metric) else fitted.age + 1,
+        )
+        idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
+        is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        return replace(new, idle=idle, is_done=is_done)
+
+    def _bound(self, before: Array, sums: LossSums, descent: Descent) -> Array:
+        """Return what the minimum is at least: proved, or, where directions bear no penalty, by what a step gains."""
+        if self.penalty.is_free:
+            return descent.value - self._decrease(descent)
+        moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
+        return np.maximum(before, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
+    def is_done(self, fitted: LinearFit) -> bool:
+        return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
+
+    def describe(self, fitted: LinearFit) -> str:
+        return describe(fitted.is_done, fitted.gaps)
+
+    @abstractmethod
+    def _wants_bends(self, fitted: LinearFit) -> bool:
+        """Tell whether the next pass is to bring second derivatives."""
+
+    @abstractmethod
+    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
+        """Add what is smooth of the penalty to first and second derivatives."""
+
+    @abstractmethod
+    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
+        """Tell of each trial whether it is good enough."""
+
+    @abstractmethod
+    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
+        """Return the descent after a pass."""
+
+    @abstractmethod
+    def _decrease(self, descent: Descent) -> Array:
+        """Return what the next step would gain where the objectives are as quadratic as they seem, shape (m,)."""
+
+
+@dataclass(frozen=True)
+class LinearSweep(ModelSweep):
+    """With squared lengths: Newton's method, whose second derivatives are renewed now and then; BFGS corrects between.
+
+    Attributes
+    ----------
+    with_bends : bool
+        Whether there is room for second derivatives, of (r + 1)^2 doubles a model.
+    """
+
+    penalty: SubspacePenalty
+    with_bends: bool = True
+
+    def _wants_bends(self, fitted: LinearFit) -> bool:
+        is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
+        return self.with_bends and is_due
+
+    def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
+        gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
+        if len(metric):
+            metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
+
+    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
+        return descent.accepts(value)
+
+    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
+        return descent.moved_to(accepted, value, gradient, metric)
+
+    def _decrease(self, descent: Descent) -> Array:
+        return descent.decrease
+
+
+def hold_intercept(metric: Array) -> None:
+    """Let second derivatives (m, n + 1, n + 1) leave the last parameter as it is."""
+    metric[:, -1, :-1] = metric[:, :-1, -1] = 0
+    metric[:, -1, -1] = 1
+
+
+def describe(is_done: NDArray[np.bool_], gaps: Array) -> str:
+    """Say how far models are."""
+    return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"

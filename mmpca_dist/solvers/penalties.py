@@ -1,0 +1,211 @@
+"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, given a reduction P (K, r) and epsilon.
+
+A penalty is the smallest J(w - P^T v) + epsilon |v|^2 over v; w - P^T v is the part of w outside of the subspace that
+the rows of P span, P^T v the part inside.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+
+from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.coordinates import EPS
+
+
+class Penalty(ABC):
+    """A penalty on m models side by side, in n parameters each, of which the coefficients w are a linear function."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """n."""
+
+    @property
+    @abstractmethod
+    def is_free(self) -> bool:
+        """Whether some direction bears no penalty."""
+
+    @abstractmethod
+    def coefficients(self, parameters: Array) -> Array:
+        """Return w, shape (m, r), of parameters (m, n)."""
+
+    @abstractmethod
+    def inside(self, parameters: Array) -> Array:
+        """Return P^T v, shape (m, r)."""
+
+    @abstractmethod
+    def values(self, parameters: Array) -> Array:
+        """Return the penalties, shape (m,)."""
+
+    @abstractmethod
+    def lifted(self, gradient: Array) -> Array:
+        """Return derivatives by [w; b], shape (m, r + 1), as those by the parameters and b."""
+
+    @abstractmethod
+    def lifted_twice(self, bends: Array) -> Array:
+        """Return second derivatives by [w; b], shape (m, r + 1, r + 1), as those by the parameters and b."""
+
+    @abstractmethod
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        """Return q and t such that alpha times the penalty has the conjugate l^2 q at l c, for l from 0 to t.
+
+        Parameters
+        ----------
+        cross : array of shape (m, r)
+            c.
+        alphas : array of shape (m,)
+        """
+
+    def dual_bound(self, alphas: Array, moves: Array, cross: Array, duals: Array) -> Array:
+        """Return a value of the dual problem, which no objective lies below, shape (m,).
+
+        Multipliers of both signs are scaled, each sign by a number, so that they cancel where ``moves`` are given, as
+        models with an intercept demand; then all of them, so that the value is largest.
+
+        Parameters
+        ----------
+        moves : array of shape (2, m)
+            Sums of the multipliers by sign; zeros for models without an intercept.
+        cross, duals : arrays of shape (2, m, r) and (2, m)
+            Sums of multipliers times rows, and of the dual terms that they leave at least.
+        """
+        up, down = moves[0], -moves[1]
+        least = np.minimum(up, down)
+        shares = np.stack([np.divide(least, each, out=np.ones_like(each), where=each > 0) for each in (up, down)])
+        linear = np.einsum("gm,gm->m", shares, duals)
+        squares, longest = self.conjugate(np.einsum("gm,gmr->mr", shares, cross), alphas)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            length = np.where(squares > 0, np.clip(linear / (2 * squares), 0, 1), np.where(linear > 0, 1.0, 0.0))
+            length = np.minimum(length, longest)
+            return np.where(length > 0, length * linear - length**2 * squares, 0.0)
+
+
+@dataclass(frozen=True)
+class SubspacePenalty(Penalty):
+    """With J the squared length: w^T R w = |w|^2 - sum_k shares_k (q_k^T w)^2.
+
+    Rows of Q are the right singular vectors of P; with its singular values s, shares are s^2 / (s^2 + epsilon).
+
+    Attributes
+    ----------
+    directions : array of shape (k, r)
+        Q, orthonormal rows.
+    shares : array of shape (k,)
+        How much of the penalty on each direction is lifted: 1 for all of it.
+    """
+
+    directions: Array
+    shares: Array
+
+    @classmethod
+    def of(cls, reduction: Array, epsilon: float) -> Self:
+        """Return the penalty for a reduction, shape (K, r); what is zero in it up to rounding counts as zero."""
+        _, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
+        kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
+        squares = values[kept] ** 2
+        return cls(directions[kept], squares / (squares + epsilon))
+
+    @property
+    def n_parameters(self) -> int:
+        return self.directions.shape[1]
+
+    @property
+    def is_free(self) -> bool:
+        return bool((self.shares == 1).any())
+
+    def coefficients(self, parameters: Array) -> Array:
+        return parameters
+
+    def inside(self, parameters: Array) -> Array:
+        return np.asarray((parameters @ self.directions.T * self.shares) @ self.directions)
+
+    def apply(self, w: Array) -> Array:
+        """Return R w for vectors (m, r): the part outside of the subspace."""
+        return w - self.inside(w)
+
+    def values(self, parameters: Array) -> Array:
+        return np.asarray(np.einsum("mr,mr->m", parameters, self.apply(parameters)))
+
+    def matrix(self) -> Array:
+        """Return R, shape (r, r)."""
+        return np.eye(self.n_parameters) - (self.directions.T * self.shares) @ self.directions
+
+    def lifted(self, gradient: Array) -> Array:
+        return gradient
+
+    def lifted_twice(self, bends: Array) -> Array:
+        return bends
+
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gains = np.where(self.shares < 1, self.shares / (1 - self.shares), np.inf)
+            along = (cross @ self.directions.T) ** 2
+            squares = np.einsum("mr,mr->m", cross, cross) + np.where(along > 0, along * gains, 0.0).sum(axis=1)
+        return squares / (4 * alphas), np.ones(len(cross))
+
+
+@dataclass(frozen=True)
+class SparsePenalty(Penalty):
+    """With J the sum of absolute values: of parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
+
+    Attributes
+    ----------
+    reduction : array of shape (K, r)
+        P.
+    epsilon : float
+    """
+
+    reduction: Array
+    epsilon: float
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(self.reduction.shape)
+
+    @property
+    def n_sparse(self) -> int:
+        """r, the number of parameters whose absolute values count."""
+        return self.reduction.shape[1]
+
+    @property
+    def is_free(self) -> bool:
+        return self.epsilon == 0 and bool(self.reduction.any())
+
+    def coefficients(self, parameters: Array) -> Array:
+        return parameters[:, : self.n_sparse] + self.inside(parameters)
+
+    def inside(self, parameters: Array) -> Array:
+        return np.asarray(parameters[:, self.n_sparse :] @ self.reduction)
+
+    def values(self, parameters: Array) -> Array:
+        r = self.n_sparse
+        return np.abs(parameters[:, :r]).sum(axis=1) + self.epsilon * np.sum(parameters[:, r:] ** 2, axis=1)
+
+    def _basis(self) -> Array:
+        """Return what [w; b] are of the parameters and b: shape (n + 1, r + 1)."""
+        r, n = self.n_sparse, self.n_parameters
+        basis = np.zeros((n + 1, r + 1))
+        basis[:r, :r] = np.eye(r)
+        basis[r:n, :r] = self.reduction
+        basis[n, r] = 1
+        return basis
+
+    def lifted(self, gradient: Array) -> Array:
+        w, b = gradient[:, :-1], gradient[:, -1:]
+        return np.concatenate([w, w @ self.reduction.T, b], axis=1)
+
+    def lifted_twice(self, bends: Array) -> Array:
+        basis = self._basis()
+        return np.stack([basis @ each @ basis.T for each in bends]) if len(bends) else bends
+
+    def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
+        along = np.sum((cross @ self.reduction.T) ** 2, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = np.where(along > 0, along / (4 * alphas * self.epsilon), 0.0)
+            longest = alphas / np.abs(cross).max(axis=1)
+        return squares, np.where(longest < 1, longest, 1.0)
