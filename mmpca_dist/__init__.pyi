@@ -13,6 +13,8 @@ from .methods.lol import LOL as LOL
 from .methods.margin_pca import MarginPCA as MarginPCA
 from .methods.maximum_margin_criterion import MaximumMarginCriterion as MaximumMarginCriterion
 from .methods.pls import PLS as PLS
+from .methods.projection_penalty import ProjectionPenaltyClassifier as ProjectionPenaltyClassifier
+from .methods.projection_penalty import ProjectionPenaltyRegressor as ProjectionPenaltyRegressor
 from .methods.random_projection import RandomProjection as RandomProjection
 from .methods.ridge import RidgeDirections as RidgeDirections
 from .methods.supervised_pca import SupervisedPCA as SupervisedPCA

@@ -328,14 +328,18 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         y, X = labels_of(y, X), as_table(X)
         if isinstance(X, ForeignTable) and X.lazy:
             check_header(self, X, reset=reset)
-            return lazy_rows(X.rows, y)
+            return lazy_rows(self._prepared(X.rows, y), y)
         return self._check_rows(X, y, reset, least), Threads()
+
+    def _prepared(self, X: Any, y: Any) -> Any:
+        """Return rows, in memory or not, as the fit is to see them."""
+        return X
 
     def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
         y = y if y is None else label_array(y, "y")
         X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least)
         check_classification_targets(y)
-        return rows_in_memory(X, normalize_labels(y, "y"), "X")
+        return rows_in_memory(self._prepared(X, y), normalize_labels(y, "y"), "X")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

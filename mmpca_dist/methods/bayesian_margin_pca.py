@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
-import dask
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.bayesian_margin import BayesianMargin
+from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.margin_fit import MarginFit, is_label
 from mmpca_dist.methods.parameters import check_number, estimator, option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.dask_rows import unlabelled_rows
-from mmpca_dist.statistics.margin_posterior import Array
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import GivenLabels, as_targets, target_units
 
@@ -34,7 +31,7 @@ LARGEST_C = 1e9
 
 
 @estimator
-class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
+class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
 
     A sweep is one pass over the rows. Of two classes there is one model; of more, one for each class against the rest,
@@ -143,35 +140,6 @@ class BayesianMarginPCA(ClassifierMixin, BayesianMargin):
         if self.unlabelled is None:
             return None
         return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
-
-    def decision_function(self, X: Any) -> Any:
-        """Return E[eta]^T [z; 1] for every class, or of two classes for the second.
-
-        Parameters
-        ----------
-        X : as in ``transform``
-
-        Returns
-        -------
-        array of shape (n_samples, C), or (n_samples,) for two classes
-            Lazy for Dask input.
-        """
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def predict(self, X: Any) -> Any:
-        """Return the class with the largest output, shape (n_samples,); lazy for Dask input."""
-        outputs = self._outputs(X)
-        named = partial(_named, classes=self.classes_)
-        if not dask.is_dask_collection(outputs):
-            return named(outputs)
-        return da.map_blocks(named, outputs, dtype=self.classes_.dtype, drop_axis=1)
-
-
-def _named(outputs: Array, classes: NDArray) -> NDArray:
-    if outputs.shape[1] == 1:
-        return classes[(outputs[:, 0] > 0).astype(np.intp)]
-    return classes[outputs.argmax(axis=1)]
 
 
 @estimator

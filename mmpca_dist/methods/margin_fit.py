@@ -124,7 +124,7 @@ class MarginFit(SweptNeed):
             n_unlabelled=n_unlabelled,
         )
 
-    def rounds(self, n_classes: int, n_components: int) -> list[SweepRound]:
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         variants = 1 if n_classes == 2 and self.epsilon is None else n_classes
         tried = [variants * len(self.candidates) * MOST_FOLDS] if self.C is None else []
         return [self._round(count, n_components) for count in [*tried, variants]]

@@ -41,7 +41,7 @@ def parameter(default: Any, *, kw_only: bool = True) -> Any:
     return Parameter(default, kw_only)
 
 
-def option(default: Any, *, words: tuple[str, ...] = (), **described: Any) -> Any:
+def option(default: Any, *, words: tuple[str, ...] = (), kw_only: bool = True, **described: Any) -> Any:
     """Return a parameter that configurations may set, too; described as by ``settings.setting``.
 
     The estimator checks the bounds (``ge``, ``gt``, ``le``, ``lt``) of a number when it is fitted; ``words`` may stand
@@ -50,7 +50,7 @@ def option(default: Any, *, words: tuple[str, ...] = (), **described: Any) -> An
     bounds = {name: bound for name, bound in described.items() if name in COMPARISONS}
     if words:  # bounds of a field would be asked of words, too
         described = {name: value for name, value in described.items() if name not in bounds}
-    return Parameter(default, setting=setting(default, **described), bounds=bounds, words=words)
+    return Parameter(default, kw_only, setting=setting(default, **described), bounds=bounds, words=words)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter, option))

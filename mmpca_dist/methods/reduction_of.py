@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
 
@@ -52,12 +55,13 @@ class GivenReduction(ReductionOf):
         return Needs(scatters=frozenset())
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
-        rows = np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)
-        if self.n_features != statistics.n_features:
-            raise InputError(
-                f"The reduction has {self.n_features} columns, but the rows have {statistics.n_features} features."
-            )
-        return rows[:n_components]
+        return self.matrix(statistics.n_features, n_components)
+
+    def matrix(self, n_features: int, n_components: int | None) -> NDArray[np.float64]:
+        """Return P, or its first rows, for rows of so many features; raise InputError where it has others."""
+        if self.n_features != n_features:
+            raise InputError(f"The reduction has {self.n_features} columns, but the rows have {n_features} features.")
+        return np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)[:n_components]
 
 
 @dataclass(frozen=True)
@@ -71,16 +75,16 @@ class MethodReduction(ReductionOf):
         Its parameters, but for the number of components.
     """
 
-    estimator: Any
+    estimator: type[MomentReducer]
     options: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, reducer: Any) -> MethodReduction:
+    def of(cls, reducer: MomentReducer) -> MethodReduction:
         """Return the reduction that an estimator, not yet fitted, makes."""
         options = {name: value for name, value in reducer.get_params(deep=False).items() if name != "n_components"}
         return cls(type(reducer), tuple(sorted((name, _hashable(value)) for name, value in options.items())))
 
-    def reducer(self, n_components: int | None) -> Any:
+    def reducer(self, n_components: int | None) -> MomentReducer:
         """Return the estimator."""
         return self.estimator(n_components=n_components, **dict(self.options))
 
@@ -90,9 +94,61 @@ class MethodReduction(ReductionOf):
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         reducer = self.reducer(n_components)
-        reducer._check_parameters()
         return reducer.fit_statistics(statistics, at_most=True)._directions
 
 
 def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def method_named(described: Any, **shared: Any) -> MomentReducer:
+    """Return the estimator of a method by its name, or by a mapping of its name and options.
+
+    Raises
+    ------
+    InputError
+        For a method or an option that there is not.
+    """
+    content = {"name": described} if isinstance(described, str) else dict(described)
+    name = content.pop("name", None)
+    if name not in METHODS:
+        raise InputError(f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(str(name), METHODS)}")
+    method = METHODS[name]
+    unknown = next((key for key in content if key not in method.settable), None)
+    if unknown is not None:
+        options = f"its options are {', '.join(method.settable)}" if method.settable else "it has none"
+        raise InputError(f"{name} has no option {unknown!r}; {options}.{did_you_mean(unknown, method.settable)}")
+    reducer = method.estimator(**method.parameters, **content)
+    return reducer.set_params(**{key: value for key, value in shared.items() if key in reducer._parameters})
+
+
+def components_of(transformer: Any, X: Any) -> NDArray[np.float64] | None:
+    """Return P, shape (K, d), where a fitted transformer of rows x is P x up to a constant; else None.
+
+    ``X`` are rows to try it on.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(transformer)
+    for name in ("components_", "scalings_", "x_rotations_"):
+        found = getattr(transformer, name, None)
+        if not isinstance(found, np.ndarray) or found.ndim != 2:
+            continue
+        P = found if name == "components_" else found.T
+        rows = X[:PROBES].toarray() if issparse(X) else np.asarray(X[:PROBES], np.float64)
+        if P.shape[1] != rows.shape[1]:
+            continue
+        moves = rows - rows[0]
+        images = np.asarray(transformer.transform(X[:PROBES]), np.float64)
+        expected = moves @ P.T
+        if images.shape == expected.shape and np.allclose(images - images[0], expected, atol=_rounding(rows, P)):
+            return P
+    return None
+
+
+def _rounding(rows: NDArray, P: NDArray) -> float:
+    return 1e-6 * float(np.abs(rows).max(initial=0.0) * np.abs(P).max(initial=0.0)) * rows.shape[1] ** 0.5
+
+
+PROBES = 16
+"""Rows that a transformer is tried on."""

@@ -54,8 +54,9 @@ class Method:
         What stands in place of eigenvalues, in words; empty for eigenvalues.
     shares : str
         What the components have a share of, in words; empty for the scatter that the method is about.
-    blocks : {"one", "by class", "all columns"}
-        Whether ``transform`` gives K columns, K for each of more than two classes, or as many as there are.
+    blocks : {"one", "by class", "two by class", "all columns"}
+        Whether ``transform`` gives K columns, K for each of more than two classes, two for each model of a class, or as
+        many as there are.
     reference : bool
         Whether other methods are compared with it by default.
     residuals : str
@@ -83,6 +84,8 @@ class Method:
         """Return how many blocks of K columns ``transform`` gives."""
         if self.blocks == "by class" and n_classes > 2:
             return n_classes
+        if self.blocks == "two by class":
+            return -(-2 * (1 if n_classes == 2 else n_classes) // n_components)
         return -(-n_features // n_components) if self.blocks == "all columns" else 1
 
     @cached_property

@@ -81,7 +81,7 @@ def with_sweeps(
     if tables is not None:
         return replace(statistics, fits={**statistics.fits, **_fits(statistics, rows, need, sizes, tables)})
     n, d = rows.dataset.n_rows, rows.dataset.n_features
-    state = max(need.state_bytes(len(rows.census.classes), min(size, d)) for size in sizes)
+    state = max(need.state_bytes(len(rows.census.classes), min(size, d), min(n, d)) for size in sizes)
     in_memory = rows.scheduler.in_process and states_fit_memory(n, state)
     with open_scratch(in_memory, rows.scratch) as scratch:
         return with_sweeps(statistics, rows, need, sizes, scratch)

@@ -30,6 +30,8 @@ class WorkingRows:
         ``centre`` in the columns.
     keeps_sparse : bool
         Whether CSR rows are read as they are: where solvers in passes do so. Else their bits are those of dense rows.
+    is_uncentred : bool
+        Whether the mean stays in the rows.
     """
 
     sweeper: Sweeper
@@ -39,20 +41,17 @@ class WorkingRows:
     basis: Array | None
     mean: Array
     keeps_sparse: bool = False
+    is_uncentred: bool = False
 
     @classmethod
     def of(cls, statistics: Statistics, sweeper: Sweeper, *, targets: bool, by_column: bool = False) -> Self:
         """Return rows in the coordinates of their statistics, or, ``by_column``, in any case in the columns."""
-        mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
-        if by_column or not isinstance(statistics, SpanStatistics):
+        centre, basis, mean = coordinates_of(statistics, by_column=by_column)
+        if basis is None:
             sparse = sweeper.rows.dataset.sparse and statistics.approximation is not None
-            return cls(sweeper, mean, statistics.mean, statistics.scale, None, mean, sparse)
-        inside = statistics.basis.T @ mean
-        outside = mean - statistics.basis @ inside
-        length = float(np.linalg.norm(outside))
-        basis = np.column_stack([statistics.basis, outside / length if length > 0 else outside])
+            return cls(sweeper, centre, statistics.mean, statistics.scale, None, mean, sparse)
+        assert isinstance(statistics, SpanStatistics)  # noqa: S101  (others have no basis of their rows)
         rows = rows_in_span(statistics, sweeper.rows, extra=1, targets=targets)
-        centre = np.append(inside, length)
         return cls(replace(sweeper, rows=rows), centre, np.zeros_like(centre), None, basis, mean)
 
     @property
@@ -61,7 +60,11 @@ class WorkingRows:
 
     def units(self) -> RowUnits:
         """Return what brings rows as they are read to working units."""
-        return RowUnits(self.origin, self.scale)
+        return RowUnits(self.origin - self.centre if self.is_uncentred else self.origin, self.scale)
+
+    def uncentred(self) -> Self:
+        """Return the same rows with their mean left in them, unless they are standardised."""
+        return self if self.scale is not None else replace(self, is_uncentred=True)
 
     def in_columns(self, vectors: Array) -> Array:
         """Return vectors in working coordinates, shape (..., r), in the columns, shape (..., d)."""
@@ -70,3 +73,18 @@ class WorkingRows:
     def coordinates(self, vectors: Array) -> Array:
         """Return vectors in the columns, shape (..., d), in working coordinates, shape (..., r)."""
         return vectors if self.basis is None else vectors @ self.basis
+
+
+def coordinates_of(statistics: Statistics, *, by_column: bool = False) -> tuple[Array, Array | None, Array]:
+    """Return the mean of the rows in working coordinates, their basis, and the mean in (standardised) columns.
+
+    The basis (d, r) is that of few rows and of their mean, which lies outside of their span; None for the columns.
+    """
+    mean = statistics.mean if statistics.scale is None else statistics.mean / statistics.scale
+    if by_column or not isinstance(statistics, SpanStatistics):
+        return mean, None, mean
+    inside = statistics.basis.T @ mean
+    outside = mean - statistics.basis @ inside
+    length = float(np.linalg.norm(outside))
+    basis = np.column_stack([statistics.basis, outside / length if length > 0 else outside])
+    return np.append(inside, length), basis, mean

@@ -45,7 +45,7 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *,
     keeps_sparse = dataset.sparse and in_passes
     more, memory, states = 0, 0, 0
     for need in needs.swept:
-        rounds = need.rounds(n_classes, min(needs.n_components or 1, d, n))
+        rounds = need.rounds(n_classes, min(needs.n_components or 1, d, n), min(n, d))
         in_memory = sweep_in_memory(n, max(each.state_bytes for each in rounds), resources)
         for each in rounds:
             written = 0 if in_memory else n * each.state_bytes

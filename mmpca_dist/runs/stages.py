@@ -38,6 +38,7 @@ from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.projection import make_projectors, project_rows
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.gather import is_wide
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.scratch import open_scratch
@@ -81,23 +82,32 @@ def _sweep(sweep: RunSweep, job: Job) -> PassesRecord:
     """Fit by sweeps over the rows."""
     config, stage, passes = job.config, sweep.stage, PassCounter(job, sweep.stage)
     size, resources = job.sizes(sweep.method.label)[-1], resources_of(config, config.output)
-    state_bytes = sweep.need.state_bytes(len(job.counted().classes), size)
-    in_memory = job.scheduler.in_process and sweep_in_memory(job.dataset.n_rows, state_bytes, resources)
+    n, d = job.dataset.n_rows, job.dataset.n_features
+    state_bytes = sweep.need.state_bytes(len(job.counted().classes), size, min(n, d))
+    in_memory = job.scheduler.in_process and sweep_in_memory(n, state_bytes, resources)
     tables = open_scratch(in_memory, job.run.path("scratch", stage, "tables"), resumable=job.resumable)
     with measured(job) as peak, tables as scratch:
-        statistics = statistics_of(job.run, config.standardize)
+        statistics = _statistics(job, before=sweep.number)
         statistics = with_sweeps(statistics, job.rows(stage, passes), sweep.need, [size], scratch)
     sweep.save(job.run, statistics.fits[sweep.need, size])
     return {"passes": passes.over_rows, "bytes": passes.n_bytes, "memory": peak(), "outputs": [sweep.path]}
 
 
-def _solve(job: Job) -> SolveRecord:
+def _statistics(job: Job, before: int | None = None) -> Statistics:
+    """Return the statistics of the rows with all pairs, and all fits by sweeps, or those ``before`` a certain one."""
     config = job.config
     pairs = {search.need: search.load_pairs(job.run, job.results) for search in searches_of(config)}
     fits = {
-        (sweep.need, job.sizes(sweep.method.label)[-1]): sweep.load(job.run, job.results) for sweep in sweeps_of(config)
+        (sweep.need, job.sizes(sweep.method.label)[-1]): sweep.load(job.run, job.results)
+        for sweep in sweeps_of(config)
+        if before is None or sweep.number < before
     }
-    statistics = replace(statistics_of(job.run, config.standardize), pairs=pairs, fits=fits)
+    return replace(statistics_of(job.run, config.standardize), pairs=pairs, fits=fits)
+
+
+def _solve(job: Job) -> SolveRecord:
+    config = job.config
+    statistics = _statistics(job)
     models: dict[str, ModelRecord] = {}
     notes: list[str] = []
     for number, section in enumerate(config.methods):

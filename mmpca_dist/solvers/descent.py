@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from mmpca_dist.statistics.centred_rows import Array
 from mmpca_dist.statistics.serialization import storable
@@ -66,7 +67,7 @@ class Descent:
         """The point to evaluate next, shape (m, p)."""
         return self.point + self.step[:, None] * self.direction
 
-    def accepts(self, value: Array, slope: Array | None = None) -> Array:
+    def accepts(self, value: Array, slope: Array | None = None) -> NDArray[np.bool_]:
         """Tell of each trial, given the function there, whether it is good enough to go on from.
 
         ``slope`` (m,) is the linear decrease of a whole step, by default that of the gradient.
@@ -74,7 +75,7 @@ class Descent:
         slope = np.einsum("mp,mp->m", self.gradient, self.direction) if slope is None else slope
         with np.errstate(invalid="ignore"):
             limit = self.value + SUFFICIENT * self.step * np.minimum(slope, 0) + SLACK * np.abs(self.value)
-        return np.isinf(self.value) | (value <= limit)
+        return np.asarray(np.isinf(self.value) | (value <= limit))
 
     def moved_to(
         self,

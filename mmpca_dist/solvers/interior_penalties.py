@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.solvers.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array
@@ -28,7 +30,7 @@ class InteriorPenalty(ABC):
 
     @abstractmethod
     def add_to(self, point: Array, parts: Parts, metric: Array, pull: Array, push: Array) -> None:
-        """Add second derivatives (m, n + 1, n + 1), and what moves parameters without and by mu (m, n + 1), in place."""
+        """Add second derivatives (m, n + 1, n + 1), and what moves parameters, without and by mu (m, n + 1)."""
 
     @abstractmethod
     def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
@@ -104,10 +106,10 @@ class SparseInterior(InteriorPenalty):
         p, q, P, Q = parts
         return np.concatenate([p * P, q * Q], axis=1)
 
-    def tends_to_zero(self, parts: Parts, size: Array) -> Array:
+    def tends_to_zero(self, parts: Parts, size: Any) -> NDArray[np.bool_]:
         """Tell which parameters are nearer to zero than their multipliers, shape (m, r).
 
-        ``size`` (m, 1) is that of parameters which are not: multipliers are relative to alpha.
+        ``size``, a number or an array (m, 1), is that of parameters which are not: multipliers are relative to alpha.
         """
         p, q, P, Q = parts
-        return np.maximum(p, q) / size < np.minimum(P, Q) / self.alphas[:, None]
+        return np.asarray(np.maximum(p, q) / size < np.minimum(P, Q) / self.alphas[:, None])

@@ -74,8 +74,8 @@ class HingeFit:
         m = len(interior.alphas)
         zeros, nothing = np.zeros((m, interior.penalty.n_parameters + 1)), np.full(m, np.inf)
         return cls(
-            point=zeros, best=zeros, parts=interior.start(), change=zeros, products=nothing, mu=np.full(m, START), length=np.zeros(m),
-            objective=nothing, bound=-nothing, start=nothing, is_done=np.zeros(m, bool),
+            point=zeros, best=zeros, parts=interior.start(), change=zeros, products=nothing, mu=np.full(m, START),
+            length=np.zeros(m), objective=nothing, bound=-nothing, start=nothing, is_done=np.zeros(m, bool),
             idle=np.zeros(m, np.int64),
         )  # fmt: skip
 

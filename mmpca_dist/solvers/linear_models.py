@@ -60,7 +60,13 @@ class LinearFit:
     def start_at(cls, point: Array, metric: Array | None = None) -> Self:
         """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
         m = len(point)
-        return cls(Descent.start(point, metric), np.full(m, -np.inf), np.full(m, np.inf), np.zeros(m, bool), np.zeros(m, np.int64))
+        return cls(
+            Descent.start(point, metric),
+            np.full(m, -np.inf),
+            np.full(m, np.inf),
+            np.zeros(m, bool),
+            np.zeros(m, np.int64),
+        )
 
     @property
     def objective(self) -> Array:
@@ -87,7 +93,7 @@ def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
 
 
 def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
-    """Return how many passes in a row gained nothing, given objectives and what is left before and after, shape (m,)."""
+    """Return how many passes in a row gained nothing, given objectives and what is left, before and after one."""
     with np.errstate(invalid="ignore"):
         gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
         gained |= left[1] < 0.99 * left[0]
@@ -119,7 +125,8 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
     def step(self, fitted: LinearFit) -> Step[LossSums]:
         active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
         coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
-        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, self._wants_bends(fitted))
+        bent = np.arange(len(active) if self._wants_bends(fitted) else 0)
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, bent)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
         sums = sums.spread(np.flatnonzero(~fitted.is_done), len(self.alphas))

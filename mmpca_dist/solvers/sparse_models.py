@@ -2,8 +2,8 @@
 
 Each step minimises the quadratic that second derivatives make of the loss, plus the penalty.
 
-Source: Lee, Sun & Saunders 2014, "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optimization
-24, algorithm 1.
+Source: Lee, Sun & Saunders 2014, "Proximal Newton-type methods for minimizing composite functions", SIAM J.
+Optimization 24, algorithm 1.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
     H is positive semidefinite. An interior point method comes within ``EXACT`` of the minimum, relative to the sum of
     absolute values.
     """
-    interior = SparseInterior(replace(penalty, epsilon=0.0), np.array([alpha], np.float64))  # the penalty on others is in H
+    interior = SparseInterior(
+        replace(penalty, epsilon=0.0), np.array([alpha], np.float64)
+    )  # the penalty on others is in H
     point, parts = np.zeros((1, len(q))), interior.start()
     for _ in range(MOST_STEPS):
         products = interior.products(parts)
@@ -89,5 +91,7 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
             mu = products.mean(axis=1) * max(float(interior.products(ahead).mean() / products.mean()), LEAST) ** 3
         point, parts = point + length * step, ahead
     sizes = np.abs(q) / np.maximum(np.diagonal(H), np.finfo(float).tiny)
-    point[:, : penalty.n_sparse][interior.tends_to_zero(parts, sizes[None, : penalty.n_sparse].max(axis=1, keepdims=True))] = 0
+    point[:, : penalty.n_sparse][
+        interior.tends_to_zero(parts, sizes[None, : penalty.n_sparse].max(axis=1, keepdims=True))
+    ] = 0
     return point[0]

@@ -99,7 +99,7 @@ class Interior(ABC):
 
 
 def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
-    """Return the longest step along changes, per entry, that leaves all parts positive; infinite where there is none."""
+    """Return the longest step along changes, for every entry, that leaves all parts positive; infinite for any."""
     steps = [
         np.divide(-value, moves, out=np.full_like(value, np.inf), where=moves < 0)
         for value, moves in zip(parts, change, strict=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,13 @@ Judge = Callable[[slice, Array], Array]
 
 
 class FoldTerms(LabelTerms):
-    """Label terms of models, each of which may hold a fold of the rows out."""
+    """Label terms of models, each of which may hold a fold of the rows out: ``held_out`` (m,), -1 for none."""
+
+    held_out: NDArray[np.intp]
+
+    @abstractmethod
+    def only(self, models: slice) -> Self:
+        """Return the terms of some of the models."""
 
     @abstractmethod
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
@@ -113,6 +120,9 @@ class ClassTerms(FoldTerms):
         ranks[order] = np.arange(len(codes)) - np.searchsorted(sorted_codes, sorted_codes)
         return (ranks + self.before[start][codes]) % self.n_folds
 
+    def only(self, models: slice) -> Self:
+        return replace(self, positive=self.positive[models], held_out=self.held_out[models])
+
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
         folds = self.folds(encode(dataset.read_labels(start, stop), self.classes, dataset.uri), start)
         assert folds is not None  # noqa: S101  (called where there are folds)
@@ -162,6 +172,9 @@ class KnownTargets(FoldTerms):
             return Terms(levels, np.ones_like(levels), trains)
 
         return terms
+
+    def only(self, models: slice) -> Self:
+        return replace(self, numbers=self.numbers[models], held_out=self.held_out[models])
 
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
         return np.arange(start, stop) % self.n_folds

@@ -40,8 +40,8 @@ class LossSums:
         Of t x.
     duals : array of shape (2, m)
         Of s a - L*(s), with s the derivative of L.
-    bends : array of shape (m, r + 1, r + 1)
-        Of d2L/df2 [x; 1] [x; 1]^T; of shape (0, r + 1, r + 1) where not asked for.
+    bends : array of shape (k, r + 1, r + 1)
+        Of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
     """
 
     loss: Array
@@ -88,7 +88,8 @@ class SumLosses:
     terms : LabelTerms
         Of all models; ``active`` are the positions of these among them.
     units : RowUnits
-    with_bends : bool
+    bent : int array of shape (k,)
+        Positions, among these models, of those whose second derivatives are asked for.
     """
 
     coef: Array
@@ -97,7 +98,7 @@ class SumLosses:
     terms: LabelTerms
     active: NDArray[np.intp]
     units: RowUnits
-    with_bends: bool
+    bent: NDArray[np.intp]
 
     def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[LossSums, None]:
         n = X.shape[0]
@@ -128,7 +129,7 @@ class SumLosses:
             moves=by_sign.sum(axis=2),
             cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
             duals=np.stack([np.where(moves > 0, duals, 0).sum(axis=1), np.where(moves < 0, duals, 0).sum(axis=1)]),
-            bends=outer_sums(rows, bend * b**2, r) if self.with_bends else np.empty((0, r + 1, r + 1)),
+            bends=outer_sums(rows, (bend * b**2)[self.bent], r),
         )
 
 

@@ -165,9 +165,9 @@ class SweptNeed(ABC):
         """Return the fit, which is storable, of so many components; ``statistics`` are those of the same rows."""
 
     @abstractmethod
-    def rounds(self, n_classes: int, n_components: int) -> list[SweepRound]:
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         """Return the kinds of sweeps that follow one another."""
 
-    def state_bytes(self, n_classes: int, n_components: int) -> int:
+    def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
         """Return the bytes of the largest state of a row."""
-        return max(each.state_bytes for each in self.rounds(n_classes, n_components))
+        return max(each.state_bytes for each in self.rounds(n_classes, n_components, n_features))

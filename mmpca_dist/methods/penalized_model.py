@@ -1,0 +1,300 @@
+"""What the estimators with a projection penalty have in common: parameters, coefficients, and their two parts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, ClassVar, Literal
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack, issparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
+from mmpca_dist.methods.penalty_fit import PenalizedModels, PenaltyFit
+from mmpca_dist.methods.reduction_of import GivenReduction, MethodReduction, ReductionOf, components_of, method_named
+from mmpca_dist.methods.solution import Solution
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.statistics.rows import Rows
+
+DEFAULT_COMPONENTS = 10
+ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
+"""The grid of Zhang & Schneider 2010, section 3."""
+LARGEST_ALPHA = 1e12
+"""Beyond it nothing of the losses is left in sums."""
+
+
+@estimator
+class ProjectionPenalty(MomentReducer):
+    """Base of the estimators with a projection penalty."""
+
+    n_components: int | None = parameter(None)
+    reduction: Any = option(
+        "m-pca0",
+        kw_only=False,
+        values="a method, or a mapping of its name and options",
+        example={"name": "m-pca2", "search": "approximate"},
+        description="The reduction whose subspace bears little or no penalty",
+    )
+    alpha: float | Literal["auto"] = option(
+        1.0,
+        words=("auto",),
+        gt=0,
+        le=LARGEST_ALPHA,
+        values="a number above 0, or auto",
+        example="auto",
+        description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows held "
+        "out",
+    )
+    alphas: tuple[float, ...] = option(
+        ALPHAS, values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
+    )
+    epsilon: float = option(
+        1e-3, ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"
+    )
+    penalty: Literal["l2", "l1"] = option(
+        "l2", example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
+    )
+    fit_intercept: bool = option(True, example=False, description="Whether the models have a constant, not penalised")
+    tolerance: float = option(
+        1e-5, gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
+    )
+    max_sweeps: int = option(500, ge=1, example=50, description="Passes over the rows at most")
+    scratch: str | None = None
+    _nested = False
+    _stored: ClassVar[tuple[str, ...]] = (
+        "alpha_", "candidates_", "candidate_errors_", "objective_", "gaps_", "passes_", "proved_", "reduced_to_",
+        "outputs_at_mean_",
+    )  # fmt: skip
+    _loss: ClassVar[str] = "squared"
+
+    @abstractmethod
+    def _fit(self) -> PenaltyFit:
+        """Return the need that the parameters make."""
+
+    @property
+    def _from_moments(self) -> bool:
+        """Whether moments suffice: of squared losses and lengths, for a given alpha."""
+        return self._fit_loss == "squared" and self.penalty == "l2" and self.alpha != "auto"
+
+    @property
+    def _fit_loss(self) -> str:
+        return str(getattr(self, "loss", "squared"))
+
+    def _described(self) -> ReductionOf:
+        """Return where the rows of P come from, as far as parameters tell."""
+        known = self.__dict__.get("_known_reduction")
+        if known is not None:
+            return known
+        if isinstance(self.reduction, str | dict):
+            return MethodReduction.of(method_named(self.reduction, **self._shared()))
+        if isinstance(self.reduction, MomentReducer) and not hasattr(self.reduction, "components_"):
+            return MethodReduction.of(self.reduction)
+        if hasattr(self.reduction, "__array__"):
+            return GivenReduction.of(np.asarray(self.reduction))
+        return GivenReduction.of(np.empty((0, 0)))  # known once it is fitted
+
+    def _shared(self) -> dict[str, Any]:
+        return {"precision": self.precision, "scratch": self.scratch}
+
+    def _needs(self) -> Needs:
+        below = self._described().needs
+        own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else Needs(swept=(self._fit(),))
+        return Needs.of_all((below, own))
+
+    def _count(self, rows: Rows) -> int:
+        return self._n_wanted(rows.dataset.n_rows, rows.dataset.n_features)
+
+    def _n_wanted(self, n: int, d: int) -> int:
+        described = self._described()
+        if isinstance(described, GivenReduction):
+            given = len(described.values) // (8 * max(described.n_features, 1))
+            return self.n_components or max(given, 1)
+        return self.n_components or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
+
+    def _prepared(self, X: Any, y: Any) -> Any:
+        """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
+        self.__dict__.pop("_known_reduction", None)
+        self.__dict__.pop("appended_", None)
+        given = self.reduction
+        if isinstance(given, str | dict) or (isinstance(given, MomentReducer) and not _is_fitted(given)):
+            return X
+        if not hasattr(given, "transform"):
+            array = np.asarray(given)
+            if array.ndim != 2 or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+                raise InputError(
+                    f"reduction={type(given).__name__} must be the name of a method, an array of finite numbers of "
+                    "shape (n_components, n_features), or a transformer."
+                )
+            return X
+        is_lazy = isinstance(X, Dataset | da.Array)
+        if isinstance(given, MomentReducer):
+            self._known_reduction: ReductionOf = GivenReduction.of(given._directions)
+            return X
+        fitted = given
+        if not _is_fitted(given):
+            if is_lazy:
+                raise InputError(
+                    f"The reduction, a {type(given).__name__}, is not fitted, and is none of this project, which read "
+                    "rows piece by piece: fit it first, to some rows."
+                )
+            fitted = clone(given).fit(X, y)
+        probes = X[:16].compute() if isinstance(X, da.Array) else X
+        if isinstance(X, Dataset):
+            raise InputError("Rows of a Dataset go with methods of this project, or an array, as the reduction.")
+        P = components_of(fitted, probes)
+        if P is not None:
+            self._known_reduction = GivenReduction.of(P)
+            return X
+        if self.standardize:
+            raise InputError(
+                "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
+            )
+        self.appended_ = fitted
+        extended = self._extended(X)
+        d = X.shape[1]
+        self._known_reduction = GivenReduction.of(np.eye(extended.shape[1])[d:])
+        return extended
+
+    def _extended(self, X: Any) -> Any:
+        """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
+        appended = self.__dict__.get("appended_")
+        if appended is None:
+            return X
+        if isinstance(X, da.Array):
+            k = appended.transform(X[:1].compute()).shape[1]
+            return da.map_blocks(_joined, X, appended, dtype=np.float64, chunks=(X.chunks[0], (X.shape[1] + k,)))
+        return _joined(X, appended)
+
+    def _project(self, X: Any) -> NDArray:
+        return super()._project(self._extended(X))
+
+    def _solution(self, models: PenalizedModels) -> Solution:
+        self.alpha_ = np.asarray([models.alpha])
+        self.candidates_, self.candidate_errors_ = models.candidates, models.errors
+        self.objective_, self.gaps_ = models.objective, models.gaps
+        self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
+        self.reduced_to_ = np.asarray([models.n_components])
+        self.outputs_at_mean_ = models.intercept
+        components = np.concatenate([models.inside, models.outside])
+        values = np.einsum("kd,kd->k", components, components)
+        return Solution(
+            components=components,
+            eigenvalues=values,
+            residuals=np.full(len(values), np.nan),
+            relative_errors=np.zeros(len(values)),
+            total=float(values.sum()),
+            limit="that of its reduction",
+        )
+
+    def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
+        found = int(self.reduced_to_[0])
+        if self.n_components is not None and found < self.n_components:
+            raise InputError(f"n_components={self.n_components} is more than the {found} that the reduction has.")
+
+    def _shorten(self, n_components: int) -> None:
+        raise InputError("It is fitted for a number of components: fit it anew for fewer.")
+
+    @property
+    def _n_used(self) -> int:
+        return int(self.reduced_to_[0])
+
+    @property
+    def n_iter_(self) -> int:
+        """Passes over the rows for the final models; 0 where moments sufficed."""
+        return int(self.passes_[0])
+
+    def _parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients inside and outside, each (m, d), for rows in their own units."""
+        components = self.components_ if self.scale_ is None else self.components_ / self.scale_
+        inside, outside = np.split(components, 2)
+        return inside, outside
+
+    @property
+    def coef_inside_(self) -> NDArray[np.float64]:
+        """P^T v, the part of ``coef_`` inside of the subspace of the reduction, of the same shape."""
+        return self._shaped(self._parts()[0])
+
+    @property
+    def coef_outside_(self) -> NDArray[np.float64]:
+        """The part of ``coef_`` outside of the subspace, w - P^T v, of the same shape."""
+        return self._shaped(self._parts()[1])
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """w, in the columns of the rows, and behind these in what a reduction that is not linear appends."""
+        inside, outside = self._parts()
+        return self._shaped(inside + outside)
+
+    @property
+    def intercept_(self) -> Any:
+        """b, the output for a row of zeros."""
+        inside, outside = self._parts()
+        return self._shaped_intercept(self.outputs_at_mean_ - (inside + outside) @ self.mean_)
+
+    def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        return coef
+
+    def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
+        return intercept
+
+    def _outputs(self, X: Any) -> Any:
+        """Return w^T x + b of every model, shape (n, m); lazy for rows that are read piece by piece."""
+        check_is_fitted(self, "components_")
+        centred = copy(self)
+        centred.center = True  # lest products of a mean far from zero cancel
+        centred.__dict__["_sklearn_output_config"] = {"transform": "default"}
+        parts = centred.transform(X)
+        m = len(self.outputs_at_mean_)
+        return parts[:, :m] + parts[:, m:] + self.outputs_at_mean_.astype(parts.dtype)
+
+    def _own_scores(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coefficients (m, 2 m) and intercepts (m,) of the outputs as functions of what ``transform`` gives."""
+        m = len(self.outputs_at_mean_)
+        given = self.scale_ is not None or self.center
+        inside, outside = self._parts()
+        intercept = self.outputs_at_mean_ if given else self.outputs_at_mean_ - (inside + outside) @ self.mean_
+        return np.hstack([np.eye(m), np.eye(m)]), intercept
+
+    def _remarks(self) -> list[str]:
+        if not self.gaps_.max(initial=0.0) > self.tolerance:
+            return []
+        word = "is" if self.proved_[0] else "seems"
+        return [
+            f"its objective {word} within {self.gaps_.max():.2g} of the minimum, relative to it, after "
+            f"{self.n_iter_} passes (tolerance {self.tolerance:g}): raise max_sweeps, alpha or epsilon."
+        ]
+
+    def _check_parameters(self) -> None:
+        if self.penalty not in ("l2", "l1"):
+            raise InputError(f"penalty={self.penalty!r} must be one of l2, l1.")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InputError(f"fit_intercept={self.fit_intercept!r} must be True or False.")
+        if not isinstance(self.alphas, Sequence | np.ndarray) or isinstance(self.alphas, str) or not len(self.alphas):
+            raise InputError(f"alphas={self.alphas!r} must be a list of values of alpha.")
+        super()._check_parameters()
+        for value in self.alphas:
+            check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _joined(X: Any, transformer: Any) -> Any:
+    features = transformer.transform(X)
+    if issparse(X):
+        return csr_array(hstack([X, csr_array(features)], format="csr"))
+    return np.hstack([np.asarray(X, np.float64), np.asarray(features, np.float64)])

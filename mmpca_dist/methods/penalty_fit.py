@@ -1,0 +1,352 @@
+"""The fit of linear models with a projection penalty: from moments where these suffice, else in passes over rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid
+from mmpca_dist.methods.reduction_of import ReductionOf
+from mmpca_dist.methods.working_rows import WorkingRows, coordinates_of
+from mmpca_dist.solvers.interior_penalties import InteriorPenalty, SparseInterior, SubspaceInterior
+from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
+from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep
+from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
+from mmpca_dist.solvers.penalties import Penalty, SparsePenalty, SubspacePenalty
+from mmpca_dist.solvers.sparse_models import SparseSweep
+from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.hinge_sums import INTERIORS
+from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
+from mmpca_dist.statistics.losses import LOSSES
+from mmpca_dist.statistics.scatters import class_regression, total_scatter
+from mmpca_dist.statistics.serialization import storable
+from mmpca_dist.statistics.sweeps import Sweeper, SweepRound, SweptNeed
+from mmpca_dist.statistics.target_scatter import CrossMoments
+
+BENDS_BYTES = 256 << 20
+"""Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
+LARGEST_BENDS = 64 << 20
+"""Models whose second derivatives take more do without them, where they can."""
+WIDEST = 8192
+"""Columns of models that cannot: hinge losses, and absolute values."""
+EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 35}
+"""Passes that a fit usually takes."""
+
+
+@storable
+@dataclass(frozen=True)
+class PenalizedModels:
+    """m linear models f = (inside + outside)^T (x - mean) + intercept, in d (standardised) columns.
+
+    Attributes
+    ----------
+    inside, outside : arrays of shape (m, d)
+        The parts of the coefficients inside of the subspace of the reduction, P^T v, and outside, w - P^T v.
+    intercept : array of shape (m,)
+    alpha : float
+    candidates, errors : arrays of shape (candidates,)
+        Values of alpha that were tried, and their errors in rows held out; empty for a given alpha.
+    objective, gaps : arrays of shape (m,)
+        The minimum, and by how much it may be missed, relative to it.
+    n_passes : int
+        Over the rows, for these models.
+    proved : bool
+        Whether the gaps are proved; else they are estimated.
+    n_components : int
+        Rows of P.
+    """
+
+    inside: Array
+    outside: Array
+    intercept: Array
+    alpha: float
+    candidates: Array
+    errors: Array
+    objective: Array
+    gaps: Array
+    n_passes: int
+    proved: bool
+    n_components: int
+
+
+@dataclass(frozen=True)
+class _Minimum:
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes."""
+
+    parameters: Array
+    intercept: Array
+    objective: Array
+    gaps: Array
+    n_passes: int
+
+
+@dataclass(frozen=True)
+class PenaltyFit(SweptNeed):
+    """A projection penalty as a need: all that determines the fit beside the rows and the number of components.
+
+    Attributes
+    ----------
+    alpha : float or None
+        None to choose among ``candidates``.
+    targets : tuple of float
+        Means of continuous targets; empty for classes.
+    """
+
+    reduction: ReductionOf
+    alpha: float | None
+    candidates: tuple[float, ...]
+    epsilon: float
+    loss: str
+    penalty: str
+    fit_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    targets: tuple[float, ...] = ()
+
+    def fit(self, statistics: Statistics, sweeper: Sweeper, n_components: int) -> PenalizedModels:
+        sparse = self.penalty == "l1"
+        P = self.reduction.components(statistics, n_components)
+        working = WorkingRows.of(statistics, sweeper, targets=bool(self.targets), by_column=sparse)
+        if not self.fit_intercept:
+            working = working.uncentred()
+        penalty = self._penalty(working.coordinates(P))
+        terms, n_models = self._terms(working)
+        alpha, errors = self.alpha, np.empty(0)
+        if alpha is None:
+            errors = self._held_out_errors(statistics, working, penalty, terms)
+            alpha = max(zip(-errors, self.candidates, strict=True))[1]  # of equal errors the largest
+        minimum = self._minimum("sweep", statistics, working, penalty, terms, np.full(n_models, alpha))
+        inside = working.in_columns(penalty.inside(minimum.parameters))
+        return PenalizedModels(
+            inside=inside,
+            outside=working.in_columns(penalty.coefficients(minimum.parameters)) - inside,
+            intercept=self._centred_intercept(minimum, penalty, working),
+            alpha=float(alpha),
+            candidates=np.asarray(self.candidates if len(errors) else (), np.float64),
+            errors=errors,
+            objective=minimum.objective,
+            gaps=minimum.gaps,
+            n_passes=minimum.n_passes,
+            proved=not penalty.is_free,
+            n_components=len(P),
+        )
+
+    def _centred_intercept(self, minimum: _Minimum, penalty: Penalty, working: WorkingRows) -> Array:
+        """Return the outputs for the mean of the rows."""
+        if not working.is_uncentred:
+            return minimum.intercept
+        return minimum.intercept + penalty.coefficients(minimum.parameters) @ working.centre
+
+    def _penalty(self, P: Array) -> Penalty:
+        return SparsePenalty(P, self.epsilon) if self.penalty == "l1" else SubspacePenalty.of(P, self.epsilon)
+
+    def _terms(self, working: WorkingRows) -> tuple[FoldTerms, int]:
+        """Return the label terms of the models, without folds, and their number."""
+        if self.targets:
+            q = len(self.targets)
+            return KnownTargets(self._target_means(), np.arange(q), np.full(q, -1), 1), q
+        positive = positive_classes(working.sweeper.rows.census.classes)
+        return ClassTerms(working.sweeper.rows.census.classes, positive, -1, np.full(len(positive), -1), 1, {}), len(
+            positive
+        )
+
+    def _target_means(self) -> Array:
+        """Return what is subtracted from targets; nothing where there is no intercept to take it up."""
+        return np.asarray(self.targets) if self.fit_intercept else np.zeros(len(self.targets))
+
+    def _held_out_errors(
+        self, statistics: Statistics, working: WorkingRows, penalty: Penalty, terms: FoldTerms
+    ) -> Array:
+        if isinstance(terms, ClassTerms):
+            grid = FoldGrid.of_classes(working, "alpha", self.candidates, terms.positive)
+        else:
+            grid = FoldGrid.of_targets(self.candidates, self._target_means(), working.sweeper.rows.dataset.n_rows)
+        minimum = self._minimum("choose", statistics, working, penalty, grid.terms, grid.values)
+        return grid.errors(working, penalty.coefficients(minimum.parameters), minimum.intercept)
+
+    def _minimum(
+        self, name: str, statistics: Statistics, working: WorkingRows, penalty: Penalty, terms: FoldTerms, alphas: Array
+    ) -> _Minimum:
+        """Fit models, as many together as second derivatives of which fit in memory."""
+        width = len(working.centre) + 1
+        hinge = self.loss in INTERIORS
+        if (hinge or isinstance(penalty, SparsePenalty)) and width > WIDEST:
+            what = f"loss={self.loss!r}" if hinge else "penalty='l1'"
+            raise InputError(
+                f"{what} takes a matrix of {width - 1:,} x {width - 1:,} a model; {WIDEST:,} columns are the most. "
+                "Use the logistic loss with penalty='l2', or choose columns first."
+            )
+        if self.loss == "squared" and isinstance(penalty, SubspacePenalty):
+            return self._least_squares(name, working, penalty, terms, alphas)
+        groups, size = [], max(1, BENDS_BYTES // (8 * width**2))
+        for number, start in enumerate(range(0, len(alphas), size)):
+            chosen = slice(start, start + size)
+            job = _Job(f"{name}-{number + 1}" if len(alphas) > size else name, working, penalty, terms.only(chosen))
+            groups.append(self._minimum_together(job, statistics, alphas[chosen]))
+        parts = ("parameters", "intercept", "objective", "gaps")
+        joined = {part: np.concatenate([getattr(group, part) for group in groups]) for part in parts}
+        return _Minimum(**joined, n_passes=sum(group.n_passes for group in groups))
+
+    def _least_squares(
+        self, name: str, working: WorkingRows, penalty: SubspacePenalty, terms: FoldTerms, alphas: Array
+    ) -> _Minimum:
+        """Return the minima from the sums of one pass, whatever the number of alphas.
+
+        Models come by alpha, then by fold.
+        """
+        candidates = np.unique(alphas, return_index=True)[1]
+        values = alphas[np.sort(candidates)]
+        rest = len(alphas) // len(values)
+        folds = terms.held_out[:rest]
+        n_models = int(np.count_nonzero(folds == folds[0]))
+        sweep = SquaresPass(name, terms.only(slice(0, rest)), n_models, working.units(), working.keeps_sparse)
+        fitted = working.sweeper.run(sweep, SquaresFit())
+        by_fold = [each.minimum(penalty, values, has_intercept=self.fit_intercept) for each in fitted.squares]
+        coef, intercept, objective, gaps = (
+            np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
+            for part in SquaresMinimum._fields
+        )
+        return _Minimum(coef, intercept, objective, gaps, 1)
+
+    def _minimum_together(self, job: _Job, statistics: Statistics, alphas: Array) -> _Minimum:
+        shared: dict[str, Any] = {
+            "name": job.name, "terms": job.terms, "units": job.working.units(), "has_intercept": self.fit_intercept,
+            "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": job.working.keeps_sparse,
+        }  # fmt: skip
+        run, penalty = job.working.sweeper.run, job.penalty
+        fitted: HingeFit | LinearFit
+        if self.loss in INTERIORS:
+            interior: InteriorPenalty
+            if isinstance(penalty, SparsePenalty):
+                interior = SparseInterior(penalty, alphas)
+            else:
+                assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
+                interior = SubspaceInterior(penalty, alphas)
+            sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
+            fitted = run(sweep, HingeFit.start_at(interior))
+        else:
+            start = np.zeros((len(alphas), penalty.n_parameters + 1))
+            if isinstance(penalty, SparsePenalty):
+                sparse = SparseSweep(loss=LOSSES[self.loss], penalty=penalty, alphas=alphas, **shared)
+                fitted = run(sparse, LinearFit.start_at(start))
+            else:
+                assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
+                with_bends = 8 * start.shape[1] ** 2 <= LARGEST_BENDS
+                metric = self._metric(job, statistics, penalty, alphas) if with_bends else None
+                smooth = LinearSweep(
+                    loss=LOSSES[self.loss], penalty=penalty, alphas=alphas, with_bends=with_bends, **shared
+                )
+                fitted = run(smooth, LinearFit.start_at(start, metric))
+        return _Minimum(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+
+    def _metric(self, job: _Job, statistics: Statistics, penalty: SubspacePenalty, alphas: Array) -> Array | None:
+        """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
+        if statistics.approximation is not None or job.working.is_uncentred:
+            return None
+        n, r = statistics.moments.n_rows, penalty.n_parameters
+        scatter = total_scatter(statistics.moments).dense(statistics.moments)
+        bend = float(LOSSES[self.loss](np.ones(1)).bend[0]) * n
+        metric = np.zeros((len(alphas), r + 1, r + 1))
+        metric[:, : len(scatter), : len(scatter)] = bend * scatter
+        metric[:, :r, :r] += 2 * alphas[:, None, None] * penalty.matrix()
+        metric[:, r, r] = bend
+        return metric
+
+    def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
+        models = len(self.targets) or (1 if n_classes == 2 else n_classes)
+        tried = [models * len(self.candidates) * MOST_FOLDS] if self.alpha is None else []
+        return [self._round(count, n_features) for count in [*tried, models]]
+
+    def _round(self, models: int, d: int) -> SweepRound:
+        hinge = self.loss in INTERIORS
+        together = min(models, max(1, BENDS_BYTES // (8 * (d + 1) ** 2)))
+        turns = -(-models // together)
+        squares = d / 2 if hinge or self.penalty == "l1" else d / 10
+        return SweepRound(
+            most=turns * self.max_sweeps,
+            expected=turns * min(self.max_sweeps, EXPECTED[self.loss]),
+            columns=int(together * (3 + squares)) + 1,
+            state_bytes=8 * 4 * together if hinge else 0,
+            sum_bytes=8 * together * (d + 1) ** 2,
+            block_bytes=8 * 20 * 2048 * together,
+            row_operations=500.0 * together,
+        )
+
+
+@dataclass(frozen=True)
+class _Job:
+    name: str
+    working: WorkingRows
+    penalty: Penalty
+    terms: FoldTerms
+
+
+def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares, Array | None]:
+    """Return the sums for the labels -1 and +1 of every class against the rest, and the basis of their coordinates."""
+    moments = statistics.moments
+    n, regression = float(moments.n_rows), class_regression(moments)
+    counts = moments.counts[moments.counts > 0].astype(np.float64)
+    of_two = len(counts) == 2
+    centre, basis, _ = coordinates_of(statistics)
+    scatter, cross = n * regression.scatter, n * (1 if of_two else 2) * regression.cross.T
+    moves = 2 * (counts[1:] if of_two else counts) - n
+    spare = len(centre) - len(scatter)  # coordinates of the mean, along which centred rows do not vary
+    scatter, cross = np.pad(scatter, (0, spare)), np.pad(cross, ((0, 0), (0, spare)))
+    mean = np.zeros_like(centre)
+    if not is_centred:
+        mean, scatter, cross = centre, scatter + n * np.outer(centre, centre), cross + np.outer(moves, centre)
+    return Squares(n, scatter, n * mean, cross, moves, np.full(len(cross), n)), basis
+
+
+def target_squares(cross: CrossMoments, scale: Array | None, *, is_centred: bool) -> Squares:
+    """Return the sums for continuous targets, which are less their means where rows are, in (scaled) columns."""
+    assert cross.rows is not None  # noqa: S101  (asked for)
+    n, units = cross.n_rows, np.ones(len(cross.mean)) if scale is None else scale
+    rows, shared, squares = (
+        cross.rows / np.outer(units, units),
+        (cross.scatter / units[:, None]).T,
+        cross.target_squares,
+    )
+    nothing, no_moves = np.zeros_like(units), np.zeros(len(shared))
+    if is_centred:
+        return Squares(n, rows, nothing, shared, no_moves, squares)
+    mean, targets = cross.mean / units, cross.target_mean
+    return Squares(
+        n, rows + n * np.outer(mean, mean), n * mean, shared + n * np.outer(targets, mean), n * targets,
+        squares + n * targets**2,
+    )  # fmt: skip
+
+
+def positive_classes(classes: NDArray) -> NDArray[np.intp]:
+    """Return the positions of the classes that models tell from the rest: of two the second."""
+    return np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+
+
+def models_of_squares(
+    squares: Squares, penalty: SubspacePenalty, alpha: float, *, has_intercept: bool, basis: Array | None
+) -> PenalizedModels:
+    """Return the models of squared losses, given sums in working coordinates, or in the columns (no ``basis``)."""
+    (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept)
+
+    def in_columns(vectors: Array) -> Array:
+        return vectors if basis is None else vectors @ basis.T
+
+    inside = penalty.inside(minimum.coef)
+    return PenalizedModels(
+        inside=in_columns(inside),
+        outside=in_columns(minimum.coef - inside),
+        intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows,
+        alpha=float(alpha),
+        candidates=np.empty(0),
+        errors=np.empty(0),
+        objective=minimum.objective,
+        gaps=minimum.gaps,
+        n_passes=0,
+        proved=True,
+        n_components=len(penalty.shares),
+    )

@@ -1,0 +1,314 @@
+"""Linear models with a projection penalty, as scikit-learn estimators: of classes, and of continuous targets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin, clone
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.foreign_tables import check_rows
+from mmpca_dist.datasets.readers.memory import rows_in_memory
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
+from mmpca_dist.methods.parameters import estimator, option, parameter
+from mmpca_dist.methods.penalized_model import DEFAULT_COMPONENTS, ProjectionPenalty
+from mmpca_dist.methods.penalty_fit import (
+    PenalizedModels,
+    PenaltyFit,
+    class_squares,
+    models_of_squares,
+    target_squares,
+)
+from mmpca_dist.methods.reduction_of import GivenReduction, ReductionOf, method_named
+from mmpca_dist.methods.registry import Method
+from mmpca_dist.methods.solution import Solution
+from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
+from mmpca_dist.methods.target_reducer import TargetReducer
+from mmpca_dist.solvers.needs import Needs
+from mmpca_dist.solvers.penalties import SubspacePenalty
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.dask_rows import unlabelled_rows
+from mmpca_dist.statistics.schedulers import Scheduler
+from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, as_targets, cross_moments, target_units
+
+LOSSES = ("logistic", "hinge", "squared hinge", "squared")
+
+
+@estimator
+class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
+    """A linear classifier that is penalised only for what it uses outside of the subspace of a reduction.
+
+    It minimises sum_i L(y_i, w^T x_i + b) + alpha min_v [J(w - P^T v) + epsilon |v|^2] with labels y = -1 and +1, where
+    rows of P are the components of the reduction: directions that it keeps cost little or nothing, those that it drops
+    cost alpha. Of two classes there is one model; of more, one for each class against the rest. Parameters that are not
+    listed are as in ``MarginPCA``.
+
+    Parameters
+    ----------
+    reduction : str, dict, array of shape (K, n_features), or estimator
+        A method by name (``m-pca2``), with options as ``{"name": "m-pca1a", "pairing": "one-vs-one"}``; P itself; an
+        estimator of this project, whose passes are shared where it is not fitted; or any transformer of scikit-learn.
+        One that is not linear appends its features phi(x): the model is one of [x; phi(x)], whose coefficients of
+        phi(x) are v.
+    n_components : int, optional
+        Rows of P, by default at most 10; all of an array or of a transformer.
+    alpha : float or "auto"
+        Weight of the penalty. ``auto`` chooses among ``alphas`` by errors on held-out rows of up to five folds, in
+        passes that all share; of equal errors the largest.
+    alphas : tuple of float
+        By default the paper's, 1e-8, 1e-6, ..., 1e10.
+    epsilon : float
+        Weight of the penalty inside of the subspace. With 0 it is free, so that there must be too many rows for P alone
+        to tell the classes apart.
+    loss : {"logistic", "hinge", "squared hinge", "squared"}
+        log(1 + exp(-y f)), max(0, 1 - y f), its square, or (y - f)^2. Moments suffice for the last (``l2``, given
+        alpha): there is no further pass, and ``partial_fit`` extends the fit.
+    penalty : {"l2", "l1"}
+        J: the squared length, or the sum of absolute values.
+    fit_intercept : bool
+    tolerance, max_sweeps : float, int
+        Passes end when objectives are proved to be within this share of their minima, or after so many.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays of shape (m, n_features) and (m,)
+        w and b, of m = 1 model for two classes, else of one for each class.
+    coef_inside_, coef_outside_ : arrays of shape (m, n_features)
+        P^T v and w - P^T v, which add up to w.
+    components_ : array of shape (2 m, n_features)
+        The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
+    alpha_, candidates_, candidate_errors_ : arrays
+        The alpha in use, those tried, and the held-out rows that each of them got wrong.
+    objective_, gaps_ : arrays of shape (m,)
+        The objectives, and by how much of themselves they may lie above their minima: proved by a point of the dual
+        problem. With epsilon 0 it is an estimate, ``proved_`` False: what a Newton step would gain.
+    n_iter_ : int
+        Passes over the rows.
+    classes_ : array of shape (C,)
+
+    References
+    ----------
+    Zhang & Schneider 2010, "Projection Penalties: Dimension Reduction without Loss", ICML, sections 2.1, 2.2 and 2.5.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from mmpca_dist import ProjectionPenaltyClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ProjectionPenaltyClassifier("pca", n_components=8, alpha=1000).fit(X[::2], y[::2])
+    >>> model.coef_.shape, model.transform(X).shape, round(model.score(X[1::2], y[1::2]), 2)
+    ((10, 64), (1797, 20), 0.95)
+    """
+
+    loss: Literal["logistic", "hinge", "squared hinge", "squared"] = option(
+        "logistic", example="hinge", description="What errors cost"
+    )
+
+    def _fit(self) -> PenaltyFit:
+        return PenaltyFit(
+            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
+            candidates=tuple(self.alphas), epsilon=self.epsilon, loss=self.loss, penalty=self.penalty,
+            fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+        )  # fmt: skip
+
+    def _solve(self, statistics: Statistics) -> Solution:
+        return self._solution(self._models(statistics))
+
+    def _models(self, statistics: Statistics) -> PenalizedModels:
+        if self._from_moments:
+            wanted = self._n_wanted(statistics.moments.n_rows, statistics.n_features)
+            P = self._described().components(statistics, wanted)
+            is_centred = self.fit_intercept or statistics.scale is not None
+            squares, basis = class_squares(statistics, is_centred=is_centred)
+            penalty = SubspacePenalty.of(P if basis is None else P @ basis, self.epsilon)
+            return models_of_squares(squares, penalty, float(self.alpha), has_intercept=self.fit_intercept, basis=basis)
+        fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
+        models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
+        if models is None:
+            raise InputError(
+                f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
+            )
+        return models
+
+    def _check_parameters(self) -> None:
+        if self.loss not in LOSSES:
+            raise InputError(f"loss={self.loss!r} must be one of {', '.join(LOSSES)}.")
+        super()._check_parameters()
+
+
+@estimator
+class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
+    """Linear regression that is penalised only for what it uses outside of the subspace of a reduction.
+
+    The loss is squared. Parameters and attributes are as in ``ProjectionPenaltyClassifier`` unless listed; of q targets
+    there are q models.
+
+    Parameters
+    ----------
+    reduction : as in ``ProjectionPenaltyClassifier``
+        Methods of this project must take continuous targets: ``pls``, ``supervised-pca``.
+    alpha : float or "auto"
+        With ``l2`` and given, moments suffice: one pass, and ``partial_fit`` extends the fit.
+
+    Attributes
+    ----------
+    coef_, coef_inside_, coef_outside_ : arrays of shape (n_features,), or (q, n_features)
+    intercept_ : float, or array of shape (q,)
+    candidate_errors_ : array
+        Squared errors of held-out rows, all targets together.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mmpca_dist import ProjectionPenaltyRegressor
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> model = ProjectionPenaltyRegressor("pls", n_components=1, alpha=1.0, standardize=True).fit(X, progression)
+    >>> round(model.score(X, progression), 2)
+    0.52
+    """
+
+    reduction: Any = parameter("pls", kw_only=False)
+
+    def _fit(self) -> PenaltyFit:
+        return PenaltyFit(
+            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
+            candidates=tuple(self.alphas), epsilon=self.epsilon, loss="squared", penalty=self.penalty,
+            fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
+            targets=getattr(self, "_target_means", (0.0,)),
+        )  # fmt: skip
+
+    def _reducer(self) -> TargetReducer | None:
+        """Return the method of this project, not fitted, that the reduction is to be; None for others."""
+        given = self.reduction
+        if isinstance(given, str | dict):
+            given = method_named(given, **self._shared(), target="continuous")
+        if not isinstance(given, MomentReducer) or hasattr(given, "components_"):
+            return None
+        if not isinstance(given, TargetReducer) or not given._continuous:
+            raise InputError(
+                f"The reduction, {type(given).__name__}, takes classes, and y holds numbers: choose one with "
+                "target='continuous' (pls, supervised-pca), a transformer of scikit-learn, or an array."
+            )
+        return clone(given).set_params(n_components=self.n_components, standardize=self.standardize)
+
+    def _reduced_by(self, cross: CrossMoments | None, n_features: int) -> ReductionOf:
+        """Return the reduction, which, where it is of this project, is fitted to moments."""
+        reducer = self._reducer()
+        if reducer is None or cross is None:
+            return self._described()
+        largest = min(DEFAULT_COMPONENTS, n_features, max(cross.n_rows - 1, 1))
+        reducer.set_params(n_components=self.n_components or largest)._fit_cross(cross, at_most=True)
+        return GivenReduction.of(reducer._directions)
+
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        if self._from_moments or self._reducer() is not None:
+            cross = cross_moments(dataset, scheduler, with_rows=True)
+            if self._from_moments:
+                return self._fit_cross(cross)
+            self._known_reduction = self._reduced_by(cross, dataset.n_features)
+        return super()._fit_rows(dataset, scheduler)
+
+    def _fit_cross(self, cross: CrossMoments) -> Self:
+        scale = cross.scale if self.standardize else None
+        reduction = self._reduced_by(cross, len(cross.mean))
+        assert isinstance(reduction, GivenReduction)  # noqa: S101  (methods are fitted to the moments)
+        P = reduction.matrix(len(cross.mean), self.n_components)
+        with single_blas_thread():
+            squares = target_squares(cross, scale, is_centred=self.fit_intercept or scale is not None)
+            penalty = SubspacePenalty.of(P, self.epsilon)
+            models = models_of_squares(
+                squares, penalty, float(self.alpha), has_intercept=self.fit_intercept, basis=None
+            )
+            self._adopt_models(models, cross.mean, scale, cross.target_mean)
+        self._kept = cross
+        return self
+
+    def _adopt_models(
+        self, models: PenalizedModels, mean: NDArray, scale: NDArray | None, target_means: NDArray
+    ) -> None:
+        """Keep models of targets less their means, where there is an intercept."""
+        offset = target_means if self.fit_intercept else 0.0
+        solution = self._solution(replace(models, intercept=models.intercept + offset))
+        self._refuse_too_few(solution, 0, len(mean), "double")
+        self._adopt(solution, mean, scale)
+
+    def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
+        rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
+        self._target_means = tuple(mean for mean, _ in target_units(rows.dataset, rows.spans, rows))
+        size, fit = self._n_wanted(dataset.n_rows, dataset.n_features), self._fit()
+        needs = Needs(scatters=frozenset(), swept=(fit,), n_components=size)
+        statistics = class_statistics(
+            plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
+        )
+        return with_sweeps(statistics, rows, fit, [size])
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        if not statistics.fits:
+            raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
+        (models,) = statistics.fits.values()
+        self._adopt_models(models, statistics.mean, statistics.scale, np.asarray(self._target_means))
+        self._kept = "alpha='auto' and penalty='l1' need the rows themselves"
+        return self
+
+    def _solve(self, statistics: Statistics) -> Solution:
+        raise NotImplementedError  # `fit_statistics` needs none
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        self._check_parameters()
+        if classes is not None:
+            raise InputError("There are no classes where the target is continuous.")
+        if not self._from_moments:
+            raise AttributeError("There is no partial_fit: alpha='auto' and penalty='l1' need all rows at once.")
+        stored = self._extendable()
+        arrived = cross_moments(*self._rows(X, y, reset=stored is None, least=1), with_rows=True)
+        self._kept = arrived if stored is None else stored.merge(arrived)
+        return self._fit_cross(self._kept)
+
+    partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
+
+    def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
+        if y is None and isinstance(X, Dataset):
+            raise InputError("The labels of a Dataset are classes: give continuous targets as y.")
+        return super()._rows(X, y, reset, least)
+
+    def _check_rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> Dataset:
+        X, y = check_rows(self, X, y, reset=reset, ensure_min_samples=least, multi_output=True, y_numeric=True)
+        return GivenLabels(rows_in_memory(self._prepared(X, y), None, "X"), as_targets(y, "y"))
+
+    def _shaped(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
+        return coef[0] if len(coef) == 1 else coef
+
+    def _shaped_intercept(self, intercept: NDArray[np.float64]) -> Any:
+        return float(intercept[0]) if len(intercept) == 1 else intercept
+
+    def predict(self, X: Any) -> Any:
+        """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+METHOD = Method(
+    "projection-penalty",
+    "Projection penalty",
+    "regressions",
+    "what a linear classifier uses inside of the subspace of another reduction, and what outside",
+    "that of its reduction",
+    ProjectionPenaltyClassifier,
+    settable=("reduction", "alpha", "alphas", "epsilon", "loss", "penalty", "fit_intercept", "tolerance", "max_sweeps"),
+    orthonormal=False,
+    ordered=False,
+    values="squared lengths of the coefficients",
+    shares="",
+    blocks="two by class",
+)
