@@ -71,7 +71,7 @@ class ProjectionPenalty(MomentReducer):
     scratch: str | None = None
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
-        "alpha_", "candidates_", "candidate_errors_", "objective_", "gaps_", "passes_", "proved_", "reduced_to_",
+        "alpha_", "candidates_", "candidate_errors_", "objective_", "gaps_", "passes_", "proved_", "weights_",
         "outputs_at_mean_",
     )  # fmt: skip
     _loss: ClassVar[str] = "squared"
@@ -182,7 +182,7 @@ class ProjectionPenalty(MomentReducer):
         self.candidates_, self.candidate_errors_ = models.candidates, models.errors
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
-        self.reduced_to_ = np.asarray([models.n_components])
+        self.weights_ = models.weights
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
         values = np.einsum("kd,kd->k", components, components)
@@ -196,7 +196,7 @@ class ProjectionPenalty(MomentReducer):
         )
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
-        found = int(self.reduced_to_[0])
+        found = self._n_used
         if self.n_components is not None and found < self.n_components:
             raise InputError(f"n_components={self.n_components} is more than the {found} that the reduction has.")
 
@@ -205,7 +205,7 @@ class ProjectionPenalty(MomentReducer):
 
     @property
     def _n_used(self) -> int:
-        return int(self.reduced_to_[0])
+        return self.weights_.shape[1]
 
     @property
     def n_iter_(self) -> int:

@@ -34,6 +34,7 @@ LARGEST_BENDS = 64 << 20
 """Models whose second derivatives take more do without them, where they can."""
 WIDEST = 8192
 """Columns of models that cannot: hinge losses, and absolute values."""
+TINY = float(np.finfo(np.float64).tiny)
 EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 35}
 """Passes that a fit usually takes."""
 
@@ -47,6 +48,8 @@ class PenalizedModels:
     ----------
     inside, outside : arrays of shape (m, d)
         The parts of the coefficients inside of the subspace of the reduction, P^T v, and outside, w - P^T v.
+    weights : array of shape (m, K)
+        v.
     intercept : array of shape (m,)
     alpha : float
     candidates, errors : arrays of shape (candidates,)
@@ -57,12 +60,11 @@ class PenalizedModels:
         Over the rows, for these models.
     proved : bool
         Whether the gaps are proved; else they are estimated.
-    n_components : int
-        Rows of P.
     """
 
     inside: Array
     outside: Array
+    weights: Array
     intercept: Array
     alpha: float
     candidates: Array
@@ -71,7 +73,6 @@ class PenalizedModels:
     gaps: Array
     n_passes: int
     proved: bool
-    n_components: int
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,12 @@ class PenaltyFit(SweptNeed):
             errors = self._held_out_errors(statistics, working, penalty, terms)
             alpha = max(zip(-errors, self.candidates, strict=True))[1]  # of equal errors the largest
         minimum = self._minimum("sweep", statistics, working, penalty, terms, np.full(n_models, alpha))
-        inside = working.in_columns(penalty.inside(minimum.parameters))
+        weights = penalty.weights(minimum.parameters)
+        outside = penalty.coefficients(minimum.parameters) - weights @ working.coordinates(P)
         return PenalizedModels(
-            inside=inside,
-            outside=working.in_columns(penalty.coefficients(minimum.parameters)) - inside,
+            inside=weights @ P,
+            outside=working.in_columns(outside),
+            weights=weights,
             intercept=self._centred_intercept(minimum, penalty, working),
             alpha=float(alpha),
             candidates=np.asarray(self.candidates if len(errors) else (), np.float64),
@@ -133,7 +136,6 @@ class PenaltyFit(SweptNeed):
             gaps=minimum.gaps,
             n_passes=minimum.n_passes,
             proved=not penalty.is_free,
-            n_components=len(P),
         )
 
     def _centred_intercept(self, minimum: _Minimum, penalty: Penalty, working: WorkingRows) -> Array:
@@ -229,6 +231,8 @@ class PenaltyFit(SweptNeed):
                 interior = SubspaceInterior(penalty, alphas)
             sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
             fitted = run(sweep, HingeFit.start_at(interior))
+            if isinstance(interior, SparseInterior):
+                fitted = self._with_zeros(job, interior, fitted)
         else:
             start = np.zeros((len(alphas), penalty.n_parameters + 1))
             if isinstance(penalty, SparsePenalty):
@@ -328,18 +332,18 @@ def positive_classes(classes: NDArray) -> NDArray[np.intp]:
 
 
 def models_of_squares(
-    squares: Squares, penalty: SubspacePenalty, alpha: float, *, has_intercept: bool, basis: Array | None
+    squares: Squares, P: Array, basis: Array | None, *, alpha: float, epsilon: float, has_intercept: bool
 ) -> PenalizedModels:
-    """Return the models of squared losses, given sums in working coordinates, or in the columns (no ``basis``)."""
+    """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
+    reduction = P if basis is None else P @ basis
+    penalty = SubspacePenalty.of(reduction, epsilon)
     (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept)
-
-    def in_columns(vectors: Array) -> Array:
-        return vectors if basis is None else vectors @ basis.T
-
-    inside = penalty.inside(minimum.coef)
+    weights = penalty.weights(minimum.coef)
+    outside = minimum.coef - weights @ reduction
     return PenalizedModels(
-        inside=in_columns(inside),
-        outside=in_columns(minimum.coef - inside),
+        inside=weights @ P,
+        outside=outside if basis is None else outside @ basis.T,
+        weights=weights,
         intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows,
         alpha=float(alpha),
         candidates=np.empty(0),
@@ -348,5 +352,4 @@ def models_of_squares(
         gaps=minimum.gaps,
         n_passes=0,
         proved=True,
-        n_components=len(penalty.shares),
     )

@@ -31,7 +31,6 @@ from mmpca_dist.methods.solution import Solution
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.methods.target_reducer import TargetReducer
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.schedulers import Scheduler
@@ -81,6 +80,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         w and b, of m = 1 model for two classes, else of one for each class.
     coef_inside_, coef_outside_ : arrays of shape (m, n_features)
         P^T v and w - P^T v, which add up to w.
+    weights_ : array of shape (m, K)
+        v.
     components_ : array of shape (2 m, n_features)
         The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
     alpha_, candidates_, candidate_errors_ : arrays
@@ -126,8 +127,9 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
             P = self._described().components(statistics, wanted)
             is_centred = self.fit_intercept or statistics.scale is not None
             squares, basis = class_squares(statistics, is_centred=is_centred)
-            penalty = SubspacePenalty.of(P if basis is None else P @ basis, self.epsilon)
-            return models_of_squares(squares, penalty, float(self.alpha), has_intercept=self.fit_intercept, basis=basis)
+            return models_of_squares(
+                squares, P, basis, alpha=float(self.alpha), epsilon=self.epsilon, has_intercept=self.fit_intercept
+            )
         fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
         models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
         if models is None:
@@ -221,9 +223,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         P = reduction.matrix(len(cross.mean), self.n_components)
         with single_blas_thread():
             squares = target_squares(cross, scale, is_centred=self.fit_intercept or scale is not None)
-            penalty = SubspacePenalty.of(P, self.epsilon)
             models = models_of_squares(
-                squares, penalty, float(self.alpha), has_intercept=self.fit_intercept, basis=None
+                squares, P, None, alpha=float(self.alpha), epsilon=self.epsilon, has_intercept=self.fit_intercept
             )
             self._adopt_models(models, cross.mean, scale, cross.target_mean)
         self._kept = cross

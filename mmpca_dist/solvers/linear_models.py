@@ -218,6 +218,33 @@ class LinearSweep(ModelSweep):
         return descent.decrease
 
 
+@dataclass(frozen=True)
+class LossPass(Sweep[Array, LossSums]):
+    """One pass, for the losses of models whose coefficients (m, r) and intercepts (m,) are given."""
+
+    name: str
+    loss: Loss
+    coef: Array
+    intercept: Array
+    terms: LabelTerms
+    units: RowUnits
+    keeps_sparse: bool = False
+    state_bytes = 0
+
+    def step(self, fitted: Array) -> Step[LossSums]:
+        models, none = np.arange(len(self.coef)), np.empty(0, np.intp)
+        return SumLosses(self.coef, self.intercept, self.loss, self.terms, models, self.units, none)
+
+    def update(self, fitted: Array, sums: LossSums) -> Array:
+        return sums.loss
+
+    def is_done(self, fitted: Array) -> bool:
+        return len(fitted) > 0
+
+    def describe(self, fitted: Array) -> str:
+        return "losses"
+
+
 def hold_intercept(metric: Array) -> None:
     """Let second derivatives (m, n + 1, n + 1) leave the last parameter as it is."""
     metric[:, -1, :-1] = metric[:, :-1, -1] = 0

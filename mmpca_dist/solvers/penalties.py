@@ -35,8 +35,8 @@ class Penalty(ABC):
         """Return w, shape (m, r), of parameters (m, n)."""
 
     @abstractmethod
-    def inside(self, parameters: Array) -> Array:
-        """Return P^T v, shape (m, r)."""
+    def weights(self, parameters: Array) -> Array:
+        """Return v, shape (m, K)."""
 
     @abstractmethod
     def values(self, parameters: Array) -> Array:
@@ -97,18 +97,22 @@ class SubspacePenalty(Penalty):
         Q, orthonormal rows.
     shares : array of shape (k,)
         How much of the penalty on each direction is lifted: 1 for all of it.
+    back : array of shape (K, k)
+        What v are of Q w.
     """
 
     directions: Array
     shares: Array
+    back: Array
 
     @classmethod
     def of(cls, reduction: Array, epsilon: float) -> Self:
         """Return the penalty for a reduction, shape (K, r); what is zero in it up to rounding counts as zero."""
-        _, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
+        left, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
         kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
         squares = values[kept] ** 2
-        return cls(directions[kept], squares / (squares + epsilon))
+        shares = squares / (squares + epsilon)
+        return cls(directions[kept], shares, left[:, kept] * (shares / values[kept]))
 
     @property
     def n_parameters(self) -> int:
@@ -121,12 +125,12 @@ class SubspacePenalty(Penalty):
     def coefficients(self, parameters: Array) -> Array:
         return parameters
 
-    def inside(self, parameters: Array) -> Array:
-        return np.asarray((parameters @ self.directions.T * self.shares) @ self.directions)
+    def weights(self, parameters: Array) -> Array:
+        return np.asarray(parameters @ self.directions.T @ self.back.T)
 
     def apply(self, w: Array) -> Array:
         """Return R w for vectors (m, r): the part outside of the subspace."""
-        return w - self.inside(w)
+        return w - (w @ self.directions.T * self.shares) @ self.directions
 
     def values(self, parameters: Array) -> Array:
         return np.asarray(np.einsum("mr,mr->m", parameters, self.apply(parameters)))
@@ -177,10 +181,10 @@ class SparsePenalty(Penalty):
         return self.epsilon == 0 and bool(self.reduction.any())
 
     def coefficients(self, parameters: Array) -> Array:
-        return parameters[:, : self.n_sparse] + self.inside(parameters)
+        return np.asarray(parameters[:, : self.n_sparse] + self.weights(parameters) @ self.reduction)
 
-    def inside(self, parameters: Array) -> Array:
-        return np.asarray(parameters[:, self.n_sparse :] @ self.reduction)
+    def weights(self, parameters: Array) -> Array:
+        return parameters[:, self.n_sparse :]
 
     def values(self, parameters: Array) -> Array:
         r = self.n_sparse
