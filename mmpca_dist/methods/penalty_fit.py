@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from mmpca_dist.methods.reduction_of import ReductionOf
 from mmpca_dist.methods.working_rows import WorkingRows, coordinates_of
 from mmpca_dist.solvers.interior_penalties import InteriorPenalty, SparseInterior, SubspaceInterior
 from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
-from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep
+from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass
 from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
 from mmpca_dist.solvers.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
@@ -247,6 +247,19 @@ class PenaltyFit(SweptNeed):
                 )
                 fitted = run(smooth, LinearFit.start_at(start, metric))
         return _Minimum(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+
+    def _with_zeros(self, job: _Job, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
+        """Return models whose parameters that tend to zero are zero, with their objectives, which take a pass."""
+        best, sparse = fitted.best.copy(), interior.penalty.n_sparse
+        sizes = np.abs(best[:, :sparse]).max(axis=1, keepdims=True)
+        best[:, :sparse][interior.tends_to_zero(fitted.parts, np.maximum(sizes, TINY))] = 0
+        sweep = LossPass(
+            f"{job.name}-zeros", LOSSES[self.loss], interior.penalty.coefficients(best[:, :-1]), best[:, -1],
+            job.terms, job.working.units(), job.working.keeps_sparse,
+        )  # fmt: skip
+        losses = job.working.sweeper.run(sweep, np.empty(0))
+        objective = losses + interior.alphas * interior.penalty.values(best[:, :-1])
+        return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
 
     def _metric(self, job: _Job, statistics: Statistics, penalty: SubspacePenalty, alphas: Array) -> Array | None:
         """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
