@@ -35,6 +35,8 @@ LARGEST_BENDS = 64 << 20
 WIDEST = 8192
 """Columns of models that cannot: hinge losses, and absolute values."""
 TINY = float(np.finfo(np.float64).tiny)
+ROUGH = 1e-3
+"""The tolerance of fits that alpha is chosen by."""
 EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 35}
 """Passes that a fit usually takes."""
 
@@ -168,7 +170,8 @@ class PenaltyFit(SweptNeed):
             grid = FoldGrid.of_classes(working, "alpha", self.candidates, terms.positive)
         else:
             grid = FoldGrid.of_targets(self.candidates, self._target_means(), working.sweeper.rows.dataset.n_rows)
-        minimum = self._minimum("choose", statistics, working, penalty, grid.terms, grid.values)
+        rough = replace(self, tolerance=max(self.tolerance, ROUGH))
+        minimum = rough._minimum("choose", statistics, working, penalty, grid.terms, grid.values)
         return grid.errors(working, penalty.coefficients(minimum.parameters), minimum.intercept)
 
     def _minimum(
@@ -229,6 +232,8 @@ class PenaltyFit(SweptNeed):
             else:
                 assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
                 interior = SubspaceInterior(penalty, alphas)
+            if isinstance(penalty, SparsePenalty):
+                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
             sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
             fitted = run(sweep, HingeFit.start_at(interior))
             if isinstance(interior, SparseInterior):

@@ -19,6 +19,8 @@ from mmpca_dist.statistics.serialization import storable
 
 MEMORY = 10
 """Steps that BFGS remembers."""
+PAIRS = ("moved", "turned")
+"""What has the minimisations along its second axis."""
 SUFFICIENT = 1e-4
 """Share of the linear decrease that a step must reach."""
 SLACK = 1e-13
@@ -61,6 +63,22 @@ class Descent:
         metric = np.empty((0, p, p)) if metric is None else metric
         pairs = np.zeros((MEMORY, m, p))
         return cls(point, np.full(m, np.inf), zeros, zeros, np.ones(m), metric, pairs, pairs)
+
+    def only(self, models: NDArray[np.intp]) -> Descent:
+        """Return the state of some of the minimisations."""
+        rows = {name: value[models] for name, value in vars(self).items() if name not in PAIRS and len(value)}
+        return replace(self, **rows, moved=self.moved[:, models], turned=self.turned[:, models])
+
+    def merged(self, models: NDArray[np.intp], others: Descent) -> Descent:
+        """Return the state with that of ``others`` for some of the minimisations."""
+        arrays = {}
+        for name, value in vars(self).items():
+            new = getattr(others, name)
+            if name == "metric" and not len(value):
+                value = np.zeros((len(self.point), *new.shape[1:])) if len(new) else value
+            arrays[name] = value.copy()
+            arrays[name][(slice(None), models) if name in PAIRS else models if len(value) else []] = new
+        return Descent(**arrays)
 
     @property
     def trial(self) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,22 @@ class LinearFit:
             np.zeros(m, bool),
             np.zeros(m, np.int64),
         )
+
+    def only(self, models: NDArray[np.intp]) -> LinearFit:
+        """Return the fit of some of the models."""
+        arrays: dict[str, Any] = {
+            name: value[models] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, descent=self.descent.only(models), **arrays)
+
+    def merged(self, models: NDArray[np.intp], others: LinearFit) -> LinearFit:
+        """Return the fit with that of ``others`` for some of the models."""
+        arrays: dict[str, Any] = {
+            name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        for name, value in arrays.items():
+            value[models] = getattr(others, name)
+        return replace(others, descent=self.descent.merged(models, others.descent), **arrays)
 
     @property
     def objective(self) -> Array:
@@ -129,7 +145,11 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, bent)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
-        sums = sums.spread(np.flatnonzero(~fitted.is_done), len(self.alphas))
+        active = np.flatnonzero(~fitted.is_done)
+        return fitted.merged(active, replace(self, alphas=self.alphas[active])._update(fitted.only(active), sums))
+
+    def _update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
+        """Return the fit after a pass for models of which none was done before."""
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
         gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.bends)
@@ -137,7 +157,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         if not self.has_intercept:
             gradient[:, -1] = 0
             hold_intercept(metric)
-        accepted = ~fitted.is_done & self._accepts(fitted.descent, value)
+        accepted = self._accepts(fitted.descent, value)
         descent = self._moved(fitted.descent, accepted, value, gradient, metric)
         bound = np.where(accepted, self._bound(fitted.bound, sums, descent), fitted.bound)
         new = replace(
@@ -149,8 +169,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             age=0 if len(metric) else fitted.age + 1,
         )
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
-        is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
-        return replace(new, idle=idle, is_done=is_done)
+        return replace(new, idle=idle, is_done=(new.gaps <= self.tolerance) | (idle >= STANDSTILL))
 
     def _bound(self, before: Array, sums: LossSums, descent: Descent) -> Array:
         """Return what the minimum is at least: proved, or, where directions bear no penalty, by what a step gains."""

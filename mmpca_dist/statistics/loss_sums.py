@@ -58,24 +58,6 @@ class LossSums:
         """Derivatives of the sum of losses by [w; b], shape (m, r + 1)."""
         return -np.concatenate([self.cross.sum(axis=0), self.moves.sum(axis=0)[:, None]], axis=1)
 
-    def spread(self, active: NDArray[np.intp], n_models: int) -> LossSums:
-        """Return sums of ``n_models`` models, of which these are the ``active`` ones; zeros for the others."""
-
-        def filled(sums: Array, axis: int) -> Array:
-            shape = list(sums.shape)
-            shape[axis] = n_models
-            whole = np.zeros(shape)
-            whole[(slice(None),) * axis + (active,)] = sums
-            return whole
-
-        axes = {"moves": 1, "cross": 1, "duals": 1}
-        return LossSums(
-            **{
-                name: sums if name == "bends" and not len(sums) else filled(sums, axes.get(name, 0))
-                for name, sums in vars(self).items()
-            }
-        )
-
 
 @dataclass(frozen=True)
 class SumLosses:
