@@ -35,7 +35,7 @@ BY_COMPONENT = ("components_", "eigenvalues_", "residuals_", "relative_errors_")
 """Attributes with a row, or a number, a component."""
 
 
-class _Mergeable:
+class Mergeable:
     """A method that an estimator has where statistics merge; elsewhere looking it up says why it is not there."""
 
     def __init__(self, method: Callable) -> None:
@@ -115,7 +115,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         return self.fit_statistics(self._statistics(dataset, scheduler))
 
-    @_Mergeable
+    @Mergeable
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Fit to these rows together with all earlier ones; exact, at the price of keeping d x d class scatters.
 

@@ -98,9 +98,9 @@ class ProjectionPenalty(MomentReducer):
             return MethodReduction.of(method_named(self.reduction, **self._shared()))
         if isinstance(self.reduction, MomentReducer) and not hasattr(self.reduction, "components_"):
             return MethodReduction.of(self.reduction)
-        if hasattr(self.reduction, "__array__"):
-            return GivenReduction.of(np.asarray(self.reduction))
-        return GivenReduction.of(np.empty((0, 0)))  # known once it is fitted
+        if hasattr(self.reduction, "transform"):
+            return GivenReduction.of(np.empty((0, 0)))  # known once it is fitted
+        return GivenReduction.of(self.reduction)
 
     def _shared(self) -> dict[str, Any]:
         return {"precision": self.precision, "scratch": self.scratch}
@@ -128,12 +128,6 @@ class ProjectionPenalty(MomentReducer):
         if isinstance(given, str | dict) or (isinstance(given, MomentReducer) and not _is_fitted(given)):
             return X
         if not hasattr(given, "transform"):
-            array = np.asarray(given)
-            if array.ndim != 2 or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-                raise InputError(
-                    f"reduction={type(given).__name__} must be the name of a method, an array of finite numbers of "
-                    "shape (n_components, n_features), or a transformer."
-                )
             return X
         is_lazy = isinstance(X, Dataset | da.Array)
         if isinstance(given, MomentReducer):

@@ -14,7 +14,7 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.base import Mergeable, MomentReducer
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.parameters import estimator, option, parameter
 from mmpca_dist.methods.penalized_model import DEFAULT_COMPONENTS, ProjectionPenalty
@@ -254,24 +254,26 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             raise InputError("Class moments know nothing of continuous targets: fit the rows themselves.")
         (models,) = statistics.fits.values()
         self._adopt_models(models, statistics.mean, statistics.scale, np.asarray(self._target_means))
-        self._kept = "alpha='auto' and penalty='l1' need the rows themselves"
+        self._kept = self._unmergeable
         return self
 
     def _solve(self, statistics: Statistics) -> Solution:
         raise NotImplementedError  # `fit_statistics` needs none
 
+    @Mergeable
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+        """Fit to these rows together with all earlier ones; exact."""
         self._check_parameters()
         if classes is not None:
             raise InputError("There are no classes where the target is continuous.")
-        if not self._from_moments:
-            raise AttributeError("There is no partial_fit: alpha='auto' and penalty='l1' need all rows at once.")
         stored = self._extendable()
         arrived = cross_moments(*self._rows(X, y, reset=stored is None, least=1), with_rows=True)
         self._kept = arrived if stored is None else stored.merge(arrived)
         return self._fit_cross(self._kept)
 
-    partial_fit.__doc__ = MomentReducer.partial_fit.__doc__
+    @property
+    def _unmergeable(self) -> str | None:
+        return None if self._from_moments else "alpha='auto' and penalty='l1' need all rows at once"
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         if y is None and isinstance(X, Dataset):

@@ -46,7 +46,13 @@ class GivenReduction(ReductionOf):
 
     @classmethod
     def of(cls, components: NDArray) -> GivenReduction:
-        """Return the reduction that an array (K, d) is."""
+        """Return the reduction that an array (K, d) is; raise InputError where it is none."""
+        components = np.asarray(components)
+        if components.ndim != 2 or components.dtype.kind not in "fiub" or not np.isfinite(components).all():
+            raise InputError(
+                f"The reduction, of type {components.dtype} and shape {components.shape}, must be the name of a "
+                "method, a transformer, or an array of finite numbers of shape (n_components, n_features)."
+            )
         components = np.ascontiguousarray(components, np.float64)
         return cls(components.tobytes(), components.shape[1])
 
@@ -81,8 +87,9 @@ class MethodReduction(ReductionOf):
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
         """Return the reduction that an estimator, not yet fitted, makes."""
-        options = {name: value for name, value in reducer.get_params(deep=False).items() if name != "n_components"}
-        return cls(type(reducer), tuple(sorted((name, _hashable(value)) for name, value in options.items())))
+        given = reducer.get_params(deep=False).items()
+        options = {name: _hashable(value) for name, value in given if name not in OF_THE_STATISTICS}
+        return cls(type(reducer), tuple(sorted(options.items())))
 
     def reducer(self, n_components: int | None) -> MomentReducer:
         """Return the estimator."""
@@ -150,5 +157,7 @@ def _rounding(rows: NDArray, P: NDArray) -> float:
     return 1e-6 * float(np.abs(rows).max(initial=0.0) * np.abs(P).max(initial=0.0)) * rows.shape[1] ** 0.5
 
 
+OF_THE_STATISTICS = ("n_components", "standardize", "center", "precision", "solver", "scratch")
+"""Parameters that do not matter to a reduction whose statistics and size are given."""
 PROBES = 16
 """Rows that a transformer is tried on."""

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.solvers.descent import solve_definite
 from mmpca_dist.solvers.interior_penalties import InteriorPenalty
-from mmpca_dist.solvers.linear_models import STANDSTILL, describe, hold_intercept, idle_passes, relative_gaps
+from mmpca_dist.solvers.linear_models import (
+    LEAST_SCALE,
+    STANDSTILL,
+    describe,
+    hold_intercept,
+    idle_passes,
+    relative_gaps,
+)
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.hinge_sums import START, HingeSums, Interior, Longest, MoveInside
 from mmpca_dist.statistics.label_terms import LabelTerms
@@ -27,6 +34,10 @@ NEARLY = 0.995
 """Of the longest step: what is taken, so that all stays positive."""
 LEAST, MOST = 0.02, 0.5
 """Of the mean product: what is aimed at next, the less the longer the step before was."""
+
+
+NOTHING = 1e-15
+"""Of an objective: products that add up to no more are rounding."""
 
 
 @storable
@@ -148,6 +159,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         )
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.products, new.products))
         is_done = fitted.is_done | (new.gaps <= self.tolerance) | (idle >= STANDSTILL)
+        is_done |= total <= NOTHING * np.maximum(new.objective, LEAST_SCALE * new.start)
         return replace(new, idle=idle, is_done=is_done)
 
     def _newton(
