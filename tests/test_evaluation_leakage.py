@@ -53,7 +53,7 @@ class Fitted:
         (pairs,) = statistics.pairs.values() or (None,)
         self._keep("pairs", *((pairs.scatter, pairs.counts) if pairs else ()))
         if statistics.fits:
-            self._keep("fits", *(value for fit in statistics.fits.values() for value in vars(fit.posterior).values()))
+            self._keep("fits", *statistics.fits.values())
         self._keep("directions", reductions.matrix, reductions.mean, [item.columns for item in reductions.items])
 
     def _nearest(self, neighbors):

@@ -185,7 +185,7 @@ class ProjectionPenalty(MomentReducer):
             eigenvalues=values,
             residuals=np.full(len(values), np.nan),
             relative_errors=np.zeros(len(values)),
-            total=float(values.sum()),
+            total=float("nan"),
             limit="that of its reduction",
         )
 

@@ -62,7 +62,7 @@ class MethodResult:
     switched_off: NDArray[np.bool_] | None = None
     """Shape (K,): which components have no influence; None where methods switch none off."""
     reduces: bool = True
-    """False for the rows as they are, which pictures leave out."""
+    """False for the rows as they are, and for coefficients of classifiers, which pictures of components leave out."""
 
     @classmethod
     def of(cls, run: RunDirectory, config: RunConfig, section: MethodSection, results: Results) -> MethodResult:
@@ -90,7 +90,7 @@ class MethodResult:
             shared=method.shares,
             models=[str(label) for label in model.classes_] if model.components_.ndim == 3 else [],
             switched_off=None if off is None else off.ravel(),
-            reduces=method.blocks != "all columns",
+            reduces=method.blocks not in ("all columns", "two by class"),
             history=history,
             first_pass=proved.get("passes", 0) - len(history) + 1,
         )

@@ -39,6 +39,7 @@ from mmpca_dist.report.evidence import Evidence, evidence
 from mmpca_dist.report.method_results import MethodResult, method_row
 from mmpca_dist.report.pages import fill, write_page
 from mmpca_dist.report.pair_margins import PairMargins, pair_margins
+from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.report.projections import ProjectedSample, projections
 from mmpca_dist.report.reconstructions import Reconstructions, reconstructions
 from mmpca_dist.report.spectra import convergence, spectra
@@ -75,6 +76,8 @@ class ReportContents:
     """None where the configuration gives numbers of components."""
     evidence: list[Evidence] = field(default_factory=list)
     """Of the methods that are fitted by the evidence lower bound."""
+    penalty_parts: list[PenaltyParts] = field(default_factory=list)
+    """Of the methods with a projection penalty."""
 
 
 def write_report(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> ReportRecord:
@@ -106,6 +109,7 @@ def report_contents(run: RunDirectory, config: RunConfig, dataset: Table, result
         reconstructions=_reconstructions(run, config, dataset, results),
         choice=choice,
         evidence=_evidence(run, config, dataset.n_rows),
+        penalty_parts=_penalty_parts(run, config),
     )
 
 
@@ -117,8 +121,9 @@ def figures(contents: ReportContents) -> list[Figure]:
     ``spectrum`` and ``spectrum-by-method`` (eigenvalues), ``convergence`` (residuals after every pass of a solver in
     passes), ``evidence`` and ``relevance`` (of methods that are fitted by the evidence lower bound: how it rose, and
     which components it switched off), ``components`` (images) or ``loadings`` (bars), ``reconstructions`` (of rows that
-    are images, from few components), ``agreement`` (between methods). Methods that do not reduce the rows are in none,
-    but for ``choice``. May be called from several threads at once.
+    are images, from few components), ``penalty-1``, ... (coefficients inside and outside of a subspace), ``agreement``
+    (between methods). Methods that do not reduce the rows are in none, but for ``choice`` and ``penalty``. May be
+    called from several threads at once.
     """
     methods, dataset = [method for method in contents.methods if method.reduces], contents.dataset
     return [
@@ -130,6 +135,7 @@ def figures(contents: ReportContents) -> list[Figure]:
         *evidence(contents.evidence),
         *components(methods, dataset["image_shape"], dataset["feature_names"]),
         *reconstructions(methods, contents.reconstructions, dataset["image_shape"]),
+        *penalty_parts(contents.penalty_parts, dataset["image_shape"], dataset["feature_names"]),
         *agreement(methods),
     ]
 
@@ -159,13 +165,20 @@ def _evidence(run: RunDirectory, config: RunConfig, n_rows: int) -> list[Evidenc
     return [Evidence.of(section.title, load_model(run.uri, section.label), n_rows) for section in sections]
 
 
+def _penalty_parts(run: RunDirectory, config: RunConfig) -> list[PenaltyParts]:
+    """Return the coefficients of the methods with a projection penalty."""
+    sections = [section for section in config.methods if section.method.blocks == "two by class"]
+    return [PenaltyParts.of(section.title, load_model(run.uri, section.label)) for section in sections]
+
+
 def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, results: Results) -> Reconstructions | None:
     """Return a few rows and what the methods rebuild of them, where rows are images."""
     count = results.of(COUNT)
     if not count["image_shape"] or not isinstance(dataset, Dataset):
         return None
-    models = ((name, load_model(run.uri, name)) for name in config.labels)
-    sizes = {size for name in config.labels for size in sizes_of(config, results, name)}
+    names = [section.label for section in config.methods if section.method.blocks != "two by class"]
+    models = ((name, load_model(run.uri, name)) for name in names)
+    sizes = {size for name in names for size in sizes_of(config, results, name)}
     return Reconstructions.of(dataset, classes_of(count), models, sorted(sizes))
 
 

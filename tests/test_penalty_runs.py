@@ -1,0 +1,168 @@
+"""Projection penalties in runs and evaluations: models, resumption between passes, errors, plans, the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+from helpers.evaluating import by_cell, config_of, scored, store
+from helpers.runs import Recorder, make_config, model_hash
+from helpers.samples import labelled
+from sklearn.base import clone
+from sklearn.svm import LinearSVC
+
+from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
+from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
+from mmpca_dist.runs.stages import preview
+from mmpca_dist.solvers.interior_point import HingeSweep
+from mmpca_dist.solvers.linear_models import ModelSweep
+
+PENALTY = {"name": "projection-penalty", "alpha": 5.0}
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+@pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2", "bm2pca"])
+@pytest.mark.parametrize(("n", "d", "n_classes", "standardize"), [(90, 6, 3, True), (16, 30, 2, False)])
+def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize, reduction, loss, tmp_path):
+    """On top of a method that moments determine, of one with a search, and of one that is itself fitted by sweeps."""
+    X, y = labelled(n, d, n_classes, seed=1)
+    words = np.array(["ash", "oak", "yew"])[y]
+    uri = store(tmp_path / "rows.npz", X, words)
+    method = {**PENALTY, "reduction": reduction, "loss": loss}
+    run(config_of(tmp_path / "out", uri, methods=["pca", method], n_components=[1, 2], standardize=standardize))
+    model = load_model(str(tmp_path / "out"), "projection-penalty")
+    own = ProjectionPenaltyClassifier(
+        reduction, n_components=2, alpha=5.0, loss=loss, precision="double", standardize=standardize
+    ).fit(X, words)
+    for name in ("components_", "weights_", "objective_", "gaps_", "coef_", "intercept_", "coef_outside_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(own, name), rtol=1e-6, atol=1e-8)
+    assert model.predict(X).tolist() == own.predict(X).tolist()
+    projected = zarr.open_array(str(tmp_path / "out" / "projected" / "projection-penalty.zarr" / "X"))[...]
+    np.testing.assert_allclose(projected, own.transform(X), rtol=1e-6, atol=1e-7)
+    with pytest.raises(InputError, match="fitted for [26] components, and those of fewer are no part"):
+        load_model(str(tmp_path / "out"), "projection-penalty", 1)
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("cluster", ["threads", "local"])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path, monkeypatch, limits):
+    """A hinge loss keeps a state of every row, a smooth one none."""
+    X, y = labelled(600, 8, 3, seed=2)
+    limits.resumable_bytes = 0
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(100, 8))
+    group.create_array("y", data=y, chunks=(100,))
+    uri = str(tmp_path / "rows.zarr")
+    settings = {"methods": [{**PENALTY, "loss": loss}], "n_components": 2}
+    run(make_config(tmp_path / "whole", uri, **settings))
+    compute = {"cluster": cluster, "workers": 2, "threads_per_worker": 1}
+    config = make_config(tmp_path / "broken", uri, compute=compute, **settings)
+    sweep, passes = HingeSweep if loss == "hinge" else ModelSweep, []
+    update = sweep.update
+
+    def failing(stop):
+        def update_or_fail(self, fitted, sums):
+            if fitted.n_passes == stop:
+                raise OSError("the machine is gone")
+            return update(self, fitted, sums)
+
+        return update_or_fail
+
+    for stop in (2, 5):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="gone"):
+            patch.setattr(sweep, "update", failing(stop))
+            run(config)
+    recorder = Recorder()
+    recorder.on_pass = lambda stage, name: passes.append(name)
+    run(config, [recorder])
+    model = load_model(config.output, "projection-penalty")
+    assert passes.count("sweep") == model.n_iter_ - 5
+    assert model_hash(tmp_path / "broken", ["projection-penalty"]) == model_hash(
+        tmp_path / "whole", ["projection-penalty"]
+    )
+    assert not (tmp_path / "broken" / "scratch").exists()
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
+    X, y = labelled(120, 6, 3, seed=3, separation=0.6)
+    uri = store(tmp_path / "rows.npz", X, y)
+    config = config_of(
+        tmp_path / "out", uri, methods=[{**PENALTY, "loss": loss}], n_components=[1, 2],
+        evaluation={"folds": 3, "classifiers": ["own", "svm"], "margins": False},
+    )  # fmt: skip
+    records, splits, _ = scored(config)
+    for record in records:
+        held_out = splits.held_out[record["split"]]
+        train = splits.only(0).training(0, len(y), y, held_out)[0]
+        cells = by_cell([record])
+        for size in (1, 2):
+            model = ProjectionPenaltyClassifier(n_components=size, alpha=5.0, loss=loss, precision="double")
+            model.fit(X[train], y[train])
+            wrong = np.count_nonzero(model.predict(X[~train]) != y[~train])
+            assert cells[record["split"], "projection-penalty", size, "own"][1] == wrong
+            svm = LinearSVC(max_iter=100_000, random_state=0).fit(model.transform(X[train]), y[train])
+            other = np.count_nonzero(svm.predict(model.transform(X[~train])) != y[~train])
+            found = cells[record["split"], "projection-penalty", size, "svm"][1]
+            assert abs(found - other) <= 2  # tolerances of liblinear
+
+
+@pytest.mark.usefixtures("no_report")
+def test_merged_moments_serve_squared_losses(merging, tmp_path):
+    X, y = labelled(200, 5, 3, seed=4, separation=0.6)
+    uri = store(tmp_path / "rows.npz", X, y)
+    errors = []
+    for how in ("direct", "merged"):
+        merging(how)
+        config = config_of(
+            tmp_path / how, uri, methods=[{**PENALTY, "loss": "squared"}], n_components=[2],
+            evaluation={"folds": 4, "classifiers": ["own"], "margins": False},
+        )  # fmt: skip
+        errors.append(by_cell(scored(config)[0]))
+    assert errors[0] == errors[1]
+
+
+def test_the_plan_counts_passes(tmp_path):
+    methods = {loss: [{**PENALTY, "loss": loss}] for loss in ("squared", "logistic", "hinge")}
+    passes = {
+        loss: [p.name for p in preview(config_of(tmp_path / loss, "bundled:digits", methods=chosen)).passes]
+        for loss, chosen in methods.items()
+    }
+    assert passes["squared"] == ["moments", "project"]
+    assert passes["logistic"] == ["moments", *["sweep"] * 15, "project"]
+    assert passes["hinge"] == ["moments", *["sweep"] * 45, "project"]
+
+
+@pytest.mark.parametrize(("option", "message"), [
+    ({"reduction": "m-pca"}, "Unknown method 'm-pca'"),
+    ({"reduction": {"name": "m-pca2", "serch": "exact"}}, "m-pca2 has no option 'serch'"),
+    ({"alpha": "aut"}, "alpha"),
+    ({"lose": "hinge"}, "Did you mean 'loss'"),
+])  # fmt: skip
+def test_settings_that_are_refused(option, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        config_of(tmp_path / "out", "bundled:wine", methods=[{"name": "projection-penalty", **option}])
+
+
+@pytest.mark.parametrize("uri", ["bundled:digits", "bundled:wine", "bundled:breast_cancer"])
+def test_the_report_shows_both_parts(uri, tmp_path):
+    results = run(config_of(tmp_path / "out", uri, methods=["pca", {**PENALTY, "reduction": "pca"}]))
+    assert (tmp_path / "out" / "report" / "penalty-1.png").stat().st_size > 5000
+    page = (tmp_path / "out" / "report" / "index.html").read_text()
+    assert "inside and outside of the subspace" in page and "could not use" in page
+    assert results["sweep"]["passes"]
+    model = load_model(str(tmp_path / "out"), "projection-penalty")
+    parts = PenaltyParts.of("Projection penalty", model)
+    assert len(parts.classes) == len(parts.inside) == len(model.coef_)
+    (figure,) = penalty_parts([parts], None, None)
+    shown = "The first 10 of" in figure.caption
+    assert shown == (len(parts.classes) > 10)
+
+
+def test_its_parameters_survive_a_clone():
+    model = ProjectionPenaltyClassifier({"name": "ridge", "alpha": 2.0}, alphas=(1, 2), loss="hinge")
+    assert clone(model).get_params() == model.get_params()
