@@ -26,6 +26,7 @@ from mmpca_dist.jobs.job import Job, Stage, asked
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
+from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
@@ -159,6 +160,12 @@ SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
 COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
+"""Those of evaluations without row maps that are fitted."""
+
+
+def evaluation_stages(config: RunConfig) -> list[Stage]:
+    """Return the stages of an evaluation, in order."""
+    return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
 
 
 def evaluate(
@@ -181,6 +188,6 @@ def evaluate(
     """
     settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES:
+        for stage in evaluation_stages(settings):
             run_stage(job, stage)
         return job.results

@@ -11,15 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.formats import open_rows
-from mmpca_dist.datasets.row_maps import mapped
+from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import COMPARE, COUNT, PUBLISH, REDUCE, SOLVE, CountRecord, ModelRecord, R, StageName
+from mmpca_dist.jobs.records import (
+    COMPARE,
+    COUNT,
+    MAPS,
+    PUBLISH,
+    REDUCE,
+    SOLVE,
+    CountRecord,
+    ModelRecord,
+    R,
+    StageName,
+    StoredColumns,
+)
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
+from mmpca_dist.jobs.stored_maps import load_fits
 from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
@@ -97,20 +111,38 @@ def open_rows_for(
     run: RunDirectory, count: CountRecord, uri: str, *, features: str | None, label: str | None, labelled: bool = False
 ) -> Dataset:
     """Open rows, with labels or without; raise InputError where their features are not those of the run."""
+    columns = stored_columns(count)
     dataset = open_rows(
         uri,
         features=features,
         label=label,
         missing_chunks=run.config.dataset.missing_chunks,
-        names=count["feature_names"],
+        names=columns["feature_names"],
         labelled=labelled,
     )
-    if dataset.n_features != count["n_features"]:
+    if dataset.n_features != columns["n_features"]:
         raise InputError(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{count['n_features']}.{_differences(dataset.feature_names, count['feature_names'])}"
+            f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
         )
-    return mapped(dataset, run.config.dataset.maps)
+    return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+
+
+def stored_columns(count: CountRecord) -> StoredColumns:
+    """Return the columns of the table that a run was fitted to, before row maps."""
+    if "stored" in count:
+        return count["stored"]
+    return {
+        "n_features": count["n_features"],
+        "feature_names": count["feature_names"],
+        "named_columns": count.get("named_columns", False),
+    }
+
+
+def fits_of(run: RunDirectory) -> list[Arrays] | None:
+    """Return the fits of a run's row maps; None where it has no maps to fit."""
+    maps = run.config.dataset.row_maps
+    return load_fits(run, finished(run, MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:

@@ -27,6 +27,7 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     SolveRecord,
 )
+from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.run_sweeps import RunSweep, sweeps_of
 from mmpca_dist.jobs.searches import RunSearch, searches_of
@@ -158,7 +159,7 @@ def stages_of(config: RunConfig) -> list[Stage]:
     sweeps = [
         Stage(sweep.stage, f"Fit {sweep.method.title} by sweeps", partial(_sweep, sweep)) for sweep in sweeps_of(config)
     ]
-    return [COUNT, PLAN, *choose, REDUCE, *searches, *sweeps, SOLVE, PROJECT, REPORT]
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *searches, *sweeps, SOLVE, PROJECT, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
