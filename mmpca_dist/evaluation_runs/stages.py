@@ -31,6 +31,7 @@ from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.predictors.fits import choose_C
 from mmpca_dist.statistics.schedulers import Threads
 
@@ -45,7 +46,9 @@ def plan_of_evaluation(job: Job) -> Plan:
     evaluation = evaluation_request(
         config, splits.counts, splits.held_out, splits.n_splits, merged=merged, n_features=job.dataset.n_features
     )
-    plan = plan_evaluation(job.dataset, job.spans, request_of(job), evaluation)
+    request = request_of(job)
+    plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
+    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
     return replace(plan, note=note_ahead(config, job.dataset))
 
 
@@ -114,6 +117,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "n_features": count["n_features"],
             "classes": classes,
             "counts": count["counts"],
+            "stored": count.get("stored"),
         },
         splits=describe(config, len(splits)),
         methods=config.labels,

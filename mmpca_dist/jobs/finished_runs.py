@@ -35,6 +35,7 @@ from mmpca_dist.jobs.records import (
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
 from mmpca_dist.jobs.stored_maps import load_fits
 from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
+from mmpca_dist.methods.row_features import StoredRowMaps
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
 
@@ -165,6 +166,52 @@ def note_of_missing_labels(dataset: Dataset) -> str | None:
     return f"{lacking}; their labels become the fill value {dataset.label_fill}."
 
 
+def load_maps(output: str) -> StoredRowMaps:
+    """Return the row maps of a finished run as a transformer, which comes before its models.
+
+    Models of ``load_model`` take rows after the maps.
+
+    Parameters
+    ----------
+    output : str
+        The run's folder: a path or fsspec URL.
+
+    Returns
+    -------
+    StoredRowMaps
+        Its ``transform`` takes what that of a model takes. Of a run without row maps it returns rows as they are.
+
+    Raises
+    ------
+    InputError
+        Where there is no finished run.
+    DamageError
+        Where the maps are damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from mmpca_dist import load_maps, load_model, run
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as output:
+    ...     data = {"uri": "bundled:iris", "maps": [{"name": "nystroem", "n_components": 50}]}
+    ...     _ = run({"dataset": data, "methods": "m-pca0", "n_components": 2, "output": output})
+    ...     make_pipeline(load_maps(output), load_model(output, "m-pca0")).transform(X).shape
+    (150, 2)
+    """
+    run = open_run(output)
+    finished(run, SOLVE)
+    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, COUNT))
+    transformer = StoredRowMaps()
+    transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
+    transformer.n_features_in_ = columns["n_features"]
+    if columns["named_columns"]:
+        transformer.feature_names_in_ = np.asarray(columns["feature_names"], dtype=object)
+    return transformer
+
+
 LEADING = 3
 """Number of eigenvalues in records."""
 
@@ -192,6 +239,8 @@ def _finite(value: float) -> float | None:
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
     """Return a fitted estimator from the folder of a finished run.
+
+    Where the run has row maps, the estimator takes rows after them: see ``load_maps``.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
     COUNT,
+    MAPS,
     PLAN,
     PROJECT,
     REDUCE,
@@ -188,8 +189,10 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     reduce, project = results.find(REDUCE), results.find(PROJECT)
     searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
     sweeps = [results.of(StageName[PassesRecord](name)) for name in results if is_sweep(name)]
-    stages = [record for record in (choice, reduce, *searches, *sweeps, project) if record is not None]
+    maps = results.find(MAPS)
+    stages = [record for record in (maps, choice, reduce, *searches, *sweeps, project) if record is not None]
     passes = [
+        *(maps["passes"] if maps else []),
         *(f"choose: {name}" for name in (choice.get("passes", []) if choice else [])),
         *(name for record in (reduce, *searches, *sweeps) if record is not None for name in record["passes"]),
         *(["project"] if project and project["bytes"] else []),

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, issparse, vstack
 
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.row_maps.sampling import evenly_drawn, stretches
+from mmpca_dist.datasets.row_maps.sampling import sample_plan
 from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.statistics.tree_reduction import Tasks
 from mmpca_dist.statistics.units import read_unit, refuse_not_finite
@@ -43,19 +43,11 @@ def spread_sample(tasks: Tasks, dataset: Dataset, count: int, seed: int) -> Any:
     InputError
         For rows that are not finite.
     """
-    rng = np.random.default_rng(seed)
-    read = stretches(dataset.n_rows, min(count, dataset.n_rows), rng)
-    n_read = sum(stop - start for start, stop in read)
-    chosen = evenly_drawn(n_read, min(count, n_read), rng)
-    spans, picks, before = [], [], 0
-    for number, (start, stop) in enumerate(read):
-        within = chosen[(chosen >= before) & (chosen < before + stop - start)] - before
-        before += stop - start
-        spans.append(Span(number, (start, stop)))
-        picks.append(within)
-    tasks.begins("row maps", dataset.share_bytes(n_read))
-    task = _PickRows(dataset, tuple(picks))
-    return replace(tasks, progress=None).run(task, spans, _joined, "row_maps", kept=False)
+    plan = sample_plan(dataset.n_rows, count, seed)
+    tasks.begins("row maps", dataset.share_bytes(sum(stop - start for start, stop, _ in plan)))
+    task = _PickRows(dataset, tuple(picks for _, _, picks in plan))
+    spans = [Span(number, (start, stop)) for number, (start, stop, _) in enumerate(plan)]
+    return replace(tasks, progress=None).run(task, spans, joined, "row_maps", kept=False)
 
 
 @dataclass(frozen=True)
@@ -72,5 +64,6 @@ class _PickRows:
         return X[self.picks[span.index]]
 
 
-def _joined(left: Any, right: Any) -> Any:
+def joined(left: Any, right: Any) -> Any:
+    """Return rows, dense or CSR, one below the other."""
     return csr_array(vstack([left, right], format="csr")) if issparse(left) else np.concatenate([left, right])

@@ -141,7 +141,14 @@ class KernelTo:
     landmarks: Any = None
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(pairwise_kernels(X, self.landmarks, metric=self.kernel, **self.parameters))
+        rows, landmarks = (_short(part) if issparse(part) else part for part in (X, self.landmarks))
+        with np.errstate(over="ignore"):  # infinite values are refused, by row
+            return np.asarray(pairwise_kernels(rows, landmarks, metric=self.kernel, **self.parameters))
+
+
+def _short(X: csr_array) -> csr_array:
+    """Return CSR rows with positions of 32 bits, which is all that scikit-learn's Manhattan distances take."""
+    return csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,22 @@ def stretches(n_rows: int, count: int, rng: np.random.Generator) -> list[tuple[i
     return [_stretch(start, stop, size, rng) for start, stop in itertools.pairwise(edges)]
 
 
+def sample_plan(n_rows: int, count: int, seed: int) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """Return which rows make a sample of ``count`` rows, or all where there are fewer.
+
+    Returns
+    -------
+    list of (start, stop, array)
+        Stretches of rows to read, ascending, and which of their rows to take, from 0.
+    """
+    rng, count = np.random.default_rng(seed), min(count, n_rows)
+    read = stretches(n_rows, count, rng)
+    ends = np.cumsum([0, *(stop - start for start, stop in read)])
+    chosen = evenly_drawn(int(ends[-1]), count, rng)
+    cuts = np.searchsorted(chosen, ends)
+    return [(start, stop, chosen[cuts[i] : cuts[i + 1]] - ends[i]) for i, (start, stop) in enumerate(read)]
+
+
 def _stretch(start: int, stop: int, size: int, rng: np.random.Generator) -> tuple[int, int]:
     if stop - start <= size:
         return start, stop
