@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from mmpca_dist.configuration.row_map_section import RowMapSetting
 from mmpca_dist.datasets.memory_limits import MAX_BYTES
-from mmpca_dist.datasets.row_maps.specification import RowMap
+from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
 from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
@@ -112,9 +112,10 @@ class DatasetConfig(Section):
     )
     maps: Annotated[list[RowMapSetting], BeforeValidator(as_list)] = setting(
         [],
-        values="names of row maps (see Row maps), or mappings such as {name: nystroem, n_components: 300}",
+        values=f"names of row maps ({', '.join(ROW_MAPS)}), or mappings such as {{name: nystroem, n_components: 300}}",
         example=["unit-length"],
-        description="What is done to every row as it is read, one after the other, also to rows that are transformed",
+        description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
+        "with options (see docs/data.md)",
     )
 
     @property

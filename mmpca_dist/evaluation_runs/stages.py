@@ -109,6 +109,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     config, count, results = job.config, job.results.of(records.COUNT), job.results
     classes = [str(label) for label in count["classes"]]
     notes = [note for record in splits for note in record.get("notes", [])]
+    maps = results.find(records.MAPS)
+    of_maps = maps["notes"] if maps else []
     sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
     return Evaluation(
         dataset={
@@ -133,7 +135,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         bytes_read=_summed(record.get("read", {}) for record in splits),
         published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
-        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *notes])),
+        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *of_maps, *notes])),
         stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),

@@ -101,9 +101,9 @@ class SearchRecord(PassesRecord):
 
 
 class MapsRecord(PassesRecord):
-    """The fits of row maps; ``widths`` has gamma for those with a kernel that takes one, by number from 1."""
+    """The fits of row maps, and notes on them."""
 
-    widths: dict[str, float]
+    notes: list[str]
 
 
 class ModelRecord(TypedDict):

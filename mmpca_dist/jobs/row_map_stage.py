@@ -5,13 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.mapped_rows import MappedRows
+from mmpca_dist.datasets.mapped_rows import MappedRows, name_of
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import MapsRecord
 from mmpca_dist.jobs.run_stage import PassCounter, measured
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.statistics.row_map_fits import fit_row_maps, spread_sample
+
+SEES_ALL = (
+    "Row maps were fitted to a sample of all rows, without labels: rows held out may be among the landmarks and in the "
+    "estimate of gamma."
+)
+"""A note on evaluations."""
 
 
 def _fit(job: Job) -> MapsRecord:
@@ -20,11 +26,21 @@ def _fit(job: Job) -> MapsRecord:
     tasks = job.tasks(records.MAPS, passes)
     with measured(job) as peak:
         fits = fit_row_maps(rows, partial(spread_sample, tasks))
+    notes = [
+        f"{name_of(row_map)}: {remark}."
+        for row_map, fit in zip(rows.maps, fits, strict=True)
+        for remark in row_map.remarks(fit)
+    ]
+    if job.run.purpose == "evaluation":  # whose report is the last stage, and tells all notes
+        notes += [SEES_ALL] if passes.names else []
+    else:
+        for note in notes:
+            job.callback.on_note(note)
     return {
         "passes": passes.names,
         "bytes": passes.n_bytes,
         "memory": peak(),
-        "widths": {str(number): float(fit["gamma"][0]) for number, fit in enumerate(fits, 1) if "gamma" in fit},
+        "notes": notes,
         "outputs": save_fits(job.run, fits),
     }
 

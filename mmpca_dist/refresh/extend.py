@@ -125,7 +125,7 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
         "passes": [],
         "bytes": 0,
         "memory": 0,
-        "widths": finished(before, MAPS)["widths"],
+        "notes": finished(before, MAPS)["notes"],
         "outputs": outputs,
         "objects": recorded(run.uri, outputs),
     }

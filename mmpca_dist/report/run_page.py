@@ -172,10 +172,10 @@ def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, resul
 
 def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
     """Return the notes that were logged while methods were solved; models of earlier versions have none."""
-    solve = results.of(SOLVE)
+    solve, maps = results.of(SOLVE), results.find(MAPS)
     recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
     if recorded is not None:
-        return list(recorded)
+        return [*(maps["notes"] if maps else []), *recorded]
     notes = []
     for section in config.methods:
         name = section.label

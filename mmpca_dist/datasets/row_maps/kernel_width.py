@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import issparse
 
+from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting
 
@@ -48,6 +49,11 @@ def gamma_of(gamma: Any, sample: Any, n_features: int) -> float:
             "rows are equal. Give gamma as a number."
         )
     return 1 / (n_features * variance)
+
+
+def width_remarks(gamma: Any, arrays: Arrays) -> list[str]:
+    """Return what the width is where it was estimated."""
+    return [f"gamma is {arrays['gamma'][0]:.4g}, from the variance of the values"] if gamma == "scale" else []
 
 
 def _variance(sample: Any, n_features: int) -> float:

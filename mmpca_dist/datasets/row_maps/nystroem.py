@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from mmpca_dist.blas import single_blas_thread
-from mmpca_dist.datasets.row_maps.kernel_width import Gamma, gamma_of, gamma_option, width_rows
+from mmpca_dist.datasets.row_maps.kernel_width import Gamma, gamma_of, gamma_option, width_remarks, width_rows
 from mmpca_dist.datasets.row_maps.sampling import evenly_drawn
 from mmpca_dist.datasets.row_maps.specification import Arrays, RowMap, RowMapKind
 from mmpca_dist.errors import InputError
@@ -44,8 +44,8 @@ class Nystroem(RowMap):
     kernel: Literal["rbf", "laplacian", "polynomial", "cosine", "linear"] = setting(
         "rbf",
         example="polynomial",
-        description="rbf is exp(-gamma ||x - x'||^2), laplacian exp(-gamma |x - x'|_1), polynomial "
-        "(gamma x.x' + coef0)^degree",
+        description="rbf is exp(-gamma r^2) of the distance r, laplacian exp(-gamma s) of the sum s of absolute "
+        "differences, polynomial (gamma x.x' + coef0)^degree",
     )
     gamma: Gamma = gamma_option()
     degree: int = setting(3, ge=1, le=100, example=2, description="Of polynomial")
@@ -95,8 +95,8 @@ class Nystroem(RowMap):
             centre = landmarks.mean(axis=0)
             landmarks = landmarks - centre
         with single_blas_thread():
-            weights = inverse_root(self._kernel_to(landmarks, gamma)(landmarks))
-        arrays = {"weights": weights, "gamma": np.asarray([gamma])}
+            weights, rank = inverse_root(self._kernel_to(landmarks, gamma)(landmarks))
+        arrays = {"weights": weights, "gamma": np.asarray([gamma]), "rank": np.asarray([float(rank)])}
         if issparse(landmarks):
             parts = {name: np.asarray(getattr(landmarks, name), np.float64) for name in ("data", "indices", "indptr")}
             return {**arrays, **parts, "shape": np.asarray(landmarks.shape, np.float64)}
@@ -110,6 +110,13 @@ class Nystroem(RowMap):
     def _kernel_to(self, landmarks: Any, gamma: float) -> KernelTo:
         values = {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
         return KernelTo(self.kernel, {name: values[name] for name in PARAMETERS[self.kernel]}, landmarks)
+
+    def remarks(self, arrays: Arrays) -> list[str]:
+        remarks = width_remarks(self._width, arrays)
+        rank = int(arrays["rank"][0])
+        if rank < self.n_components:
+            remarks.append(f"the kernel of its {self.n_components} landmarks has rank {rank}, and so have mapped rows")
+        return remarks
 
     def fitted_bytes(self, n_features: int) -> int:
         return 8 * self.n_components * (n_features + self.n_components)
@@ -174,8 +181,10 @@ class NystroemBlock:
         return self.kernel(X if self.centre is None else X - self.centre) @ self.weights
 
 
-def inverse_root(kernel: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the symmetric K^(-1/2) of a positive semidefinite matrix, of a singular one that of its range.
+def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Return the symmetric K^(-1/2) of a positive semidefinite matrix, and its rank.
+
+    Of a singular matrix it is that of its range, and 0 outside.
 
     Eigenvalues up to m x eps times the largest are rounding (m is the order): their inverse roots would be noise.
 
@@ -194,7 +203,7 @@ def inverse_root(kernel: NDArray[np.float64]) -> NDArray[np.float64]:
     if not kept.any():
         raise InputError("The kernel of every landmark of nystroem is zero: rows of zeros have no features.")
     vectors = vectors[:, kept]
-    return (vectors / np.sqrt(values[kept])) @ vectors.T
+    return (vectors / np.sqrt(values[kept])) @ vectors.T, int(np.count_nonzero(kept))
 
 
 MAP = RowMapKind("nystroem", "features of a kernel from landmarks among the rows (Williams & Seeger 2001)", Nystroem)

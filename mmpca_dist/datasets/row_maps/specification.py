@@ -60,6 +60,10 @@ class RowMap(Section, ABC):
         Maps with columns of their own get blocks in double precision, and return dense ones.
         """
 
+    def remarks(self, arrays: Arrays) -> list[str]:
+        """Return what a reader of the run must know of the fit, as clauses."""
+        return []
+
     def fitted_bytes(self, n_features: int) -> int:
         """Return the bytes of the arrays."""
         return 0
