@@ -266,7 +266,9 @@ def in_memory(dataset, count, seed):
 
 
 def test_numbers_of_components_are_chosen_on_mapped_rows(tmp_path):
-    config = settings_of(tmp_path / "out", store(tmp_path / "rows.npz", X, Y), [NYSTROEM], n_components="auto", methods="pca")
+    config = settings_of(
+        tmp_path / "out", store(tmp_path / "rows.npz", X, Y), [NYSTROEM], n_components="auto", methods="pca"
+    )
     results = run(config)
     assert list(results)[:4] == ["count", "plan", "maps", "choose"]
     assert max(results["choose"]["methods"]["pca"]["candidates"]) > 6  # more than the table has columns
