@@ -25,7 +25,7 @@ from mmpca_dist.datasets.mapped_rows import BLOCK_ROWS, MappedRows, mapped
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.datasets.row_maps.fourier import Fourier, draw_frequencies
 from mmpca_dist.datasets.row_maps.nystroem import PARAMETERS, Nystroem, inverse_root
-from mmpca_dist.datasets.row_maps.sampling import sample_plan
+from mmpca_dist.datasets.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.datasets.row_maps.specification import ROW_MAPS
 from mmpca_dist.datasets.row_maps.unit_length import UnitLength
 from mmpca_dist.errors import InputError
@@ -188,6 +188,16 @@ def test_samples_are_distinct_rows_spread_over_the_table_from_few_stretches(n, c
     assert np.array_equal(rows, np.concatenate([start + picks for start, _, picks in sample_plan(n, count, 5)]))
 
 
+def test_stretches_in_one_chunk_are_read_together():
+    plan = sample_plan(100_000, 500, 1)
+    for edges in (np.array([0, 100_000]), np.arange(0, 100_001, 10_000), np.arange(0, 100_001, 10)):
+        joined = by_chunk(plan, edges)
+        assert len(joined) == min(len(edges) - 1, 32)
+        rows, expected = (np.concatenate([start + picks for start, _, picks in one]) for one in (joined, plan))
+        assert np.array_equal(rows, expected)
+        assert all(start + picks.max() < stop for start, stop, picks in joined)
+
+
 MAPS = {
     "fourier": [Fourier(n_components=37)],
     "nystroem": [Nystroem(n_components=21)],
@@ -197,7 +207,7 @@ MAPS = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-@pytest.mark.parametrize("kind", ["float64", "float32", "uint8", "csr"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "uint8", "csr"])
 def test_bits_of_mapped_rows_do_not_depend_on_what_is_read_together(name, kind):
     wide, _ = labelled(1100, 40, 2, seed=3)
     wide = np.abs(np.round(3 * wide))

@@ -115,7 +115,7 @@ class DatasetConfig(Section):
         values=f"names of row maps ({', '.join(ROW_MAPS)}), or mappings such as {{name: nystroem, n_components: 300}}",
         example=["unit-length"],
         description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
-        "with options (see docs/data.md)",
+        "nystroem and fourier make kernel methods of all methods",
     )
 
     @property

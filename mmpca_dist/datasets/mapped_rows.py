@@ -75,6 +75,7 @@ class MappedRows(DatasetProxy):
         if own:
             self.sparse, self.named_columns, self.image_shape = False, False, None
             self.n_features = widths[-1]
+            self.dtype = np.result_type(self.dtype, np.float32)  # half precision would lose what kernels tell apart
             prefix = name_of(self.maps[own[-1]])
             self.feature_names = [f"{prefix}{column}" for column in range(self.n_features)]
             self.read_overhead = 0.0

@@ -77,7 +77,8 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
         Returns
         -------
         array of shape (n_samples, n_components)
-            float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array.
+            float32 for float32 rows, else float64. Lazy for Dask input and for a ``Dataset``: a Dask array. Rows of a
+            Dask array are mapped block by block, and other blocks may round the last bits otherwise.
 
         Raises
         ------

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.mapped_rows import MappedRows
-from mmpca_dist.datasets.row_maps.sampling import sample_plan
+from mmpca_dist.datasets.row_maps.sampling import by_chunk, sample_plan
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan, Resources
 from mmpca_dist.planning.run_plan import SLACK
@@ -17,17 +17,23 @@ def with_row_maps(plan: Plan, dataset: Dataset, spans: list[Span], resources: Re
     if not isinstance(dataset, MappedRows) or not dataset.needs_fit:
         return plan
     passes: list[PassPlan] = []
-    memory, before = 0, dataset.source
+    source = before = dataset.source
+    memory, counts = 0, set[tuple[int, int]]()
     for number, row_map in enumerate(dataset.maps):
-        count = row_map.sample_rows(before.row_bytes)
-        n_read = 0
-        if count:
-            plan_of_sample = sample_plan(dataset.n_rows, count, row_map.sample_seed)
-            n_read = sum(stop - start for start, stop, _ in plan_of_sample)
-            passes.append(RowPasses(before, spans, resources).plan("row maps", 0, n_rows=n_read))
-        # The sample as it is drawn and joined, and in double precision.
-        sample = count * (2 * before.row_bytes + 8 * before.n_features) + before.reading_bytes(n_read)
-        memory = max(memory, sample + row_map.fitting_bytes(before.n_features))
-        before = MappedRows(dataset.source, dataset.maps[: number + 1])
+        count, seed = row_map.sample_rows(before.row_bytes), row_map.sample_seed
+        reading = 0
+        if count and (count, seed) not in counts:
+            counts.add((count, seed))
+            sizes = [
+                stop - start
+                for start, stop, _ in by_chunk(sample_plan(dataset.n_rows, count, seed), source.chunk_edges)
+            ]
+            passes.append(RowPasses(source, spans, resources).plan("row maps", 0, n_rows=sum(sizes)))
+            read = source.sparse_bytes if source.sparse else source.reading_bytes
+            reading = resources.process_threads * read(max(sizes))
+        # The sample as it is stored, drawn and joined, and its mapped rows in double precision.
+        sample = count * (2 * source.row_bytes + 8 * source.n_features + 16 * before.n_features)
+        memory = max(memory, sample + max(reading, row_map.fitting_bytes(before.n_features)))
+        before = MappedRows(source, dataset.maps[: number + 1])
     held = int((plan.base + memory) * SLACK)
     return replace(plan, passes=[*passes, *plan.passes], memory=max(plan.memory, held))

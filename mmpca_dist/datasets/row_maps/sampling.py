@@ -33,7 +33,11 @@ def stretches(n_rows: int, count: int, rng: np.random.Generator) -> list[tuple[i
     return [_stretch(start, stop, size, rng) for start, stop in itertools.pairwise(edges)]
 
 
-def sample_plan(n_rows: int, count: int, seed: int) -> list[tuple[int, int, NDArray[np.int64]]]:
+Stretch = tuple[int, int, NDArray[np.int64]]
+"""First and last row (exclusive) to read, and which of these rows to take, from 0."""
+
+
+def sample_plan(n_rows: int, count: int, seed: int) -> list[Stretch]:
     """Return which rows make a sample of ``count`` rows, or all where there are fewer.
 
     Returns
@@ -47,6 +51,20 @@ def sample_plan(n_rows: int, count: int, seed: int) -> list[tuple[int, int, NDAr
     chosen = evenly_drawn(int(ends[-1]), count, rng)
     cuts = np.searchsorted(chosen, ends)
     return [(start, stop, chosen[cuts[i] : cuts[i + 1]] - ends[i]) for i, (start, stop) in enumerate(read)]
+
+
+def by_chunk(plan: list[Stretch], edges: NDArray[np.int64]) -> list[Stretch]:
+    """Return the same sample with the stretches that begin in one chunk joined, so that it is read once.
+
+    ``edges`` are the row numbers where chunks begin and where the last one ends.
+    """
+    chunks = np.searchsorted(edges, [start for start, _, _ in plan], side="right").tolist()
+    joined = []
+    for _, group in itertools.groupby(zip(chunks, plan, strict=True), key=lambda pair: pair[0]):
+        parts = [part for _, part in group]
+        first = parts[0][0]
+        joined.append((first, parts[-1][1], np.concatenate([picks + start - first for start, _, picks in parts])))
+    return joined
 
 
 def _stretch(start: int, stop: int, size: int, rng: np.random.Generator) -> tuple[int, int]:
