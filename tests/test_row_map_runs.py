@@ -15,6 +15,7 @@ from helpers.resuming import results_hash, write_rows
 from helpers.runs import Recorder, make_config
 from helpers.samples import labelled
 from helpers.transforming import write_parquet
+from sklearn.decomposition import KernelPCA
 from sklearn.pipeline import make_pipeline
 
 import mmpca_dist.jobs.row_map_stage as row_map_stage
@@ -96,6 +97,27 @@ def test_every_method_applies_to_mapped_rows(tmp_path):
     for method in methods:
         found, expected = (load_model(str(tmp_path / name), method).components_ for name in ("out", "plain"))
         np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max(), err_msg=method)
+
+
+@no_report
+def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
+    """The first is solved in the span of the rows. The second is kernel PCA, and fewer landmarks may have its rank."""
+    uri = store(tmp_path / "rows.npz", X, Y)
+    run(settings_of(tmp_path / "wide", uri, [{**FOURIER, "n_components": 400}]))
+    mapped = load_maps(str(tmp_path / "wide")).transform(X)
+    run(settings_of(tmp_path / "plain", store(tmp_path / "mapped.npz", mapped, Y), []))
+    for method in ("pca", "m-pca0", "fisher"):
+        found, expected = (load_model(str(tmp_path / name), method) for name in ("wide", "plain"))
+        assert found.n_features_in_ == 400
+        np.testing.assert_allclose(
+            found.components_, expected.components_, atol=1e-9 * np.abs(expected.components_).max()
+        )
+    results = run(settings_of(tmp_path / "all", uri, {"name": "nystroem", "n_components": 240, "gamma": 0.1}))
+    kernel_pca = KernelPCA(2, kernel="rbf", gamma=0.1).fit(X)
+    np.testing.assert_allclose(load_model(str(tmp_path / "all"), "pca").eigenvalues_ * 240, kernel_pca.eigenvalues_)
+    assert results["maps"]["notes"] == [] and results["plan"]["choice"]["kind"] == "dense"
+    linear = run(settings_of(tmp_path / "linear", uri, {**NYSTROEM, "kernel": "linear"}))
+    assert linear["maps"]["notes"] == ["nystroem: the kernel of its 20 landmarks has rank 6, and so have mapped rows."]
 
 
 @no_report
@@ -241,7 +263,6 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     uri = store(tmp_path / "rows.npz", X, Y)
     settings = {"methods": ["pca", "m-pca0", "fisher"], "evaluation": {"classifiers": ["fisher", "naive-bayes"]}}
     found, _, results = scored(settings_of(tmp_path / "out", uri, BOTH, **settings))
-    same_fits(arrays_in(tmp_path / "out" / "evaluation"), arrays_in(tmp_path / "out" / "evaluation"))
     maps = MappedRows(
         open_dataset(uri), settings_of(tmp_path, uri, BOTH).dataset.row_maps,
         row_map_stage.fit_row_maps(open_run_dataset(settings_of(tmp_path, uri, BOTH)), in_memory),
@@ -249,6 +270,8 @@ def test_an_evaluation_is_that_of_a_file_of_mapped_rows(tmp_path, limits):
     mapped = store(tmp_path / "mapped.npz", maps.read_rows(0, 240), Y)
     expected, _, _ = scored(settings_of(tmp_path / "plain", mapped, [], **settings))
     assert by_cell(found) == by_cell(expected)
+    *widths, last = results["maps"]["notes"]
+    assert len(widths) == 2 and all("gamma is " in note for note in widths) and last == row_map_stage.SEES_ALL
     assert results["count"]["stored"]["n_features"] == 6 and results["count"]["n_features"] == 24
     limits.direct_bytes = 0
     merged, _, _ = scored(settings_of(tmp_path / "merged", uri, BOTH, **settings))
