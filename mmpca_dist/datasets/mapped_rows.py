@@ -76,8 +76,8 @@ class MappedRows(DatasetProxy):
             self.sparse, self.named_columns, self.image_shape = False, False, None
             self.n_features = widths[-1]
             self.dtype = np.result_type(self.dtype, np.float32)  # half precision would lose what kernels tell apart
-            prefix = name_of(self.maps[own[-1]])
-            self.feature_names = [f"{prefix}{column}" for column in range(self.n_features)]
+            self._prefix = name_of(self.maps[own[-1]])
+            self.feature_names = [f"{self._prefix}{column}" for column in range(self.n_features)]
             self.read_overhead = 0.0
         self._steps = None if fits is None else [one.fitted(fit) for one, fit in zip(self.maps, fits, strict=True)]
 
@@ -185,7 +185,7 @@ class MappedRows(DatasetProxy):
     def _refuse_overflow(self, rows: NDArray, start: int) -> None:
         row = start + int(np.argwhere(~np.isfinite(rows))[0][0])
         raise InputError(
-            f"{self.feature_names[0][:-1] if self.feature_names else 'A row map'} makes values of row {row}, in "
+            f"{self._prefix} makes values of row {row}, in "
             f"{self.describe_chunk(row)}, that {self.dtype} cannot hold. Lower its gamma or degree, or map rows to "
             "unit-length before."
         )
