@@ -1,6 +1,7 @@
 from .configuration.schema import RunConfig as RunConfig
 from .configuration.schema import load_config as load_config
 from .datasets.readers.formats import open_dataset as open_dataset
+from .jobs.finished_runs import load_maps as load_maps
 from .jobs.finished_runs import load_model as load_model
 from .jobs.finished_runs import load_moments as load_moments
 from .methods.all_columns import AllColumns as AllColumns
@@ -17,6 +18,8 @@ from .methods.projection_penalty import ProjectionPenaltyClassifier as Projectio
 from .methods.projection_penalty import ProjectionPenaltyRegressor as ProjectionPenaltyRegressor
 from .methods.random_projection import RandomProjection as RandomProjection
 from .methods.ridge import RidgeDirections as RidgeDirections
+from .methods.row_features import NystroemFeatures as NystroemFeatures
+from .methods.row_features import RandomFourierFeatures as RandomFourierFeatures
 from .methods.supervised_pca import SupervisedPCA as SupervisedPCA
 from .neighbors.estimator import NearestOpposite as NearestOpposite
 from .runs.stages import run as run

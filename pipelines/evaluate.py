@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.evaluation_runs.score_stage import forgetting
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.directory import folder_of
 from mmpca_dist.jobs.journal import traceback_kept
 from mmpca_dist.jobs.records import COMPARE
@@ -25,7 +25,7 @@ def evaluate_flow(config: RunConfig) -> str:
         job_of_flow(config, listeners(), "evaluation") as job,
         forgetting(job),
     ):
-        for stage in EVALUATION_STAGES:
+        for stage in evaluation_stages(config):
             execute(job, stage)
         comparison = job.results.of(COMPARE)
         publish_evaluation(comparison)

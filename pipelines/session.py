@@ -51,11 +51,11 @@ class Session:
 
     def evaluate(self, config: RunConfig) -> None:
         """Run every stage of an evaluation; the first ones while the server starts."""
-        from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES, evaluate
+        from mmpca_dist.evaluation_runs.stages import evaluate, evaluation_stages
         from mmpca_dist.jobs.directory import folder_of
 
         folder = folder_of(config, "evaluation").uri
-        with self._first_stages(config, "evaluation", EVALUATION_STAGES):
+        with self._first_stages(config, "evaluation", evaluation_stages(config)):
             self._done("evaluate", config, lambda: evaluate(config, [self.callback]), folder)
 
     def transform(self, config: TransformConfig) -> str:

@@ -12,8 +12,9 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from mmpca_dist import BayesianMarginPCA, load_model, run
+from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.datasets.row_maps import mapped
+from mmpca_dist.datasets.row_maps.unit_length import UnitLength
 from mmpca_dist.errors import InputError
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
@@ -202,7 +203,7 @@ def test_rows_of_unit_length_are_those_of_a_file_of_such_rows(kind, tmp_path):
 def test_mapped_rows_have_a_fingerprint_of_their_own_and_rows_of_zeros_stay():
     X = np.array([[3.0, 4.0], [0.0, 0.0]])
     rows = rows_in_memory(X, np.array([0, 1]), "X")
-    unit = mapped(rows, ["unit-length"])
+    unit = mapped(rows, [UnitLength()])
     np.testing.assert_allclose(unit.read_rows(0, 2), [[0.6, 0.8], [0, 0]])
     assert unit.fingerprint() != rows.fingerprint() and mapped(rows, []) is rows
     assert X[0, 0] == 3.0

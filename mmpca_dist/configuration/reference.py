@@ -6,6 +6,7 @@ import textwrap
 
 from mmpca_dist.configuration.parsing import Setting, as_yaml, settings_of
 from mmpca_dist.configuration.schema import SECTIONS, RunConfig
+from mmpca_dist.datasets.row_maps.specification import ROW_MAPS
 from mmpca_dist.methods.registry import METHODS
 
 WIDTH = 80
@@ -63,7 +64,21 @@ def page() -> str:
         for option in settings_of(method.options):
             values, default = _with_example(option), as_yaml(option.default)
             lines.append(f"| `{name}` | `{option.key}` | {values} | `{default}` | {option.description} |")
+    lines += _row_map_lines()
     return "\n".join(lines) + "\n"
+
+
+def _row_map_lines() -> list[str]:
+    """Return the tables of row maps and their options in Markdown."""
+    lines = ["", "## Row maps", "", "| row map | what it does to a row |", "| --- | --- |"]
+    lines += [f"| `{name}` | {kind.description} |" for name, kind in ROW_MAPS.items()]
+    lines += ["", "## Options of row maps", "", "| row map | option | values | default | meaning |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for name, kind in ROW_MAPS.items():
+        for option in settings_of(kind.options):
+            values, default = _with_example(option), as_yaml(option.default)
+            lines.append(f"| `{name}` | `{option.key}` | {values} | `{default}` | {option.description} |")
+    return lines
 
 
 def _section(name: str) -> str:

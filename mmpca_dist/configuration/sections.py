@@ -11,7 +11,9 @@ import dask.utils
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from mmpca_dist.configuration.row_map_section import RowMapSetting
 from mmpca_dist.datasets.memory_limits import MAX_BYTES
+from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
 from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import did_you_mean
 from mmpca_dist.evaluation.published import published_cells
@@ -108,12 +110,18 @@ class DatasetConfig(Section):
         example=[28, 28],
         description="Where rows are images: height and width; components are then drawn as images",
     )
-    maps: Annotated[list[Literal["unit-length"]], BeforeValidator(as_list)] = setting(
+    maps: Annotated[list[RowMapSetting], BeforeValidator(as_list)] = setting(
         [],
-        values="names of row maps: unit-length divides every row by its length",
+        values=f"names of row maps ({', '.join(ROW_MAPS)}), or mappings such as {{name: nystroem, n_components: 300}}",
         example=["unit-length"],
-        description="What is done to every row as it is read, one after the other, also to rows that are transformed",
+        description="What is done to every row as it is read, one after the other, also to rows that are transformed; "
+        "nystroem and fourier make kernel methods of all methods",
     )
+
+    @property
+    def row_maps(self) -> list[RowMap]:
+        """The row maps with their options."""
+        return [section.map for section in self.maps]
 
 
 class SolverConfig(Section):

@@ -79,6 +79,10 @@ class Table:
     label_fill: Any = None
     sparse = False
     """Whether rows are stored in CSR form; read them with ``read_sparse``."""
+    own_columns = False
+    """Whether row maps make the columns, so that they are none of the stored table."""
+    row_operations = 0
+    """Multiply-adds that row maps take for a row as it is read."""
     in_memory = False
     """Whether dense rows are in memory, so that ``read_rows`` needs no buffer."""
     kind = "local"
@@ -185,7 +189,7 @@ class DatasetProxy(Dataset):
     def __init__(self, rows: Dataset) -> None:
         for name in (
             "uri", "n_rows", "n_features", "dtype", "feature_names", "named_columns", "image_shape", "sparse",
-             "in_memory", "kind", "read_overhead", "resident_bytes",
+             "own_columns", "row_operations", "in_memory", "kind", "read_overhead", "resident_bytes",
         ):  # fmt: skip
             setattr(self, name, getattr(rows, name))
 

@@ -26,10 +26,12 @@ from mmpca_dist.jobs.job import Job, Stage, asked
 from mmpca_dist.jobs.notes import note_ahead
 from mmpca_dist.jobs.open_job import open_job, open_run_dataset
 from mmpca_dist.jobs.records import CompareRecord, PlanRecord, Results, ScoreRecord, TuneRecord
+from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.evaluation_plan import plan_evaluation
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.predictors.fits import choose_C
 from mmpca_dist.statistics.schedulers import Threads
 
@@ -44,7 +46,9 @@ def plan_of_evaluation(job: Job) -> Plan:
     evaluation = evaluation_request(
         config, splits.counts, splits.held_out, splits.n_splits, merged=merged, n_features=job.dataset.n_features
     )
-    plan = plan_evaluation(job.dataset, job.spans, request_of(job), evaluation)
+    request = request_of(job)
+    plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
+    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
     return replace(plan, note=note_ahead(config, job.dataset))
 
 
@@ -105,6 +109,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     config, count, results = job.config, job.results.of(records.COUNT), job.results
     classes = [str(label) for label in count["classes"]]
     notes = [note for record in splits for note in record.get("notes", [])]
+    maps = results.find(records.MAPS)
+    of_maps = maps["notes"] if maps else []
     sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
     return Evaluation(
         dataset={
@@ -113,6 +119,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
             "n_features": count["n_features"],
             "classes": classes,
             "counts": count["counts"],
+            "stored": count.get("stored"),
         },
         splits=describe(config, len(splits)),
         methods=config.labels,
@@ -128,7 +135,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         bytes_read=_summed(record.get("read", {}) for record in splits),
         published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
-        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *notes])),
+        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *of_maps, *notes])),
         stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),
@@ -159,6 +166,12 @@ SCORE = Stage(records.SCORE, "Fit and score on every split", _score)
 COMPARE = Stage(records.COMPARE, "Write tables and the report", _report)
 
 EVALUATION_STAGES = [COUNT, PLAN, TUNE, SCORE, COMPARE]
+"""Those of evaluations without row maps that are fitted."""
+
+
+def evaluation_stages(config: RunConfig) -> list[Stage]:
+    """Return the stages of an evaluation, in order."""
+    return [COUNT, PLAN, *map_stages(config), TUNE, SCORE, COMPARE]
 
 
 def evaluate(
@@ -181,6 +194,6 @@ def evaluate(
     """
     settings = as_config(config)
     with open_job(settings, Callbacks(callbacks or []), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES:
+        for stage in evaluation_stages(settings):
             run_stage(job, stage)
         return job.results

@@ -24,8 +24,8 @@ EVALUATION = "evaluation"
 ERRORS = "errors"
 """Folder within a run for the tracebacks of unforeseen errors."""
 CONTENTS = (
-    "run.json", "records", "statistics.zarr", "pairs.zarr", "pairs", "model", "projected", "splits", "tables", "report",
-    "scratch", "events.jsonl", ERRORS,
+    "run.json", "records", "maps", "statistics.zarr", "pairs.zarr", "pairs", "fits", "model", "projected", "splits",
+    "tables", "report", "scratch", "events.jsonl", ERRORS,
 )  # fmt: skip
 PACKAGES = ("mmpca-dist", "numpy", "scipy", "dask", "distributed", "zarr", "pyarrow", "scikit-learn", "prefect")
 

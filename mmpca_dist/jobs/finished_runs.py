@@ -11,16 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.formats import open_rows
-from mmpca_dist.datasets.row_maps import mapped
+from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, did_you_mean, some_names
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.object_records import AGAIN, check_outputs, objects_in
-from mmpca_dist.jobs.records import COMPARE, COUNT, PUBLISH, REDUCE, SOLVE, CountRecord, ModelRecord, R, StageName
+from mmpca_dist.jobs.records import (
+    COMPARE,
+    COUNT,
+    MAPS,
+    PUBLISH,
+    REDUCE,
+    SOLVE,
+    CountRecord,
+    ModelRecord,
+    R,
+    StageName,
+    StoredColumns,
+)
 from mmpca_dist.jobs.stored_arrays import load_arrays, load_statistics, save_arrays
+from mmpca_dist.jobs.stored_maps import load_fits
 from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
+from mmpca_dist.methods.row_features import StoredRowMaps
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
 
@@ -97,20 +112,38 @@ def open_rows_for(
     run: RunDirectory, count: CountRecord, uri: str, *, features: str | None, label: str | None, labelled: bool = False
 ) -> Dataset:
     """Open rows, with labels or without; raise InputError where their features are not those of the run."""
+    columns = stored_columns(count)
     dataset = open_rows(
         uri,
         features=features,
         label=label,
         missing_chunks=run.config.dataset.missing_chunks,
-        names=count["feature_names"],
+        names=columns["feature_names"],
         labelled=labelled,
     )
-    if dataset.n_features != count["n_features"]:
+    if dataset.n_features != columns["n_features"]:
         raise InputError(
             f"{dataset.uri} has {dataset.n_features} features, but the run in {run.uri} was fitted to "
-            f"{count['n_features']}.{_differences(dataset.feature_names, count['feature_names'])}"
+            f"{columns['n_features']}.{_differences(dataset.feature_names, columns['feature_names'])}"
         )
-    return mapped(dataset, run.config.dataset.maps)
+    return mapped(dataset, run.config.dataset.row_maps, fits_of(run))
+
+
+def stored_columns(count: CountRecord) -> StoredColumns:
+    """Return the columns of the table that a run was fitted to, before row maps."""
+    if "stored" in count:
+        return count["stored"]
+    return {
+        "n_features": count["n_features"],
+        "feature_names": count["feature_names"],
+        "named_columns": count.get("named_columns", False),
+    }
+
+
+def fits_of(run: RunDirectory) -> list[Arrays] | None:
+    """Return the fits of a run's row maps; None where it has no maps to fit."""
+    maps = run.config.dataset.row_maps
+    return load_fits(run, finished(run, MAPS), len(maps)) if any(one.own_columns for one in maps) else None
 
 
 def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
@@ -131,6 +164,52 @@ def note_of_missing_labels(dataset: Dataset) -> str | None:
         return None
     lacking = f"{dataset.uri} lacks label chunks of {dataset.missing_label_rows} rows"
     return f"{lacking}; their labels become the fill value {dataset.label_fill}."
+
+
+def load_maps(output: str) -> StoredRowMaps:
+    """Return the row maps of a finished run as a transformer, which comes before its models.
+
+    Models of ``load_model`` take rows after the maps.
+
+    Parameters
+    ----------
+    output : str
+        The run's folder: a path or fsspec URL.
+
+    Returns
+    -------
+    StoredRowMaps
+        Its ``transform`` takes what that of a model takes. Of a run without row maps it returns rows as they are.
+
+    Raises
+    ------
+    InputError
+        Where there is no finished run.
+    DamageError
+        Where the maps are damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from mmpca_dist import load_maps, load_model, run
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as output:
+    ...     data = {"uri": "bundled:iris", "maps": [{"name": "nystroem", "n_components": 50}]}
+    ...     _ = run({"dataset": data, "methods": "m-pca0", "n_components": 2, "output": output})
+    ...     make_pipeline(load_maps(output), load_model(output, "m-pca0")).transform(X).shape
+    (150, 2)
+    """
+    run = open_run(output)
+    finished(run, SOLVE)
+    maps, columns = run.config.dataset.row_maps, stored_columns(finished(run, COUNT))
+    transformer = StoredRowMaps()
+    transformer.maps_, transformer.fits_ = maps, fits_of(run) or [{} for _ in maps]
+    transformer.n_features_in_ = columns["n_features"]
+    if columns["named_columns"]:
+        transformer.feature_names_in_ = np.asarray(columns["feature_names"], dtype=object)
+    return transformer
 
 
 LEADING = 3
@@ -160,6 +239,8 @@ def _finite(value: float) -> float | None:
 
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
     """Return a fitted estimator from the folder of a finished run.
+
+    Where the run has row maps, the estimator takes rows after them: see ``load_maps``.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.mapped_rows import MappedRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.records import CountRecord, PlanRecord
@@ -17,7 +18,7 @@ from mmpca_dist.statistics.medians import median_sets
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
-    return {
+    record: CountRecord = {
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,
         "dtype": str(dataset.dtype),
@@ -26,8 +27,16 @@ def _count(job: Job) -> CountRecord:
         "counts": census.counts.tolist(),
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
-        "image_shape": job.config.dataset.image_shape or dataset.image_shape,
+        "image_shape": None if dataset.own_columns else job.config.dataset.image_shape or dataset.image_shape,
     }
+    if isinstance(dataset, MappedRows) and dataset.own_columns:
+        source = dataset.source
+        record["stored"] = {
+            "n_features": source.n_features,
+            "feature_names": source.feature_names,
+            "named_columns": source.named_columns,
+        }
+    return record
 
 
 COUNT = Stage(records.COUNT, "Count classes", _count)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.datasets.changes import Watch
 from mmpca_dist.datasets.dataset import Dataset, Span, Table, make_spans
+from mmpca_dist.datasets.mapped_rows import MappedRows
 from mmpca_dist.datasets.stores.lease import Lease
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.records import Results, StageName, StageRecord
+from mmpca_dist.jobs.stored_maps import with_stored_fits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.checkpoint import Checkpoint
@@ -67,6 +69,8 @@ class Job:
     @property
     def dataset(self) -> Dataset:
         """The rows, which all jobs read but those that solve and report from stored statistics."""
+        if isinstance(self.table, MappedRows) and self.table.needs_fit and records.MAPS in self.results:
+            self.table = with_stored_fits(self.table, self.run, self.results.of(records.MAPS))
         assert isinstance(self.table, Dataset)  # noqa: S101
         return self.table
 
@@ -98,16 +102,17 @@ class Job:
 
     def rows(self, stage: str | None = None, on_pass: OnPass | None = None) -> Rows:
         """Return the rows for the passes of a stage, which reports its progress, or for other work."""
-        context = vars(replace(self.tasks(stage), on_pass=on_pass))
+        context = vars(self.tasks(stage, on_pass))
         scratch = None if stage is None else self.run.path("scratch", stage)
         return Rows(dataset=self.dataset, census=self.counted(), spans=self.spans, scratch=scratch, **context)
 
-    def tasks(self, stage: str | None = None) -> Tasks:
+    def tasks(self, stage: str | None = None, on_pass: OnPass | None = None) -> Tasks:
         """Return the context of the passes of a stage, which reports its progress, or of other work."""
         progress = None if stage is None else self.progress(stage)
         return Tasks(
             scheduler=self.scheduler,
             progress=progress,
+            on_pass=on_pass,
             on_sweep=None if stage is None else partial(self.callback.on_sweep, stage),
             checkpoint=self.current_checkpoint,
             memory=self.memory,

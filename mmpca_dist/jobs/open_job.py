@@ -13,8 +13,8 @@ from mmpca_dist.datasets import memory_limits
 from mmpca_dist.datasets.changes import Watch, identities
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.ingest.scan import checked
+from mmpca_dist.datasets.mapped_rows import MappedRows, mapped
 from mmpca_dist.datasets.readers.formats import open_dataset
-from mmpca_dist.datasets.row_maps import mapped
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
@@ -54,16 +54,17 @@ def _open_dataset(config: RunConfig, purpose: Purpose, fetch: bool) -> Dataset:
         return open_dataset(uri, drop=[*section.drop, *more], beside=beside, **options)
 
     with memory_limits.within(compute.memory_bytes // compute.threads_per_worker, "compute.memory_limit"):
-        dataset = mapped(checked(uri, opened, section.drop), section.maps)
+        dataset = mapped(checked(uri, opened, section.drop), section.row_maps)
     if not config.chooses and config.largest > dataset.n_features:
         raise InputError(
             f"n_components={config.largest} is more than the {dataset.n_features} features of {dataset.uri}. Take as "
             "many at most, or n_components: auto."
         )
-    shape = section.image_shape or dataset.image_shape
-    if shape is not None and shape[0] * shape[1] != dataset.n_features:
+    stored = dataset.source if isinstance(dataset, MappedRows) else dataset
+    shape = section.image_shape or stored.image_shape
+    if shape is not None and shape[0] * shape[1] != stored.n_features:
         raise InputError(
-            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {dataset.n_features} features. Set it "
+            f"dataset.image_shape is {shape[0]} x {shape[1]}, but the rows have {stored.n_features} features. Set it "
             "to the height and width of the images, or leave it out."
         )
     if dataset.n_rows < 2:

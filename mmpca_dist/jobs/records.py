@@ -20,8 +20,16 @@ class StageRecord(TypedDict, total=False):
     """Size and checksum of each object of the outputs; records of early versions have none."""
 
 
+class StoredColumns(TypedDict):
+    """The columns of the stored table, where row maps make others."""
+
+    n_features: int
+    feature_names: list[str] | None
+    named_columns: bool
+
+
 class CountRecord(StageRecord):
-    """The table and its classes; ``uri`` where a refreshed run has several data sets."""
+    """The table after row maps, and its classes; ``uri`` where a refreshed run has several data sets."""
 
     n_rows: int
     n_features: int
@@ -33,6 +41,7 @@ class CountRecord(StageRecord):
     named_columns: NotRequired[bool]
     image_shape: list[int] | tuple[int, int] | None
     uri: NotRequired[str]
+    stored: NotRequired[StoredColumns]
 
 
 class PlanRecord(StageRecord):
@@ -89,6 +98,12 @@ class SearchRecord(PassesRecord):
 
     certificate: dict[str, Any]
     in_memory: bool
+
+
+class MapsRecord(PassesRecord):
+    """The fits of row maps, and notes on them."""
+
+    notes: list[str]
 
 
 class ModelRecord(TypedDict):
@@ -179,6 +194,7 @@ class StageName(str, Generic[R]):
 
 COUNT = StageName[CountRecord]("count")
 PLAN = StageName[PlanRecord]("plan")
+MAPS = StageName[MapsRecord]("maps")
 CHOOSE = StageName[ChoiceRecord]("choose")
 REDUCE = StageName[ReduceRecord]("reduce")
 SOLVE = StageName[SolveRecord]("solve")

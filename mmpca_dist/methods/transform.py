@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import dask.array as da
 import numpy as np
@@ -42,7 +43,7 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self._project(check_rows(self, X, reset=False))
 
     def _project(self, X: Any) -> NDArray:
-        dtype = _output_type(X.dtype)
+        dtype = output_type(X.dtype)
         matrix, mean = self.projection(np.float64 if issparse(X) else dtype)
         return projected(X, matrix, mean, dtype, self._offset)
 
@@ -57,6 +58,9 @@ class ProjectsInMemory(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 class LazyTransform:
     """What comes before scikit-learn's wrapped ``transform``: rows that are read piece by piece stay lazy."""
+
+    _fitted_name: ClassVar[str] = "components_"
+    """An attribute of those that are fitted."""
 
     def transform(self, X: Any) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
@@ -83,11 +87,19 @@ class LazyTransform:
         X = as_table(X)
         if not (isinstance(X, ForeignTable) and X.lazy):
             return super().transform(X)  # type: ignore[misc]
-        check_is_fitted(self, "components_")
+        check_is_fitted(self, self._fitted_name)
         check_header(self, X, reset=False)
         sample = super().transform(X.sample)  # type: ignore[misc]
-        Z = _of_dataset(self, X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
+        Z = self._of_dataset(X.rows) if isinstance(X.rows, Dataset) else _of_array(self, X.rows)
         return Z if isinstance(sample, np.ndarray) else _in_frame(Z, sample, X.index)
+
+    def _of_dataset(self, dataset: Dataset) -> da.Array:
+        """Return the transformed rows of a data set."""
+        return _of_dataset(self, dataset)
+
+    def _meta(self, X: da.Array, dtype: np.dtype) -> Any:
+        """Return a block without rows, as blocks of X are transformed to."""
+        return np.empty((0, self._n_features_out), dtype)  # type: ignore[attr-defined]
 
     def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
         """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
@@ -99,36 +111,38 @@ class LazyTransform:
 
 def _of_array(reducer: Any, X: da.Array) -> da.Array:
     X = whole_rows(X)
-    dtype, k = _output_type(X.dtype), reducer._n_features_out
-    meta = np.empty((0, k), dtype)
+    dtype, k = output_type(X.dtype), reducer._n_features_out
+    meta = reducer._meta(X, dtype)
     fitted = copy(reducer)  # as it is now: it may be fitted again before the rows are computed
     return da.map_blocks(fitted._project, X, dtype=dtype, chunks=(X.chunks[0], (k,)), meta=meta)
 
 
 def _of_dataset(reducer: Any, dataset: Dataset) -> da.Array:
     """Return a Dask array that has a task a reading unit."""
-    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
-    dtype, k = _output_type(dataset.dtype), reducer._n_features_out
+    dtype = output_type(dataset.dtype)
     matrix, mean = reducer.projection(np.float64 if dataset.sparse else dtype)
+    project = partial(projected, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset)
+    return by_unit(dataset, project, np.empty((0, reducer._n_features_out), dtype))
+
+
+def by_unit(dataset: Dataset, function: Callable[[Any], Any], meta: Any) -> da.Array:
+    """Return a Dask array of what a function makes of each reading unit; ``meta`` is a block of it without rows."""
+    edges = unit_edges(dataset.chunk_edges, dataset.row_bytes)
     units = da.from_array(np.arange(len(edges) - 1)[:, None], (1, 1))
     return units.map_blocks(
-        partial(
-            _project_unit, dataset=dataset, edges=edges, matrix=matrix, mean=mean, dtype=dtype, offset=reducer._offset
-        ),
-        dtype=dtype, chunks=(tuple(np.diff(edges).tolist()), (k,)), meta=np.empty((0, k), dtype),
+        partial(_apply_to_unit, dataset=dataset, edges=edges, function=function),
+        dtype=meta.dtype, chunks=(tuple(np.diff(edges).tolist()), (meta.shape[1],)), meta=meta,
         name=f"transform-{uuid.uuid4().hex}",  # else Dask reads all that the data set holds for a name
     )  # fmt: skip
 
 
-def _project_unit(
-    unit: NDArray[np.int64], dataset: Dataset, edges: NDArray[np.int64], matrix: NDArray, mean: NDArray | None,
-    dtype: np.dtype, offset: NDArray[np.float64] | None,
-) -> NDArray:  # fmt: skip
-    """Read a unit of a data set, and project it."""
+def _apply_to_unit(
+    unit: NDArray[np.int64], dataset: Dataset, edges: NDArray[np.int64], function: Callable[[Any], Any]
+) -> Any:
+    """Read a unit of a data set, and return what the function makes of it."""
     start, stop = edges[unit[0, 0] : unit[0, 0] + 2].tolist()
-    rows = read_unit(dataset, start, stop, sparse=dataset.sparse)
     with single_blas_thread():
-        return projected(rows, matrix, mean, dtype, offset)
+        return function(read_unit(dataset, start, stop, sparse=dataset.sparse))
 
 
 def _in_frame(Z: da.Array, sample: Any, index: Any) -> Any:
@@ -169,5 +183,6 @@ def centred(X: NDArray, mean: NDArray | None, dtype: np.dtype) -> NDArray:
     return np.subtract(X, mean, out=np.empty(X.shape, dtype), casting="same_kind")
 
 
-def _output_type(dtype: np.dtype) -> np.dtype:
+def output_type(dtype: np.dtype) -> np.dtype:
+    """Return the type of transformed rows: single precision for rows in single precision, else double."""
     return np.dtype(np.float32 if dtype == np.float32 else np.float64)

@@ -64,6 +64,8 @@ class RowPasses:
         size = dataset.share_bytes(n_rows)
         rate = product_rate(resources.precision) if dense else CSR_RATE
         seconds = size / READ_RATES[dataset.kind] + operations / rate
+        if dataset.row_operations:
+            seconds += n_rows * dataset.row_operations / product_rate("double")
         if dataset.sparse and dense:
             seconds += n_rows * dataset.row_bytes / DENSE_RATE
         seconds += counted / COUNT_RATE + written / WRITE_RATES[storage.is_local(resources.output)]

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mmpca_dist.datasets.changes import identities
+from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.formats import FORMATS, open_dataset
 from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
-from mmpca_dist.datasets.row_maps import mapped
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.directory import RunDirectory
@@ -76,7 +76,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     uri = section.uri
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
-        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.maps)
+        dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
         if run.header()["fingerprint"] in identities(dataset):
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.finished_runs import STATISTICS, classes_of, finished, statistics_of
 from mmpca_dist.jobs.job import Job
-from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays
-from mmpca_dist.jobs.records import CHOOSE, REDUCE, ChoiceRecord, CountRecord, ReduceRecord
+from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
+from mmpca_dist.jobs.records import CHOOSE, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
+from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.census import Census
@@ -112,6 +115,19 @@ def choice_record(before: RunDirectory, methods: list[str]) -> ChoiceRecord:
         "how": record["how"],
         "methods": choices,
         "found": [choice["words"] for choice in choices.values()],
+    }
+
+
+def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays]) -> MapsRecord:
+    """Store the fits of row maps, which new rows do not change, and return their record."""
+    outputs = save_fits(run, fits)
+    return {
+        "passes": [],
+        "bytes": 0,
+        "memory": 0,
+        "notes": finished(before, MAPS)["notes"],
+        "outputs": outputs,
+        "objects": recorded(run.uri, outputs),
     }
 
 

@@ -25,6 +25,7 @@ from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.finished_runs import (
     classes_of,
     finished,
+    fits_of,
     is_whole,
     note_of_missing_labels,
     open_rows_for,
@@ -36,7 +37,15 @@ from mmpca_dist.jobs.records import CountRecord, Results, StageName
 from mmpca_dist.jobs.run_stage import run_stage
 from mmpca_dist.planning.run_plan import plan_moments
 from mmpca_dist.refresh.arrivals import Arrival, arrivals, data_sets_of, new_arrivals
-from mmpca_dist.refresh.extend import choice_record, count_record, digest_of, is_pooled, merge_rows, refreshable_config
+from mmpca_dist.refresh.extend import (
+    choice_record,
+    count_record,
+    digest_of,
+    is_pooled,
+    maps_record,
+    merge_rows,
+    refreshable_config,
+)
 from mmpca_dist.runs.stages import REPORT, SOLVE
 from mmpca_dist.statistics.census import check_missing_labels, count_labels
 from mmpca_dist.statistics.rows import Rows
@@ -266,6 +275,8 @@ class _RefreshJob:
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
         run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
         run.finish(records.COUNT, run_key, count_record(self.count, rows.census, data_sets))
+        if fits := fits_of(self.base):
+            run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
         if self.config.chooses:
             run.finish(records.CHOOSE, run_key, choice_record(before, self.config.labels))
         job = Job(self.config, rows.dataset, run, run_key, scheduler, self.callback, self.lease, rows.census)

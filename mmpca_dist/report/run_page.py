@@ -18,6 +18,7 @@ from mmpca_dist.jobs.notes import method_notes, shared_notes, solver_rows
 from mmpca_dist.jobs.records import (
     CHOOSE,
     COUNT,
+    MAPS,
     PLAN,
     PROJECT,
     REDUCE,
@@ -184,10 +185,10 @@ def _reconstructions(run: RunDirectory, config: RunConfig, dataset: Table, resul
 
 def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
     """Return the notes that were logged while methods were solved; models of earlier versions have none."""
-    solve = results.of(SOLVE)
+    solve, maps = results.of(SOLVE), results.find(MAPS)
     recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
     if recorded is not None:
-        return list(recorded)
+        return [*(maps["notes"] if maps else []), *recorded]
     notes = []
     for section in config.methods:
         name = section.label
@@ -201,8 +202,10 @@ def plan_and_measured(results: Results) -> list[tuple[str, str, str]]:
     reduce, project = results.find(REDUCE), results.find(PROJECT)
     searches = [results.of(StageName[SearchRecord](name)) for name in results if is_search(name)]
     sweeps = [results.of(StageName[PassesRecord](name)) for name in results if is_sweep(name)]
-    stages = [record for record in (choice, reduce, *searches, *sweeps, project) if record is not None]
+    maps = results.find(MAPS)
+    stages = [record for record in (maps, choice, reduce, *searches, *sweeps, project) if record is not None]
     passes = [
+        *(maps["passes"] if maps else []),
         *(f"choose: {name}" for name in (choice.get("passes", []) if choice else [])),
         *(name for record in (reduce, *searches, *sweeps) if record is not None for name in record["passes"]),
         *(["project"] if project and project["bytes"] else []),

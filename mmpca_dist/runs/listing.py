@@ -12,7 +12,7 @@ from mmpca_dist.datasets.ingest.destination import Destination, is_work
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Owner, held, holder
 from mmpca_dist.errors import AccessError, InputError, MmpcaError, OutputError
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.directory import EVALUATION, Generations, RunDirectory
 from mmpca_dist.jobs.records import PUBLISH, TAKE
 from mmpca_dist.runs.stages import stages_of
@@ -92,7 +92,7 @@ def state_of(run: RunDirectory) -> RunState:
         done, missing = [TAKE], "solve" if folders.taken > folders.published else None
     else:
         records = set(storage.names_in(run.path("records")))
-        stages = EVALUATION_STAGES if run.purpose == "evaluation" else stages_of(config)
+        stages = evaluation_stages(config) if run.purpose == "evaluation" else stages_of(config)
         done = [stage.name for stage in stages if f"{stage.name}.json" in records]
         missing = next((stage.name for stage in stages if stage.name not in done), None)
     state = "running" if owner is not None else "finished" if missing is None else "stopped"

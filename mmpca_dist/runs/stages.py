@@ -27,6 +27,7 @@ from mmpca_dist.jobs.records import (
     SearchRecord,
     SolveRecord,
 )
+from mmpca_dist.jobs.row_map_stage import map_stages
 from mmpca_dist.jobs.run_stage import PassCounter, measured, run_stage
 from mmpca_dist.jobs.run_sweeps import RunSweep, sweeps_of
 from mmpca_dist.jobs.searches import RunSearch, searches_of
@@ -34,6 +35,7 @@ from mmpca_dist.jobs.stored_arrays import save_pairs, save_statistics
 from mmpca_dist.methods.statistics_for import class_statistics, with_nearest_pairs, with_sweeps
 from mmpca_dist.planning.evaluation_plan import plan_run
 from mmpca_dist.planning.plan import Plan
+from mmpca_dist.planning.row_map_plan import with_row_maps
 from mmpca_dist.planning.run_plan import search_in_memory
 from mmpca_dist.planning.sweep_plan import sweep_in_memory
 from mmpca_dist.runs.projection import make_projectors, project_rows
@@ -168,12 +170,14 @@ def stages_of(config: RunConfig) -> list[Stage]:
     sweeps = [
         Stage(sweep.stage, f"Fit {sweep.method.title} by sweeps", partial(_sweep, sweep)) for sweep in sweeps_of(config)
     ]
-    return [COUNT, PLAN, *choose, REDUCE, *searches, *sweeps, SOLVE, PROJECT, REPORT]
+    return [COUNT, PLAN, *map_stages(config), *choose, REDUCE, *searches, *sweeps, SOLVE, PROJECT, REPORT]
 
 
 def plan_of(job: Job) -> Plan:
     """Return the plan of a job, from its data set's metadata and labels."""
-    plan = plan_run(job.dataset, job.spans, request_of(job), choice_request(job))
+    request = request_of(job)
+    plan = plan_run(job.dataset, job.spans, request, choice_request(job))
+    plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
     return replace(plan, note=note_ahead(job.config, job.dataset))
 
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from mmpca_dist.configuration.schema import parse_config
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, forgetting
-from mmpca_dist.evaluation_runs.stages import EVALUATION_STAGES
+from mmpca_dist.evaluation_runs.stages import evaluation_stages
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.open_job import open_job
@@ -71,7 +71,7 @@ def clusters(n=4000, d=500, k=5):
 def scored(config, callback=None):
     """Evaluate up to the tables, and return (records of the splits, splits, what the stages left)."""
     with open_job(config, callback or Callback(), "evaluation") as job, forgetting(job):
-        for stage in EVALUATION_STAGES[:-1]:
+        for stage in evaluation_stages(config)[:-1]:
             run_stage(job, stage)
         records = SplitRecords(job.run.path("splits"), job.key).read(job.results["score"]["n_splits"])
         return records, splits_of(job), dict(job.results)
