@@ -1,7 +1,7 @@
 """An active-set method in double precision that refines what LIBSVM or an interior-point method found.
 
-LIBSVM stores kernel values as 32-bit floats. Those of a projection penalty have a part 1 / epsilon times the rest, so the
-rest keeps few digits.
+LIBSVM stores kernel values as 32-bit floats. Those of a projection penalty have a part 1 / epsilon times the rest, so
+the rest keeps few digits.
 """
 
 from __future__ import annotations
@@ -10,51 +10,53 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.kernels.margin_problem import Array, MarginProblem, Point
+from mmpca_dist.kernels.margin_problem import Array, MarginProblem, Point, Solved
 
 PROXIMAL = 1e-10
 """Added to the diagonal of a system, whose kernel has ones there: equal rows make it singular. Steps repeat, so the
 solution stays the same."""
 LEAST_RIDGE = 1e-12
-"""The same for u and b, where no larger ridge is there."""
+"""The same for u and b, where no larger ridge is there; of unknowns beta in units of min(C, 1)."""
 AT_BOUND = 1e-7
 """Multipliers this near to a bound, relatively, start there: interior points only come near."""
 VIOLATED = 1e-10
 """Margins beyond 1 by less are on it."""
-Solved = tuple[Point, float, float]
-"""A point, its primal objective and its duality gap."""
 
 
 def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
     """Return a better point of the problem, never a worse one.
 
     Rows whose multiplier is at a bound stay there, and the others move to the margin, as far as none of them meets a
-    bound; there it stays. On the margin, the rows at a bound on the wrong side of it are freed. The dual objective never
-    falls, so that few steps lead from a point near the solution to it.
+    bound; there it stays. On the margin, the rows at a bound on the wrong side of it are freed. The dual objective
+    never falls, so that few steps lead from a point near the solution to it.
     """
     best = problem.certified(start)
-    point, sets = _snapped(problem, best[0])
-    freed_many = True
-    for _ in range(10 * len(problem.y) + 100):
-        if best[2] <= tolerance * best[1]:
-            break
+    point, sets = _snapped(problem, best.point)
+    freed_many, n_iter, left = True, 0, np.inf
+    while best.gap > tolerance * best.objective and n_iter < 10 * len(problem.y) + 100:
+        n_iter += 1
         point, share = _moved(problem, point, sets)
         if not np.isfinite(point.beta).all():
             break
         if share < 1:
-            freed_many = freed_many and share > 0
+            freed_many, left = freed_many and share > 0, np.inf
             continue
-        found, before = problem.certified(point), best[2]
-        best = found if found[2] < before else best
-        excess = sets * (problem.margins(point) - 1)
+        found, before = problem.certified(point), best.gap
+        best = found if found.gap < before else best
+        beyond = problem.margins(point) - 1
+        off = float(np.abs(beyond[sets == 0]).max(initial=0.0))
+        if VIOLATED < off < left / 2:  # large multipliers take several steps, as PROXIMAL shortens them
+            left = off
+            continue
+        left, excess = np.inf, sets * beyond
         worst = float(excess.max(initial=0.0))
         if worst <= VIOLATED:
-            if found[2] < before / 2:
+            if found.gap < 0.99 * before:
                 continue
             break
         sets[excess >= (worst / 4 if freed_many else worst)] = 0
         freed_many = True
-    return best
+    return best._replace(n_iter=n_iter)
 
 
 def _snapped(problem: MarginProblem, point: Point) -> tuple[Point, NDArray[np.int8]]:
@@ -89,24 +91,26 @@ def _moved(problem: MarginProblem, point: Point, sets: NDArray[np.int8]) -> tupl
 
 def _newton(problem: MarginProblem, point: Point, free: NDArray[np.intp]) -> tuple[Array, Array, float]:
     """Return the changes of beta of the free rows, of u and of b that put these rows on the margin."""
-    n, r, ridge = len(free), len(problem.ridge), problem.ridge
+    # In these units entries stay near 1 where C is tiny.
+    unit = min(problem.C, 1.0)
+    n, r, ridge = len(free), len(problem.ridge), problem.ridge / unit
     size = 1 / np.sqrt(np.maximum(ridge, 1.0))
     features = problem.features * size
     system = np.zeros((n + r + 1, n + r + 1))
-    system[:n, :n] = problem.kernel[np.ix_(free, free)]
+    system[:n, :n] = unit * problem.kernel[np.ix_(free, free)]
     system[n:-1, :n] = features[free].T
     system[-1, :n] = 1.0
     system[np.diag_indices(n + r + 1)] += np.concatenate(
-        [np.full(n, PROXIMAL), -np.maximum(ridge * size**2, LEAST_RIDGE), [-LEAST_RIDGE]]
+        [np.full(n, unit * PROXIMAL), -np.maximum(ridge * size**2, LEAST_RIDGE), [-LEAST_RIDGE]]
     )
     scores = problem.kernel @ point.beta + problem.features @ point.u + point.b
     rest = np.concatenate(
         [
             (problem.y - scores)[free],
-            size * (ridge * point.u - problem.features.T @ point.beta),
-            [-point.beta.sum()],
+            size * (ridge * point.u - problem.features.T @ point.beta / unit),
+            [-point.beta.sum() / unit],
         ]
     )
     factors, pivots, _ = scipy.linalg.lapack.dsytrf(system, lower=1)
     solved = scipy.linalg.lapack.dsytrs(factors, pivots, rest, lower=1)[0]
-    return solved[:n], size * solved[n:-1], float(solved[-1])
+    return unit * solved[:n], size * solved[n:-1], float(solved[-1])

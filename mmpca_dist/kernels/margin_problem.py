@@ -27,6 +27,15 @@ class Point(NamedTuple):
     b: float
 
 
+class Solved(NamedTuple):
+    """A point, its primal objective, its duality gap, and the steps that led there."""
+
+    point: Point
+    objective: float
+    gap: float
+    n_iter: int = 0
+
+
 @dataclass(frozen=True)
 class MarginProblem:
     """Scaled so that the mean of the diagonal of K is 1: solvers then see numbers near 1 in any units of the kernel."""
@@ -41,7 +50,7 @@ class MarginProblem:
         """Return y f of each row, shape (n,)."""
         return self.y * (self.kernel @ point.beta + self.features @ point.u + point.b)
 
-    def certified(self, point: Point) -> tuple[Point, float, float]:
+    def certified(self, point: Point) -> Solved:
         """Return the point with beta clipped to its bounds and the best b, its primal objective, and its duality gap.
 
         The gap bounds how far the objective is above the least one. Constraints that hold up to rounding only count
@@ -59,7 +68,7 @@ class MarginProblem:
         penalised = (reduced[~free] ** 2 / ridge[~free]).sum()
         dual = (y @ beta - (squared + penalised) / 2) / self.C
         missed = (np.abs(point.u[free] * reduced[free]).sum() + abs(b * beta.sum())) / self.C
-        return Point(beta, point.u, b), primal, float(primal - dual + missed)
+        return Solved(Point(beta, point.u, b), primal, float(primal - dual + missed))
 
     def u_of(self, beta: Array) -> Array:
         """Return the u that belongs to a dual point where no ridge is 0."""

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.kernels.active_set import Solved, refined
-from mmpca_dist.kernels.margin_problem import MarginProblem, Point
+from mmpca_dist.kernels.active_set import refined
+from mmpca_dist.kernels.margin_problem import MarginProblem, Point, Solved
 
 TOLERANCES = (1e-3, 1e-5)
 """Of LIBSVM, on margins. A finer one would not help: its kernel values have 24 bits."""
@@ -23,21 +23,27 @@ ROOM = 1e-10
 def solve(problem: MarginProblem, solver: str, tolerance: float, max_iter: int) -> Solved:
     """Return a point, its primal objective and its duality gap; the best of what was tried where none suffices."""
     if solver == "clarabel":
-        return refined(problem, _by_clarabel(problem), tolerance)
+        return _refined(problem, _by_clarabel(problem), tolerance)
     coarse, fine = TOLERANCES
-    best = refined(problem, _by_libsvm(problem, coarse, max_iter), tolerance)
+    best = _refined(problem, _by_libsvm(problem, coarse, max_iter), tolerance)
     if suffices(problem, best, tolerance):
         return best
-    return min(best, refined(problem, _by_libsvm(problem, fine, max_iter), tolerance), key=lambda solved: solved[2])
+    return min(best, _refined(problem, _by_libsvm(problem, fine, max_iter), tolerance), key=lambda solved: solved.gap)
+
+
+def _refined(problem: MarginProblem, start: tuple[Point, int], tolerance: float) -> Solved:
+    """Return what the active-set method makes of a point, with the steps of both."""
+    solved = refined(problem, start[0], tolerance)
+    return solved._replace(n_iter=start[1] + solved.n_iter)
 
 
 def suffices(problem: MarginProblem, solved: Solved, tolerance: float) -> bool:
     """Tell whether a gap is at most this share of the objective, or rounding."""
-    return solved[2] <= tolerance * solved[1] + ROOM * len(problem.y)
+    return solved.gap <= tolerance * solved.objective + ROOM * len(problem.y)
 
 
-def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> Point:
-    """Return the solution for a penalised u, which joins the kernel."""
+def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point, int]:
+    """Return the solution for a penalised u, which joins the kernel, and the number of steps."""
     matrix = problem.kernel + (problem.features / problem.ridge) @ problem.features.T
     machine = SVC(kernel="precomputed", C=problem.C, tol=tol, max_iter=max_iter, cache_size=500)
     with warnings.catch_warnings():
@@ -45,11 +51,11 @@ def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> Point:
         machine.fit(matrix, problem.y)
     beta = np.zeros(len(problem.y))
     beta[machine.support_] = machine.dual_coef_[0]
-    return Point(beta, problem.u_of(beta), float(machine.intercept_[0]))
+    return Point(beta, problem.u_of(beta), float(machine.intercept_[0])), max(int(machine.n_iter_[0]), 1)
 
 
-def _by_clarabel(problem: MarginProblem) -> Point:
-    """Return the solution of the dual; multipliers of its equality constraints are u and b.
+def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:
+    """Return the solution of the dual, and the number of steps; multipliers of its equality constraints are u and b.
 
     Variables are beta over min(C, 1), and s = U^T beta / sqrt(ridge) where there is a ridge: so no entry grows as it
     tends to 0.
@@ -78,7 +84,7 @@ def _by_clarabel(problem: MarginProblem) -> Point:
     beta, multipliers = unit * np.asarray(solution.x)[:n], np.asarray(solution.z)[: 1 + r]
     if not (np.isfinite(beta).all() and np.isfinite(multipliers).all()):
         beta, multipliers = np.zeros(n), np.zeros(1 + r)
-    return Point(beta, multipliers[1:] * size, float(multipliers[0]))
+    return Point(beta, multipliers[1:] * size, float(multipliers[0])), max(int(solution.iterations), 1)
 
 
 def _clarabel() -> Any:

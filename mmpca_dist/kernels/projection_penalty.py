@@ -18,7 +18,7 @@ from mmpca_dist.datasets.foreign_tables import labels_of
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.kernels.kernel_functions import Array, KernelEstimator
-from mmpca_dist.kernels.margin_problem import MarginProblem
+from mmpca_dist.kernels.margin_problem import MarginProblem, Solved
 from mmpca_dist.kernels.margin_solvers import solve, suffices
 from mmpca_dist.methods.parameters import check_number, estimator, parameter
 
@@ -79,6 +79,8 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         How far the objective is above the least possible, at most: the primal less the dual objective of what was
         found, computed from these in double precision, whatever the solver says. Absolute; rounding may make it
         negative by about 1e-16 of the objective.
+    n_iter_ : array of shape (m,)
+        Steps of the solver and of the refinement.
     reduction_ : array or fitted transformer
     X_fit_ : array of shape (n_samples, n_features)
     classes_ : array of shape (C,)
@@ -145,25 +147,23 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         ridge = size * self.epsilon / reduced.lengths**2
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else (1,)
         solver = self.solver if self.solver != "auto" else "libsvm" if self.epsilon > 0 else "clarabel"
-        beta, weights, intercepts, objectives, gaps = [], [], [], [], []
+        machines = []
         for code in positive:
             signs = np.where(codes == code, 1.0, -1.0)
             problem = MarginProblem(centred / size, reduced.basis, ridge, signs, size / (2 * self.alpha))
             solved = solve(problem, solver, self.tolerance, self.max_iter)
-            point, objective, gap = solved
-            self._refuse_indefinite(problem, point.beta, gap, objective)
+            _refuse_indefinite(problem, solved)
             if not suffices(problem, solved, self.tolerance):
-                self._warn_of_gap(code, gap, objective, solver)
-            beta.append(point.beta / size)
-            weights.append(reduced.loadings @ point.u)
-            intercepts.append(point.b)
-            objectives.append(objective)
-            gaps.append(gap)
-        self.dual_coef_, self.weights_ = np.asarray(beta), np.asarray(weights)
-        self.objective_, self.duality_gap_ = np.asarray(objectives), np.asarray(gaps)
+                self._warn_of_gap(code, solved, solver)
+            machines.append(solved)
+        self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
+        self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
+        self.objective_ = np.asarray([machine.objective for machine in machines])
+        self.duality_gap_ = np.asarray([machine.gap for machine in machines])
+        self.n_iter_ = np.asarray([machine.n_iter for machine in machines])
         self._level = self._shift_level()
         offsets = (matrix @ self.dual_coef_.T).mean(axis=0) + reduced.mean @ self.weights_.T + self._level
-        self.intercept_ = np.asarray(intercepts) - offsets
+        self.intercept_ = np.asarray([machine.point.b for machine in machines]) - offsets
 
     def _shift_level(self) -> Array:
         """Return <w, phi(mean)> of a linear kernel, whose rows are moved by their mean, shape (m,)."""
@@ -226,20 +226,12 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
             )
         return Z.astype(np.float64)
 
-    @staticmethod
-    def _refuse_indefinite(problem: MarginProblem, beta: Array, gap: float, objective: float) -> None:
-        squared = float(beta @ problem.kernel @ beta)
-        if gap < -1e-9 * (objective + len(beta)) or squared < -1e-9 * (beta @ beta):
-            raise InputError(
-                "The kernel is not positive semidefinite: a combination of the rows has the squared length "
-                f"{squared:.3g}. Use a kernel that is."
-            )
-
-    def _warn_of_gap(self, code: int, gap: float, objective: float, solver: str) -> None:
+    def _warn_of_gap(self, code: int, solved: Solved, solver: str) -> None:
         instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if solver == "libsvm" else "")
         warnings.warn(
-            f"The machine of class {self.classes_[code]!r} is not solved to tolerance={self.tolerance:g}: its "
-            f"objective {objective:.6g} may be {gap:.3g} above the least. Put the columns on one scale, {instead}.",
+            f"The machine of class {self.classes_[code].item()!r} is not solved to tolerance={self.tolerance:g}: its "
+            f"objective {solved.objective:.6g} may be {solved.gap:.3g} above the least. "
+            f"Put the columns on one scale, {instead}.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -281,6 +273,16 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         scores = self.decision_function(X)
         codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[codes]
+
+
+def _refuse_indefinite(problem: MarginProblem, solved: Solved) -> None:
+    beta = solved.point.beta
+    squared = float(beta @ problem.kernel @ beta)
+    if solved.gap < -1e-9 * (solved.objective + len(beta)) or squared < -1e-9 * (beta @ beta):
+        raise InputError(
+            "The kernel is not positive semidefinite: a combination of the rows has the squared length "
+            f"{squared:.3g}. Use a kernel that is."
+        )
 
 
 class _Reduced(NamedTuple):
