@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import dask.array as da
 import numpy as np
@@ -13,10 +14,12 @@ from naive_kernels import degree_two_features, projection_penalty
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_wine, make_blobs
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
@@ -24,7 +27,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, MarginPCA
 from mmpca_dist.errors import InputError
 from mmpca_dist.kernels import margin_solvers
-from mmpca_dist.kernels.margin_problem import MarginProblem, Point
+from mmpca_dist.kernels.margin_problem import MarginProblem, Point, Solved
 
 POLY = {"kernel": "poly", "degree": 2, "gamma": 0.3, "coef0": 1.0}
 SHAPES = {"tall": (30, 3), "wide": (12, 7)}
@@ -58,12 +61,41 @@ def test_it_solves_the_primal_problem_of_the_paper(alpha, epsilon, shape, seed):
     # both are within 1e-9 of the minimum, and so near to each other as its curvature in w, 2 alpha, makes them
     np.testing.assert_allclose(model.objective_[0], least, rtol=1e-7, atol=1e-9)
     assert model.duality_gap_[0] <= 1e-9 * model.objective_[0] + 1e-10 * len(y)
-    outside, inside = model.decision_parts(X)
+    rows = np.concatenate([X, overlapping(10, X.shape[1], seed + 20)[0]])
+    outside, inside = model.decision_parts(rows)
+    F = degree_two_features(rows, 0.3, 1.0)
     away = 2 * np.sqrt((1e-7 * least + 1e-9) / alpha)
     np.testing.assert_allclose(outside, F @ w, atol=away * np.linalg.norm(F, axis=1).max())
     if epsilon > 1e-3:
         np.testing.assert_allclose(model.weights_[0], v, atol=away / np.sqrt(epsilon))
-    np.testing.assert_allclose(outside + inside + model.intercept_[0], model.decision_function(X), atol=1e-12)
+    np.testing.assert_allclose(outside + inside + model.intercept_[0], model.decision_function(rows), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "laplacian", "cosine"])
+def test_the_attributes_are_what_the_decision_values_are_made_of(kernel):
+    X, y = overlapping(40, 3, seed=30, classes=3)
+    X, new = X + 5, overlapping(7, 3, seed=31)[0] + 5
+    R = reduction_of(3, 2, 32)
+    model = KernelProjectionPenaltyClassifier(R, kernel=kernel, gamma=0.2, degree=2, alpha=0.01).fit(X, y)
+    options = {"gamma": 0.2, "degree": 2, "coef0": 0.0}
+    values = pairwise_kernels(new, model.X_fit_, metric=kernel, filter_params=True, **options)
+    outside, inside = model.decision_parts(new)
+    np.testing.assert_allclose(outside, values @ model.dual_coef_.T, atol=1e-9)
+    np.testing.assert_allclose(inside, new @ R.T @ model.weights_.T, atol=1e-9)
+    np.testing.assert_allclose(model.decision_function(new), outside + inside + model.intercept_, atol=1e-12)
+    np.testing.assert_allclose(model.dual_coef_.sum(axis=1), 0, atol=1e-9 * np.abs(model.dual_coef_).max())
+    signed = model.dual_coef_ * np.where(y == np.arange(3)[:, None], 1, -1)
+    assert signed.min() >= 0 and signed.max() <= 1 / (2 * 0.01) * (1 + 1e-12)
+    assert (model.n_iter_ >= 1).all()
+
+
+def test_alpha_and_the_reduction_may_be_searched():
+    X, y = overlapping(60, 4, seed=33, classes=3)
+    model = KernelProjectionPenaltyClassifier(GeneralizedDiscriminantAnalysis(shrinkage=0.1))
+    grid = {"alpha": [1e-2, 1.0], "reduction__n_components": [1, 2], "epsilon": [1e-5, 0]}
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
+    assert search.best_score_ > 0.5
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 @pytest.mark.parametrize("epsilon", [0, 1e-3])
@@ -166,6 +198,42 @@ def test_the_gap_of_any_dual_point_bounds_what_is_missing(ridge, seed):
         assert primal >= least - 1e-7
         assert primal - gap <= least + 1e-7
         assert gap > 1e-3
+    for move in (1e-4, -1e-4):  # off the equality constraints; 1e-6 is the square of what is missed, amplified
+        point = Point(best.beta + move * (U[:, 0] + 0.1), best.u, best.b)
+        _, primal, gap, _ = problem.certified(point)
+        assert primal - gap <= least + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_intercept_of_a_certified_point_is_the_best_one(seed):
+    rng = np.random.default_rng(seed)
+    X, y = overlapping(15, 3, seed)
+    problem = MarginProblem(X @ X.T, np.zeros((15, 0)), np.zeros(0), signs(y), 0.5)
+    beta = signs(y) * rng.uniform(0, 0.5, 15)
+    scores = X @ X.T @ beta
+    losses = [np.maximum(0, 1 - signs(y) * (scores + b)).sum() for b in signs(y) - scores]  # a minimiser is among these
+    point, primal, _, _ = problem.certified(Point(beta, np.zeros(0), 100 * float(rng.standard_normal())))
+    assert np.maximum(0, 1 - signs(y) * (scores + point.b)).sum() == pytest.approx(min(losses), rel=1e-12)
+    assert primal == pytest.approx(min(losses) + beta @ scores, rel=1e-12)
+
+
+def test_a_gap_counts_as_closed_relative_to_the_objective_only():
+    X, y = overlapping(10, 3, 0)
+    problem = MarginProblem(X @ X.T, np.zeros((10, 0)), np.zeros(0), signs(y), 0.5)
+    point = Point(np.zeros(10), np.zeros(0), 0.0)
+    assert margin_solvers.suffices(problem, Solved(point, 10.0, 0.9e-5), 1e-6)
+    assert not margin_solvers.suffices(problem, Solved(point, 10.0, 1.1e-5), 1e-6)
+    assert margin_solvers.suffices(problem, Solved(point, 0.0, 1e-10), 1e-6), "rounding, where the objective is 0"
+
+
+def test_multipliers_of_a_million_are_refined():
+    """Where images are nearly dependent, the active-set method needs several steps for one change of its sets."""
+    X, y = make_blobs(n_samples=300, random_state=0, centers=2, cluster_std=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = KernelProjectionPenaltyClassifier(PCA(1), alpha=1e-8).fit(X, y)
+    assert model.duality_gap_[0] < 1e-6 * model.objective_[0]
+    assert np.abs(model.dual_coef_).max() > 1e6
 
 
 def test_the_kernel_values_of_libsvm_alone_do_not_suffice():
@@ -209,8 +277,8 @@ def test_equal_rows_with_different_labels(solver):
 @pytest.mark.parametrize("epsilon", [0, 1e-4])
 def test_reduced_features_that_are_constant_or_depend_on_others(epsilon):
     X, y = overlapping(40, 3, seed=8)
-    X = np.column_stack([X, np.full(40, 7.0)])
-    R = np.asarray([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 5]])
+    X = np.column_stack([X, np.full(40, 1.9)])  # whose 7-fold differs from its mean, by rounding
+    R = np.asarray([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 7]])
     model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
     one = KernelProjectionPenaltyClassifier(np.sqrt(2) * R[:1], epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), one.decision_function(X), atol=1e-5)

@@ -32,26 +32,21 @@ def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
     """
     best = problem.certified(start)
     point, sets = _snapped(problem, best.point)
-    freed_many, n_iter, left = True, 0, np.inf
+    freed_many, n_iter = True, 0
     while best.gap > tolerance * best.objective and n_iter < 10 * len(problem.y) + 100:
         n_iter += 1
         point, share = _moved(problem, point, sets)
         if not np.isfinite(point.beta).all():
             break
         if share < 1:
-            freed_many, left = freed_many and share > 0, np.inf
+            freed_many = freed_many and share > 0
             continue
         found, before = problem.certified(point), best.gap
         best = found if found.gap < before else best
-        beyond = problem.margins(point) - 1
-        off = float(np.abs(beyond[sets == 0]).max(initial=0.0))
-        if VIOLATED < off < left / 2:  # large multipliers take several steps, as PROXIMAL shortens them
-            left = off
-            continue
-        left, excess = np.inf, sets * beyond
+        excess = sets * (problem.margins(point) - 1)
         worst = float(excess.max(initial=0.0))
         if worst <= VIOLATED:
-            if found.gap < 0.99 * before:
+            if found.gap < 0.99 * before:  # large multipliers take several steps, as PROXIMAL shortens them
                 continue
             break
         sets[excess >= (worst / 4 if freed_many else worst)] = 0

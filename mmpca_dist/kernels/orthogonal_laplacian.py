@@ -112,9 +112,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
         if self.weights == "uniform":
             return neighbours.astype(np.float64)
         if self.weights == "cosine":
-            graph = np.where(neighbours, np.maximum(cosine_similarity(self.X_fit_), 0.0), 0.0)
-            np.fill_diagonal(graph, 1.0)  # of rows of zeros, too: without weight they would make D singular
-            return graph
+            return np.where(neighbours, np.maximum(cosine_similarity(self.X_fit_), 0.0), 0.0)
         rows = self.X_fit_ if issparse(self.X_fit_) else self.X_fit_ - self.X_fit_.mean(axis=0)
         squared = euclidean_distances(rows, squared=True)
         width = self.width

@@ -278,7 +278,9 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
 def _refuse_indefinite(problem: MarginProblem, solved: Solved) -> None:
     beta = solved.point.beta
     squared = float(beta @ problem.kernel @ beta)
-    if solved.gap < -1e-9 * (solved.objective + len(beta)) or squared < -1e-9 * (beta @ beta):
+    if solved.gap < -1e-9 * (solved.objective + len(beta)) or squared < -1e-6 * (
+        beta @ beta
+    ):  # values may be of single precision
         raise InputError(
             "The kernel is not positive semidefinite: a combination of the rows has the squared length "
             f"{squared:.3g}. Use a kernel that is."
