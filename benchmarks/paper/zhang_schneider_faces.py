@@ -10,7 +10,12 @@ cross-validation, of as many folds as there are images a subject, at most 5. Of 
 smallest.
 
 The options are what the paper leaves open: how pixels are scaled, the length of the components of GDA, the share of
-the variance that its kernel PCA step keeps, and whether OLap uses the kernel.
+the variance that its kernel PCA step keeps, and whether OLap uses the kernel. Over four runs the defaults come nearest:
+0.8 points, the root mean squared difference of all figures. It is 1.8 with OLap in the space of the kernel, and 2.4 to
+3.5 with images of unit length. The kernel (x^T y)^2 makes no difference.
+
+With components of unit length "Proj" errs as "SVM" does, unlike in the paper: the reduced part of the kernel, over an
+epsilon of 1e-5, outweighs the rest. ``--scaling scatter --share 0.99`` has GDA lose something that the penalty regains.
 """
 
 from __future__ import annotations
