@@ -59,8 +59,8 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         Of poly: (gamma x^T y + coef0)^degree.
     solver : {"auto", "libsvm", "clarabel"}
         ``auto`` is LIBSVM, and Clarabel for ``epsilon=0``, which LIBSVM cannot solve. Clarabel is installed by ``pip
-        install 'mmpca-dist[qp]'``; it takes 5 s for 1,500 rows, and its time grows with their cube. An active-set method
-        in double precision refines what either returns.
+        install 'mmpca-dist[qp]'``; it takes 5 s for 1,500 rows, and its time grows with their cube. An active-set
+        method in double precision refines what either returns.
     tolerance : float
         Duality gap, relative to the objective, at which a machine is solved.
     max_iter : int
