@@ -357,6 +357,8 @@ MISTAKES = {
     "endless epsilon": ({"epsilon": np.inf}, "epsilon=inf"),
     "kernel": ({"kernel": "ploy"}, "Did you mean 'poly'"),
     "precomputed": ({"kernel": "precomputed"}, "must be one of 'linear'"),
+    "no name": ({"kernel": ["rbf"]}, r"kernel=\['rbf'\] must be one of"),
+    "gammas": ({"gamma": np.ones(2)}, "gamma=.* must be a number of more than 0"),
     "gamma": ({"gamma": "scal"}, "gamma='scal' must be a number"),
     "degree": ({"degree": 2.5}, "degree=2.5 must be a whole number"),
     "solver": ({"solver": "libsvn"}, "Did you mean 'libsvm'"),

@@ -95,12 +95,12 @@ class KernelEstimator(BaseEstimator):
         return check_rows(self, _in_memory(X), reset=False)
 
     def _check_kernel(self) -> None:
-        if not callable(self.kernel) and self.kernel not in KERNELS:
+        if not callable(self.kernel) and (not isinstance(self.kernel, str) or self.kernel not in KERNELS):
             raise InputError(
                 f"kernel={self.kernel!r} must be one of {some_names(list(KERNELS))}, or a function of two matrices of "
                 f"rows that returns the kernel matrix.{did_you_mean(str(self.kernel), KERNELS)}"
             )
-        if self.gamma not in ("scale", "auto"):
+        if not (isinstance(self.gamma, str) and self.gamma in ("scale", "auto")):
             check_number("gamma", self.gamma, {"gt": 0}, integral=False)
         check_number("degree", self.degree, {"ge": 1}, integral=True)
         check_number("coef0", self.coef0, {"ge": 0}, integral=False)
