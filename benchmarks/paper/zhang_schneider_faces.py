@@ -15,7 +15,7 @@ the variance that its kernel PCA step keeps, and whether OLap uses the kernel. O
 3.5 with images of unit length. The kernel (x^T y)^2 makes no difference.
 
 With components of unit length "Proj" errs as "SVM" does, unlike in the paper: the reduced part of the kernel, over an
-epsilon of 1e-5, outweighs the rest. With ``--scaling scatter --share 0.99`` GDA loses something, and the penalty regains
+epsilon of 1e-5, outweighs the rest. With ``--scaling scatter --share 0.99`` GDA loses something; the penalty regains
 0.7 points of it with 7 images, in three runs, but at most 0.1 with fewer. The paper has gains of 0.8 to 2.2 points.
 """
 
