@@ -4,6 +4,9 @@ from .datasets.readers.formats import open_dataset as open_dataset
 from .jobs.finished_runs import load_maps as load_maps
 from .jobs.finished_runs import load_model as load_model
 from .jobs.finished_runs import load_moments as load_moments
+from .kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis as GeneralizedDiscriminantAnalysis
+from .kernels.orthogonal_laplacian import OrthogonalLaplacianProjection as OrthogonalLaplacianProjection
+from .kernels.projection_penalty import KernelProjectionPenaltyClassifier as KernelProjectionPenaltyClassifier
 from .methods.all_columns import AllColumns as AllColumns
 from .methods.bayesian_margin_pca import BayesianMarginPCA as BayesianMarginPCA
 from .methods.bayesian_margin_pca import BayesianMarginRegressor as BayesianMarginRegressor

@@ -14,8 +14,8 @@ import mmpca_dist
 ROOT = Path(mmpca_dist.__file__).parent
 LAYERS = (
     "datasets.stores", "datasets", "datasets.readers", "datasets.ingest", "statistics", "neighbors", "solvers",
-    "methods", "predictors", "evaluation", "planning", "configuration", "jobs", "report", "evaluation_runs",
-    "runs", "refresh",
+    "methods", "kernels", "predictors", "evaluation", "planning", "configuration", "jobs", "report",
+    "evaluation_runs", "runs", "refresh",
 )  # fmt: skip
 SHARED = ("errors", "blas", "registry", "settings", "durations", "limits")
 """Below every layer; they import no layer themselves."""

@@ -1,0 +1,1 @@
+"""Kernel methods for tables in memory: projection penalties, and reductions in the space of a kernel."""

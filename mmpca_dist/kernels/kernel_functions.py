@@ -1,0 +1,240 @@
+"""Kernels of scikit-learn by name, or functions; and what the estimators of this package share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.preprocessing import KernelCenterer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_rows, labels_of
+from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.methods.parameters import check_number, estimator, parameter
+
+Array = NDArray[np.float64]
+KERNELS = {
+    "linear": (),
+    "poly": ("gamma", "degree", "coef0"),
+    "rbf": ("gamma",),
+    "laplacian": ("gamma",),
+    "cosine": (),
+}  # fmt: skip
+"""Positive semidefinite kernels of scikit-learn, with their parameters."""
+MOVABLE = ("linear", "rbf", "laplacian")
+"""Kernels that are the same for rows less a constant row, once they are centred."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters, between rows less ``shift``.
+
+    Subtracting the mean first keeps digits that differences of large numbers would lose.
+    """
+
+    function: str | Callable[[Any, Any], Any]
+    parameters: dict[str, float] = field(default_factory=dict)
+    shift: Array | None = None
+
+    def __call__(self, X: Any, Y: Any) -> Array:
+        """Return the kernel matrix of rows X (n, d) and Y (m, d), shape (n, m)."""
+        X, Y = self._moved(X), self._moved(Y)
+        with single_blas_thread():
+            if callable(self.function):
+                return self._called(self.function, X, Y)
+            return np.asarray(pairwise_kernels(X, Y, metric=self.function, **self.parameters), np.float64)
+
+    def _moved(self, X: Any) -> Any:
+        X = X.astype(np.float64, copy=False)
+        return X if self.shift is None else X - self.shift
+
+    @staticmethod
+    def _called(function: Callable[[Any, Any], Any], X: Any, Y: Any) -> Array:
+        values = np.asarray(function(X, Y))
+        if values.shape != (X.shape[0], Y.shape[0]) or values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+            raise InputError(
+                f"The kernel function returned {values.dtype} values of shape {values.shape} for {X.shape[0]} and "
+                f"{Y.shape[0]} rows: it must return finite numbers of shape ({X.shape[0]}, {Y.shape[0]})."
+            )
+        return values.astype(np.float64)
+
+
+@estimator
+class KernelEstimator(BaseEstimator):
+    """Base of the estimators of this package: the parameters of the kernel, and the check of rows."""
+
+    kernel: str | Callable[[Any, Any], Any] = "rbf"
+    gamma: float | Literal["scale", "auto"] = "scale"
+    degree: float = 3
+    coef0: float = 0.0
+
+    def _labelled_rows(self, X: Any, y: Any) -> tuple[Any, NDArray, NDArray[np.intp]]:
+        """Return rows (n, d), the classes (C,), and the class of each row (n,); keep the kernel."""
+        self._check_kernel()
+        y = labels_of(y, X)
+        y = y if y is None else label_array(y, "y")
+        rows, y = check_rows(self, _in_memory(X), y, reset=True, ensure_min_samples=2)
+        check_classification_targets(y)
+        classes, codes = np.unique(normalize_labels(y, "y"), return_inverse=True)
+        if len(classes) < 2:
+            raise InputError(f"y has one class, {classes[0]!r}: {type(self).__name__} needs rows of at least two.")
+        rows = rows.astype(np.float64, copy=False)
+        self._kernel = self._make_kernel(rows)
+        return rows, classes, codes
+
+    def _new_rows(self, X: Any) -> Any:
+        return check_rows(self, _in_memory(X), reset=False)
+
+    def _check_kernel(self) -> None:
+        if not callable(self.kernel) and (not isinstance(self.kernel, str) or self.kernel not in KERNELS):
+            raise InputError(
+                f"kernel={self.kernel!r} must be one of {some_names(list(KERNELS))}, or a function of two matrices of "
+                f"rows that returns the kernel matrix.{did_you_mean(str(self.kernel), KERNELS)}"
+            )
+        if not (isinstance(self.gamma, str) and self.gamma in ("scale", "auto")):
+            check_number("gamma", self.gamma, {"gt": 0}, integral=False)
+        check_number("degree", self.degree, {"ge": 1}, integral=True)
+        check_number("coef0", self.coef0, {"ge": 0}, integral=False)
+
+    def _make_kernel(self, X: Any) -> Kernel:
+        if callable(self.kernel):
+            return Kernel(self.kernel)
+        values = {"gamma": self._gamma(X), "degree": self.degree, "coef0": self.coef0}
+        parameters = {name: float(values[name]) for name in KERNELS[self.kernel]}
+        shift = np.mean(X, axis=0) if self.kernel in MOVABLE and not issparse(X) else None
+        return Kernel(self.kernel, parameters, shift)
+
+    def _gamma(self, X: Any) -> float:
+        """Return gamma as ``SVC`` does: 1 / (d variance of all entries), or 1 / d."""
+        if self.gamma == "auto":
+            return 1 / X.shape[1]
+        if self.gamma != "scale":
+            return float(self.gamma)
+        variance = (X.multiply(X)).mean() - X.mean() ** 2 if issparse(X) else X.var()
+        return 1 / (X.shape[1] * float(variance)) if variance > 0 else 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+@estimator
+class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
+    """Base of the reductions in the space of a kernel: projections of centred images of rows onto directions.
+
+    A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
+    """
+
+    n_components: int | None = parameter(None, kw_only=False)
+
+    def _directions(self, centred: Array, codes: NDArray[np.intp]) -> Array:
+        """Return combinations (K, n) of the centred images, for the centred kernel matrix (n, n)."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to labelled rows.
+
+        Parameters
+        ----------
+        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
+            In memory.
+        y : array-like of shape (n_samples,)
+            Labels of at least two classes.
+
+        Raises
+        ------
+        InputError
+            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, fewer than two
+            classes, rows whose images are all equal, and more components than there are.
+        """
+        self.X_fit_, self.classes_, codes = self._labelled_rows(X, y)
+        matrix = self._kernel(self.X_fit_, self.X_fit_)
+        self._centerer = KernelCenterer().fit(matrix)
+        with single_blas_thread():
+            self.dual_coef_ = self._directions(self._centerer.transform(matrix), codes)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Project the images of rows, less the mean image of the rows of ``fit``, onto the directions.
+
+        Parameters
+        ----------
+        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "dual_coef_")
+        matrix = self._kernel(self._new_rows(X), self.X_fit_)
+        return self._centerer.transform(matrix) @ self.dual_coef_.T
+
+    def _refuse_more_than(self, count: int, reason: str) -> int:
+        """Return how many components to keep of ``count``."""
+        if self.n_components is None:
+            return count
+        check_number("n_components", self.n_components, {"ge": 1}, integral=True)
+        if self.n_components > count:
+            raise InputError(
+                f"n_components={self.n_components} is more than the {count} components that there are: {reason}."
+            )
+        return int(self.n_components)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.dual_coef_)
+
+
+@dataclass(frozen=True)
+class PrincipalImages:
+    """Coordinates of centred images along their principal directions in the space of the kernel."""
+
+    coordinates: Array
+    """Shape (n, r)."""
+    combinations: Array
+    """The directions, of unit length, as combinations of the centred images, shape (n, r)."""
+
+
+def principal_images(centred: Array, tolerance: float) -> PrincipalImages:
+    """Return the coordinates of the rows of a centred kernel matrix (n, n) along directions of kernel PCA.
+
+    Directions whose eigenvalue is at most ``tolerance`` times the largest are dropped: their direction is rounding.
+
+    Raises
+    ------
+    InputError
+        Where all images are equal, or the kernel is not positive semidefinite.
+    """
+    values, vectors = np.linalg.eigh(centred)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    if not values[0] > len(values) * np.finfo(np.float64).eps * np.abs(np.diagonal(centred)).max():
+        raise InputError("All rows have the same image under the kernel: there is no direction to find.")
+    if -values[-1] > 1e-6 * values[0]:
+        raise InputError(
+            f"The kernel is not positive semidefinite: its matrix has the eigenvalues {values[-1]:.3g} and "
+            f"{values[0]:.3g}. Use a kernel that is."
+        )
+    kept = values > tolerance * values[0]
+    roots = np.sqrt(values[kept])
+    return PrincipalImages(vectors[:, kept] * roots, vectors[:, kept] / roots)
+
+
+def _in_memory(X: Any) -> Any:
+    table = as_table(X)
+    if isinstance(table, ForeignTable) and table.lazy:
+        raise InputError(
+            "X is read piece by piece, and kernel methods need all rows in memory: pass X.compute() of a Dask "
+            "collection, or rows that read_rows of a Dataset returns."
+        )
+    return table

@@ -1,0 +1,153 @@
+"""Orthogonal Laplacianfaces: orthogonal directions that keep rows of a class together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
+
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, principal_images
+from mmpca_dist.methods.parameters import check_number, estimator
+
+WEIGHTS = ("uniform", "heat", "cosine")
+
+
+@estimator
+class OrthogonalLaplacianProjection(KernelReducer):
+    """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
+
+    Rows of a class are neighbours with weights S_ij; D has the sums of S on its diagonal, and L = D - S. Of rows in
+    their principal coordinates Z, every a_k minimises a^T Z^T L Z a / a^T Z^T D Z a among the directions orthogonal to
+    those before it. With another kernel than ``linear`` the coordinates are those of kernel PCA.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most the rank of the images; by default the number of classes less one.
+    kernel, gamma, degree, coef0
+        As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
+    weights : {"uniform", "heat", "cosine"}
+        Of neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows, where it is positive.
+        All are of the rows as they are given.
+    width : float, optional
+        Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
+    variance_share : float
+        The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
+    tolerance : float
+        Principal directions with a variance of at most so much of the largest one are the null space.
+
+    Attributes
+    ----------
+    components_ : array of shape (K, n_features)
+        With ``kernel="linear"`` only: orthonormal directions in the columns.
+    dual_coef_ : array of shape (K, n_samples)
+        The directions, of unit length, as combinations of the centred images of ``X_fit_``.
+    eigenvalues_ : array of shape (K,)
+        a^T Z^T L Z a / a^T Z^T D Z a of each, increasing.
+    X_fit_ : array of shape (n_samples, n_features)
+    classes_ : array of shape (C,)
+
+    Notes
+    -----
+    With fewer rows than columns, about as many directions as classes less one have the criterion 0. Any orthonormal
+    basis of them solves the problem; here the directions of most variance come first.
+
+    References
+    ----------
+    Cai, He, Han & Zhang 2006, "Orthogonal Laplacianfaces for face recognition", IEEE Transactions on Image Processing
+    15(11).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mmpca_dist import OrthogonalLaplacianProjection
+    >>> X, y = load_wine(return_X_y=True)
+    >>> OrthogonalLaplacianProjection().fit(X, y).components_.shape
+    (2, 13)
+    """
+
+    kernel: str = "linear"
+    weights: Literal["uniform", "heat", "cosine"] = "uniform"
+    width: float | None = None
+    variance_share: float = 1.0
+    tolerance: float = 1e-10
+
+    def _directions(self, centred: Array, codes: NDArray[np.intp]) -> Array:
+        self._check_options()
+        images = principal_images(centred, self.tolerance)
+        kept = _leading(images.coordinates, self.variance_share)
+        Z = images.coordinates[:, :kept]
+        count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
+        count = self._refuse_more_than(count, f"the principal coordinates that are kept, {kept}")
+        graph = self._graph(codes)
+        sums = graph.sum(axis=1)
+        spread, apart = Z.T @ (sums[:, None] * Z), Z.T @ ((np.diag(sums) - graph) @ Z)
+        self.eigenvalues_, vectors = orthogonal_minimisers(apart, spread, Z.T @ Z, count)
+        dual = (images.combinations[:, :kept] @ vectors).T
+        self.__dict__.pop("components_", None)  # those of an earlier fit
+        if self.kernel == "linear":
+            rows = self.X_fit_ if self._kernel.shift is None else self.X_fit_ - self._kernel.shift
+            self.components_ = np.asarray((rows.T @ dual.T).T)
+        return dual
+
+    def _check_options(self) -> None:
+        if self.weights not in WEIGHTS:
+            raise InputError(
+                f"weights={self.weights!r} must be one of {some_names(WEIGHTS)}."
+                f"{did_you_mean(str(self.weights), WEIGHTS)}"
+            )
+        if self.width is not None:
+            check_number("width", self.width, {"gt": 0}, integral=False)
+        check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
+        check_number("tolerance", self.tolerance, {"ge": 0, "lt": 1}, integral=False)
+
+    def _graph(self, codes: NDArray[np.intp]) -> Array:
+        """Return the weights of neighbours, shape (n, n)."""
+        neighbours = codes[:, None] == codes
+        if self.weights == "uniform":
+            return neighbours.astype(np.float64)
+        if self.weights == "cosine":
+            return np.where(neighbours, np.maximum(cosine_similarity(self.X_fit_), 0.0), 0.0)
+        rows = self.X_fit_ if issparse(self.X_fit_) else self.X_fit_ - self.X_fit_.mean(axis=0)
+        squared = euclidean_distances(rows, squared=True)
+        width = self.width
+        if width is None:
+            others = neighbours & ~np.eye(len(codes), dtype=bool)
+            width = float(squared[others].mean()) if others.any() else 1.0
+        return np.where(neighbours, np.exp(-squared / (width or 1.0)), 0.0)
+
+
+def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
+    """Return ratios a^T L a / a^T D a (K,) and orthonormal a (r, K), each least among those orthogonal to the former.
+
+    The minimiser orthogonal to given directions is found in a basis of their complement, where the paper inverts
+    matrices that become singular with rounding. Minimisers of equal ratio are ordered by ``variance``, largest first.
+    """
+    r = len(L)
+    ratios, found = [], np.zeros((r, 0))
+    scale = float(np.trace(L) / np.trace(D))
+    while found.shape[1] < count:
+        # with mode "full" the last columns of Q are orthonormal to those found
+        basis = scipy.linalg.qr(found)[0][:, found.shape[1] :] if found.shape[1] else np.eye(r)
+        values, vectors = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
+        tied = int(np.count_nonzero(values <= values[0] + 1e-9 * max(scale, values[0])))
+        least = scipy.linalg.orth(basis @ vectors[:, :tied])
+        order = np.linalg.eigh(least.T @ variance @ least)[1][:, ::-1]
+        block = (least @ order)[:, : count - found.shape[1]]
+        ratios += [float(a @ L @ a / (a @ D @ a)) for a in block.T]
+        found = np.column_stack([found, block])
+    signs = np.where(found[np.abs(found).argmax(axis=0), np.arange(count)] < 0, -1.0, 1.0)
+    return np.maximum(np.asarray(ratios), 0.0), found * signs
+
+
+def _leading(Z: Array, share: float) -> int:
+    """Return how many principal coordinates hold this share of the variance."""
+    variances = np.einsum("ij,ij->j", Z, Z)
+    if share >= 1:
+        return len(variances)
+    return int(np.searchsorted(np.cumsum(variances), share * variances.sum())) + 1
