@@ -22,7 +22,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import PLS, MarginPCA, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
-from mmpca_dist.solvers.penalties import SubspacePenalty
+from mmpca_dist.methods import penalty_fit
+from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
 
 LOSSES = ["squared", "logistic", "hinge", "squared hinge"]
 EXACT = {"tolerance": 1e-9, "precision": "double"}
@@ -383,3 +384,43 @@ def test_losses_of_the_twin_are_those_of_the_issue():
     np.testing.assert_allclose(losses("hinge", y, f), [0.75, 3])
     np.testing.assert_allclose(losses("squared hinge", y, f), [0.5625, 9])
     np.testing.assert_allclose(losses("logistic", y, f), np.log1p(np.exp([-0.25, 2.0])))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monkeypatch):
+    X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
+    settings = {"alpha": "auto", "alphas": (0.1, 10.0, 10.0), "loss": loss, "precision": "double"}
+    together = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
+    monkeypatch.setattr(penalty_fit, "BENDS_BYTES", 2 * 8 * 5**2)
+    in_turn = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
+    assert in_turn.candidates_.tolist() == [0.1, 10.0] and in_turn.n_iter_ > together.n_iter_
+    np.testing.assert_array_equal(in_turn.candidate_errors_, together.candidate_errors_)
+    np.testing.assert_allclose(in_turn.coef_, together.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
+    X, y, P = problem(80, 6, 2, seed=15)
+    with_them = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
+    monkeypatch.setattr(penalty_fit, "LARGEST_BENDS", 0)
+    without = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
+    np.testing.assert_allclose(without.coef_, with_them.coef_, atol=1e-4)
+    assert without.n_iter_ > with_them.n_iter_ and without.gaps_[0] <= 1e-9
+
+
+@pytest.mark.parametrize("settings", [{"loss": "hinge"}, {"penalty": "l1"}])
+def test_too_many_columns_for_a_matrix_are_refused(settings, monkeypatch):
+    X, y, P = problem(60, 6, 2)
+    monkeypatch.setattr(penalty_fit, "WIDEST", 5)
+    with pytest.raises(InputError, match="takes a matrix of 6 x 6 a model; 5 columns are the most"):
+        ProjectionPenaltyClassifier(P, **settings).fit(X, y)
+
+
+def test_parameters_of_sparse_penalties_are_lifted():
+    """Derivatives by [w~; v; b] are those by [w; b], w = w~ + P^T v, with the matrix of that map."""
+    rng = np.random.default_rng(16)
+    P, gradient, root = rng.normal(size=(2, 5)), rng.normal(size=(3, 6)), rng.normal(size=(3, 6, 6))
+    bends, penalty = root @ np.swapaxes(root, 1, 2), SparsePenalty(P, 0.1)
+    lift = np.zeros((8, 6))
+    lift[:5, :5], lift[5:7, :5], lift[7, 5] = np.eye(5), P, 1
+    np.testing.assert_allclose(penalty.lifted(gradient), gradient @ lift.T, atol=1e-12)
+    np.testing.assert_allclose(penalty.lifted_twice(bends), lift @ bends @ lift.T, atol=1e-12)

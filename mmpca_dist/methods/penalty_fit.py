@@ -22,6 +22,7 @@ from mmpca_dist.statistics.centred_rows import Array
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.hinge_sums import INTERIORS
 from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
+from mmpca_dist.statistics.loss_sums import block_rows
 from mmpca_dist.statistics.losses import LOSSES
 from mmpca_dist.statistics.scatters import class_regression, total_scatter
 from mmpca_dist.statistics.serialization import storable
@@ -30,6 +31,10 @@ from mmpca_dist.statistics.target_scatter import CrossMoments
 
 BENDS_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
+MOST_HINGES, MOST_SMOOTH = 64, 1024
+"""Models that are fitted together, at most: of hinge losses each keeps up to four numbers a row."""
+ARRAYS = 20
+"""Arrays of outputs that coexist while a block of rows is worked on."""
 LARGEST_BENDS = 64 << 20
 """Models whose second derivatives take more do without them, where they can."""
 WIDEST = 8192
@@ -137,8 +142,13 @@ class PenaltyFit(SweptNeed):
             objective=minimum.objective,
             gaps=minimum.gaps,
             n_passes=minimum.n_passes,
-            proved=not penalty.is_free,
+            proved=self._is_closed or not penalty.is_free,
         )
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether the minimum follows from sums of products of rows."""
+        return self.loss == "squared" and self.penalty == "l2"
 
     def _centred_intercept(self, minimum: _Minimum, penalty: Penalty, working: WorkingRows) -> Array:
         """Return the outputs for the mean of the rows."""
@@ -155,9 +165,8 @@ class PenaltyFit(SweptNeed):
             q = len(self.targets)
             return KnownTargets(self._target_means(), np.arange(q), np.full(q, -1), 1), q
         positive = positive_classes(working.sweeper.rows.census.classes)
-        return ClassTerms(working.sweeper.rows.census.classes, positive, -1, np.full(len(positive), -1), 1, {}), len(
-            positive
-        )
+        classes, none = working.sweeper.rows.census.classes, np.full(len(positive), -1)
+        return ClassTerms(classes, positive, -1, none, 1, {}), len(positive)
 
     def _target_means(self) -> Array:
         """Return what is subtracted from targets; nothing where there is no intercept to take it up."""
@@ -186,9 +195,10 @@ class PenaltyFit(SweptNeed):
                 f"{what} takes a matrix of {width - 1:,} x {width - 1:,} a model; {WIDEST:,} columns are the most. "
                 "Use the logistic loss with penalty='l2', or choose columns first."
             )
-        if self.loss == "squared" and isinstance(penalty, SubspacePenalty):
+        if self._is_closed:
+            assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (of l2)
             return self._least_squares(name, working, penalty, terms, alphas)
-        groups, size = [], max(1, BENDS_BYTES // (8 * width**2))
+        groups, size = [], self._together(width)
         for number, start in enumerate(range(0, len(alphas), size)):
             chosen = slice(start, start + size)
             job = _Job(f"{name}-{number + 1}" if len(alphas) > size else name, working, penalty, terms.only(chosen))
@@ -218,6 +228,10 @@ class PenaltyFit(SweptNeed):
         )
         return _Minimum(coef, intercept, objective, gaps, 1)
 
+    def _together(self, width: int) -> int:
+        """Return how many models are fitted together, of ``width`` parameters each."""
+        return min(max(1, BENDS_BYTES // (8 * width**2)), MOST_HINGES if self.loss in INTERIORS else MOST_SMOOTH)
+
     def _minimum_together(self, job: _Job, statistics: Statistics, alphas: Array) -> _Minimum:
         shared: dict[str, Any] = {
             "name": job.name, "terms": job.terms, "units": job.working.units(), "has_intercept": self.fit_intercept,
@@ -229,11 +243,10 @@ class PenaltyFit(SweptNeed):
             interior: InteriorPenalty
             if isinstance(penalty, SparsePenalty):
                 interior = SparseInterior(penalty, alphas)
+                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
             else:
                 assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
                 interior = SubspaceInterior(penalty, alphas)
-            if isinstance(penalty, SparsePenalty):
-                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
             sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
             fitted = run(sweep, HingeFit.start_at(interior))
             if isinstance(interior, SparseInterior):
@@ -286,7 +299,7 @@ class PenaltyFit(SweptNeed):
 
     def _round(self, models: int, d: int) -> SweepRound:
         hinge = self.loss in INTERIORS
-        together = min(models, max(1, BENDS_BYTES // (8 * (d + 1) ** 2)))
+        together = min(models, self._together(d + 1))
         turns = -(-models // together)
         squares = d / 2 if hinge or self.penalty == "l1" else d / 10
         return SweepRound(
@@ -295,7 +308,7 @@ class PenaltyFit(SweptNeed):
             columns=int(together * (3 + squares)) + 1,
             state_bytes=8 * 4 * together if hinge else 0,
             sum_bytes=8 * together * (d + 1) ** 2,
-            block_bytes=8 * 20 * 2048 * together,
+            block_bytes=8 * ARRAYS * block_rows(together) * together,
             row_operations=500.0 * together,
         )
 

@@ -114,7 +114,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     def _fit(self) -> PenaltyFit:
         return PenaltyFit(
             reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
-            candidates=tuple(self.alphas), epsilon=self.epsilon, loss=self.loss, penalty=self.penalty,
+            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self.epsilon, loss=self.loss, penalty=self.penalty,
             fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
         )  # fmt: skip
 
@@ -180,7 +180,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     def _fit(self) -> PenaltyFit:
         return PenaltyFit(
             reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
-            candidates=tuple(self.alphas), epsilon=self.epsilon, loss="squared", penalty=self.penalty,
+            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self.epsilon, loss="squared", penalty=self.penalty,
             fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
             targets=getattr(self, "_target_means", (0.0,)),
         )  # fmt: skip

@@ -190,22 +190,20 @@ class SparsePenalty(Penalty):
         r = self.n_sparse
         return np.abs(parameters[:, :r]).sum(axis=1) + self.epsilon * np.sum(parameters[:, r:] ** 2, axis=1)
 
-    def _basis(self) -> Array:
-        """Return what [w; b] are of the parameters and b: shape (n + 1, r + 1)."""
-        r, n = self.n_sparse, self.n_parameters
-        basis = np.zeros((n + 1, r + 1))
-        basis[:r, :r] = np.eye(r)
-        basis[r:n, :r] = self.reduction
-        basis[n, r] = 1
-        return basis
-
     def lifted(self, gradient: Array) -> Array:
         w, b = gradient[:, :-1], gradient[:, -1:]
         return np.concatenate([w, w @ self.reduction.T, b], axis=1)
 
     def lifted_twice(self, bends: Array) -> Array:
-        basis = self._basis()
-        return np.stack([basis @ each @ basis.T for each in bends]) if len(bends) else bends
+        r, n = self.n_sparse, self.n_parameters
+        lifted = np.empty((len(bends), n + 1, n + 1))
+        for whole, each in zip(lifted, bends, strict=True):
+            inside = self.reduction @ each[:r]
+            whole[:r, :r], whole[:r, n], whole[n, :r], whole[n, n] = each[:r, :r], each[:r, r], each[r, :r], each[r, r]
+            whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, r]
+            whole[:r, r:n], whole[n, r:n] = inside[:, :r].T, inside[:, r]
+            whole[r:n, r:n] = inside[:, :r] @ self.reduction.T
+        return lifted
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         along = np.sum((cross @ self.reduction.T) ** 2, axis=1)
