@@ -12,13 +12,16 @@ from naive_penalties import losses, objective, penalized_model
 from sklearn.base import clone
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_diabetes, load_digits, load_wine
-from sklearn.decomposition import PCA, LatentDirichletAllocation
+from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
+from threadpoolctl import threadpool_limits
 
 from mmpca_dist import PLS, MarginPCA, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
@@ -424,3 +427,135 @@ def test_parameters_of_sparse_penalties_are_lifted():
     lift[:5, :5], lift[5:7, :5], lift[7, 5] = np.eye(5), P, 1
     np.testing.assert_allclose(penalty.lifted(gradient), gradient @ lift.T, atol=1e-12)
     np.testing.assert_allclose(penalty.lifted_twice(bends), lift @ bends @ lift.T, atol=1e-12)
+
+
+def test_rounding_of_moments_in_single_precision_is_in_the_gap():
+    """Two nearly equal columns: what is left of them is below what single precision tells apart."""
+    rng = np.random.default_rng(17)
+    B = rng.normal(size=(300, 4))
+    X = np.hstack([B, B + 1e-3 * rng.normal(size=(300, 4))])
+    y = (X[:, 4] > X[:, 0]).astype(int)
+    exact = ProjectionPenaltyClassifier(np.eye(2, 8), loss="squared", alpha=1e-4, precision="double").fit(X, y)
+    assert exact.gaps_[0] < 1e-5
+    with pytest.warns(ConvergenceWarning, match="set precision to double"):
+        rough = ProjectionPenaltyClassifier(np.eye(2, 8), loss="squared", alpha=1e-4).fit(X, y)
+    reached = losses("squared", signs(y), rough.decision_function(X)).sum()
+    assert reached * (1 - rough.gaps_[0]) <= exact.objective_[0]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+def test_zeros_of_sparse_models_cost_no_more_than_the_tolerance(loss):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(120, 5)) * [5, 1, 1, 0.2, 3]
+        y = (X @ rng.normal(size=5) + 6 * rng.normal(size=120) > 0).astype(int)
+        P = rng.normal(size=(2, 5))
+        for alpha in (1e-4, 1.0, 30.0):
+            model = ProjectionPenaltyClassifier(P, loss=loss, penalty="l1", alpha=alpha).fit(X, y)
+            assert model.gaps_[0] <= 2e-5, (seed, alpha)
+    assert (model.coef_outside_ == 0).any()
+
+
+def test_transformers_that_seem_linear_on_some_rows_are_not_taken_for_it():
+    X, y, _ = problem(60, 6, 2, seed=18, mean=1e3)
+    X[:20] = X[0]
+    same = Nystroem(n_components=5, gamma=0.1, random_state=0)
+    assert ProjectionPenaltyClassifier(same, loss="squared", precision="double").fit(X, y).coef_.shape == (1, 11)
+    white = ProjectionPenaltyClassifier(PCA(2, whiten=True), loss="squared", precision="double").fit(X, y)
+    assert white.coef_.shape == (1, 8)
+    counts = np.abs(X - 1e3)
+    factors = ProjectionPenaltyClassifier(NMF(2, random_state=0, max_iter=500), loss="squared").fit(counts, y)
+    assert factors.coef_.shape == (1, 8)
+
+
+def test_rows_that_come_later_need_a_reduction_that_is_fitted():
+    X, y, _ = problem(80, 6, 2, seed=19)
+    assert not hasattr(ProjectionPenaltyClassifier(PCA(2), loss="squared"), "partial_fit")
+    for reduction in (PCA(2).fit(X), FrozenEstimator(Nystroem(n_components=4, random_state=0).fit(X))):
+        whole = ProjectionPenaltyClassifier(reduction, loss="squared", alpha=2.0, precision="double").fit(X, y)
+        parts = ProjectionPenaltyClassifier(reduction, loss="squared", alpha=2.0, precision="double")
+        parts.partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+        np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("of_reduction", [False, True])
+def test_a_fitted_reduction_is_of_columns_in_their_own_units(standardize, of_reduction):
+    """With a free subspace and an infinite alpha, coefficients lie in the span of its directions for raw rows."""
+    X, y, _ = problem(100, 5, 2, seed=20)
+    y[:25] = 1 - y[:25]
+    X = X * [3, 1, 1, 1, 0.3]
+    reducer = MarginPCA(2, "pca", standardize=of_reduction, precision="double").fit(X, y)
+    raw = reducer.projection()[0].T
+    model = ProjectionPenaltyClassifier(reducer, alpha=1e8, epsilon=0, standardize=standardize, **EXACT).fit(X, y)
+    left = np.linalg.lstsq(raw.T, model.coef_[0], rcond=None)[1]
+    assert left.max(initial=0.0) < 1e-8 * np.sum(model.coef_**2)
+
+
+def test_standardised_wide_rows_without_an_intercept_stay_centred():
+    X, y, P = problem(20, 40, 2, seed=21)
+    for loss in LOSSES:
+        settings = {"loss": loss, "fit_intercept": False, **EXACT}
+        model = ProjectionPenaltyClassifier(P, standardize=True, **settings).fit(X, y)
+        plain = ProjectionPenaltyClassifier(P, **settings).fit(StandardScaler().fit_transform(X), y)
+        assert model.objective_[0] == pytest.approx(plain.objective_[0], rel=1e-6)
+        np.testing.assert_allclose(model.outputs_at_mean_, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_the_objective_of_a_regressor_of_scaled_columns_without_an_intercept(penalty):
+    X, Y, P = regression(50, 4, seed=2)
+    settings = {"penalty": penalty, "fit_intercept": False, **EXACT}
+    model = ProjectionPenaltyRegressor(P, standardize=True, **settings).fit(X, Y[:, 0])
+    plain = ProjectionPenaltyRegressor(P, **settings).fit(StandardScaler().fit_transform(X), Y[:, 0])
+    assert model.objective_[0] == pytest.approx(plain.objective_[0], rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_bits_do_not_depend_on_the_threads_of_blas(loss):
+    X, y, _ = problem(1500, 150, 2, seed=22)
+    bits = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            bits.append(ProjectionPenaltyClassifier("pca", n_components=5, loss=loss).fit(X, y).coef_.tobytes())
+    assert bits[0] == bits[1]
+
+
+def test_long_components_and_a_small_epsilon_do_not_cancel():
+    X, y, P = problem(90, 5, 2, seed=23)
+    y[:20] = 1 - y[:20]
+    long = ProjectionPenaltyClassifier(1e4 * P, epsilon=1e-3, alpha=1e8, **EXACT).fit(X, y)
+    short = ProjectionPenaltyClassifier(P, epsilon=1e-11, alpha=1e8, **EXACT).fit(X, y)
+    assert long.objective_[0] == pytest.approx(short.objective_[0], rel=1e-8)
+    w, v = long.coef_[0], long.weights_[0]
+    outside = w - 1e4 * P.T @ v
+    value = losses("logistic", signs(y), long.decision_function(X)).sum() + 1e8 * (outside @ outside + 1e-3 * v @ v)
+    assert value == pytest.approx(long.objective_[0], rel=1e-6)
+
+
+def test_what_an_estimator_asks_for_itself_is_kept():
+    X, y = load_digits(return_X_y=True)
+    model = ProjectionPenaltyClassifier(MarginPCA(n_components=3), loss="squared").fit(X, y)
+    assert model.weights_.shape == (10, 3)
+    lazy = da.from_array(X, (500, 16))
+    features = FrozenEstimator(Nystroem(n_components=4, gamma=1e-3, random_state=0).fit(X))
+    assert ProjectionPenaltyClassifier(features, loss="squared").fit(lazy, y).coef_.shape == (10, 68)
+
+
+@pytest.mark.parametrize(("reduction", "message"), [
+    (PCA, "is the class PCA: give an instance"),
+    ({"variant": "pca"}, "lacks the name of a method"),
+    (1e-200 * np.eye(5)[:2], "out of reach: scale it"),
+    (MarginPCA(2, standardize=True), "standardize=True of the reduction, but not here"),
+])  # fmt: skip
+def test_reductions_that_are_refused(reduction, message):
+    X, y, _ = problem(40, 5, 2)
+    with pytest.raises(InputError, match=message):
+        ProjectionPenaltyClassifier(reduction).fit(X, y)
+
+
+def test_a_transformer_needs_rows():
+    X, y, _ = problem(40, 5, 2)
+    moments = ProjectionPenaltyClassifier("pca", loss="squared", n_components=2).fit(X, y).moments_
+    with pytest.raises(InputError, match="What PCA makes of rows follows from rows alone"):
+        ProjectionPenaltyClassifier.from_moments(moments, reduction=PCA(2), loss="squared")

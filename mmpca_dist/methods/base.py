@@ -196,7 +196,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     ) -> Self:
         self._check_parameters()
         statistics = tall_statistics(moments, medians, precision=self.precision, standardize=self.standardize)
-        self.n_features_in_ = statistics.n_features
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = statistics.n_features
         return self.fit_statistics(statistics, at_most)
 
     def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:

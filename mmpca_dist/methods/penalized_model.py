@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, issparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
@@ -20,10 +21,18 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
 from mmpca_dist.methods.penalty_fit import PenalizedModels, PenaltyFit
-from mmpca_dist.methods.reduction_of import GivenReduction, MethodReduction, ReductionOf, components_of, method_named
+from mmpca_dist.methods.reduction_of import (
+    GivenReduction,
+    MethodReduction,
+    ReductionOf,
+    UnknownReduction,
+    components_of,
+    method_named,
+)
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.schedulers import Scheduler
 
 DEFAULT_COMPONENTS = 10
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
@@ -74,7 +83,6 @@ class ProjectionPenalty(MomentReducer):
         "alpha_", "candidates_", "candidate_errors_", "objective_", "gaps_", "passes_", "proved_", "weights_",
         "outputs_at_mean_",
     )  # fmt: skip
-    _loss: ClassVar[str] = "squared"
 
     @abstractmethod
     def _fit(self) -> PenaltyFit:
@@ -96,10 +104,15 @@ class ProjectionPenalty(MomentReducer):
             return known
         if isinstance(self.reduction, str | dict):
             return MethodReduction.of(method_named(self.reduction, **self._shared()))
-        if isinstance(self.reduction, MomentReducer) and not hasattr(self.reduction, "components_"):
+        if isinstance(self.reduction, MomentReducer) and not _is_fitted(self.reduction):
+            if self.reduction.standardize and not self.standardize:
+                raise InputError(
+                    "standardize=True of the reduction, but not here: both share the statistics of the rows. Set it "
+                    "here, too, or fit the reduction first."
+                )
             return MethodReduction.of(self.reduction)
-        if hasattr(self.reduction, "transform"):
-            return GivenReduction.of(np.empty((0, 0)))  # known once it is fitted
+        if _is_transformer(self.reduction):
+            return UnknownReduction(type(self.reduction).__name__)
         return GivenReduction.of(self.reduction)
 
     def _shared(self) -> dict[str, Any]:
@@ -118,35 +131,37 @@ class ProjectionPenalty(MomentReducer):
         if isinstance(described, GivenReduction):
             given = len(described.values) // (8 * max(described.n_features, 1))
             return self.n_components or max(given, 1)
-        return self.n_components or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
+        own = described.n_components if isinstance(described, MethodReduction) else None
+        return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
 
     def _prepared(self, X: Any, y: Any) -> Any:
         """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
         self.__dict__.pop("_known_reduction", None)
         self.__dict__.pop("appended_", None)
         given = self.reduction
-        if isinstance(given, str | dict) or (isinstance(given, MomentReducer) and not _is_fitted(given)):
+        if not _is_transformer(given):
             return X
-        if not hasattr(given, "transform"):
-            return X
-        is_lazy = isinstance(X, Dataset | da.Array)
         if isinstance(given, MomentReducer):
-            self._known_reduction: ReductionOf = GivenReduction.of(given._directions)
+            if _is_fitted(given):
+                P = given._directions if given.scale_ is None else given._directions / given.scale_
+                self._known_reduction: ReductionOf = GivenReduction.of(P, of_raw_columns=True)
             return X
-        fitted = given
-        if not _is_fitted(given):
-            if is_lazy:
-                raise InputError(
-                    f"The reduction, a {type(given).__name__}, is not fitted, and is none of this project, which read "
-                    "rows piece by piece: fit it first, to some rows."
-                )
-            fitted = clone(given).fit(X, y)
-        probes = X[:16].compute() if isinstance(X, da.Array) else X
+        name = type(given).__name__
         if isinstance(X, Dataset):
-            raise InputError("Rows of a Dataset go with methods of this project, or an array, as the reduction.")
-        P = components_of(fitted, probes)
-        if P is not None:
-            self._known_reduction = GivenReduction.of(P)
+            raise InputError(
+                f"The reduction, a {name}, is none of this project, whose methods alone read a Dataset: give its "
+                "matrix, such as pca.components_, as the reduction."
+            )
+        is_lazy = isinstance(X, da.Array)
+        if is_lazy and not _is_fitted(given):
+            raise InputError(
+                f"The reduction, a {name}, is not fitted, and is none of this project, which read rows piece by piece: "
+                "fit it first, to some rows."
+            )
+        fitted = given if _is_fitted(given) else clone(given).fit(X, y)
+        found = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
+        if found is not None:
+            self._known_reduction = GivenReduction.of(found, of_raw_columns=True)
             return X
         if self.standardize:
             raise InputError(
@@ -154,9 +169,15 @@ class ProjectionPenalty(MomentReducer):
             )
         self.appended_ = fitted
         extended = self._extended(X)
-        d = X.shape[1]
-        self._known_reduction = GivenReduction.of(np.eye(extended.shape[1])[d:])
+        self._known_reduction = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
         return extended
+
+    @property
+    def _unmergeable(self) -> str | None:
+        given = self.reduction
+        if _is_transformer(given) and not isinstance(given, MomentReducer) and not _is_fitted(given):
+            return "its reduction would be fitted to every part of the rows anew: fit it first"
+        return super()._unmergeable
 
     def _extended(self, X: Any) -> Any:
         """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
@@ -164,6 +185,7 @@ class ProjectionPenalty(MomentReducer):
         if appended is None:
             return X
         if isinstance(X, da.Array):
+            X = X.rechunk({1: -1})
             k = appended.transform(X[:1].compute()).shape[1]
             return da.map_blocks(_joined, X, appended, dtype=np.float64, chunks=(X.chunks[0], (X.shape[1] + k,)))
         return _joined(X, appended)
@@ -258,13 +280,22 @@ class ProjectionPenalty(MomentReducer):
         intercept = self.outputs_at_mean_ if given else self.outputs_at_mean_ - (inside + outside) @ self.mean_
         return np.hstack([np.eye(m), np.eye(m)]), intercept
 
+    def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
+        super()._fit_rows(dataset, scheduler)
+        for remark in self._remarks():
+            warnings.warn(f"{type(self).__name__}: {remark}", ConvergenceWarning, stacklevel=3)
+        return self
+
     def _remarks(self) -> list[str]:
         if not self.gaps_.max(initial=0.0) > self.tolerance:
             return []
-        word = "is" if self.proved_[0] else "seems"
+        word = "is proved" if self.proved_[0] else "seems"
+        advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
+        if self._from_moments:
+            advice = "set precision to double, or raise alpha or epsilon"
         return [
-            f"its objective {word} within {self.gaps_.max():.2g} of the minimum, relative to it, after "
-            f"{self.n_iter_} passes (tolerance {self.tolerance:g}): raise max_sweeps, alpha or epsilon."
+            f"its objective {word} to be within {self.gaps_.max():.2g} of the minimum, relative to it, but not within "
+            f"the tolerance of {self.tolerance:g}: {advice}."
         ]
 
     def _check_parameters(self) -> None:
@@ -277,6 +308,16 @@ class ProjectionPenalty(MomentReducer):
         super()._check_parameters()
         for value in self.alphas:
             check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
+
+
+SAMPLE_ROWS = 1000
+"""Rows of a Dask array that tell how columns vary."""
+
+
+def _is_transformer(given: Any) -> bool:
+    if isinstance(given, type):
+        raise InputError(f"The reduction is the class {given.__name__}: give an instance, {given.__name__}(...).")
+    return hasattr(given, "fit") and hasattr(given, "transform")
 
 
 def _is_fitted(estimator: Any) -> bool:

@@ -19,7 +19,7 @@ from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMin
 from mmpca_dist.solvers.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
 from mmpca_dist.statistics.centred_rows import Array
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.hinge_sums import INTERIORS
 from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
 from mmpca_dist.statistics.loss_sums import block_rows
@@ -39,6 +39,8 @@ LARGEST_BENDS = 64 << 20
 """Models whose second derivatives take more do without them, where they can."""
 WIDEST = 8192
 """Columns of models that cannot: hinge losses, and absolute values."""
+SMALL = 1e-6
+"""Of the largest coefficient: those that an interior point leaves of zeros, at most."""
 TINY = float(np.finfo(np.float64).tiny)
 ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
@@ -259,6 +261,11 @@ class PenaltyFit(SweptNeed):
             else:
                 assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
                 with_bends = 8 * start.shape[1] ** 2 <= LARGEST_BENDS
+                if penalty.is_free and not with_bends:
+                    raise InputError(
+                        f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
+                        "Set epsilon above 0."
+                    )
                 metric = self._metric(job, statistics, penalty, alphas) if with_bends else None
                 smooth = LinearSweep(
                     loss=LOSSES[self.loss], penalty=penalty, alphas=alphas, with_bends=with_bends, **shared
@@ -268,16 +275,26 @@ class PenaltyFit(SweptNeed):
 
     def _with_zeros(self, job: _Job, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
         """Return models whose parameters that tend to zero are zero, with their objectives, which take a pass."""
-        best, sparse = fitted.best.copy(), interior.penalty.n_sparse
-        sizes = np.abs(best[:, :sparse]).max(axis=1, keepdims=True)
-        best[:, :sparse][interior.tends_to_zero(fitted.parts, np.maximum(sizes, TINY))] = 0
+        m, sparse = len(fitted.best), interior.penalty.n_sparse
+        size = np.maximum(np.abs(fitted.best[:, :sparse]).max(axis=1, keepdims=True), TINY)
+        small = np.abs(fitted.best[:, :sparse]) < SMALL * size
+        tried = np.concatenate([fitted.best, fitted.best])
+        tried[:, :sparse][np.concatenate([interior.tends_to_zero(fitted.parts, size), small])] = 0
         sweep = LossPass(
-            f"{job.name}-zeros", LOSSES[self.loss], interior.penalty.coefficients(best[:, :-1]), best[:, -1],
-            job.terms, job.working.units(), job.working.keeps_sparse,
+            f"{job.name}-zeros", LOSSES[self.loss], interior.penalty.coefficients(tried[:, :-1]), tried[:, -1],
+            job.terms, np.tile(np.arange(m), 2), job.working.units(), job.working.keeps_sparse,
         )  # fmt: skip
         losses = job.working.sweeper.run(sweep, np.empty(0))
-        objective = losses + interior.alphas * interior.penalty.values(best[:, :-1])
-        return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
+        objectives = losses + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
+        with_zeros = replace(fitted, n_passes=fitted.n_passes + 1)
+        for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
+            is_good = objectives[kind] - fitted.objective <= self.tolerance * np.maximum(fitted.objective, TINY) / 2
+            with_zeros = replace(
+                with_zeros,
+                best=np.where(is_good[:, None], tried[kind], with_zeros.best),
+                objective=np.where(is_good, objectives[kind], with_zeros.objective),
+            )
+        return with_zeros
 
     def _metric(self, job: _Job, statistics: Statistics, penalty: SubspacePenalty, alphas: Array) -> Array | None:
         """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
@@ -338,8 +355,11 @@ def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares,
     return Squares(n, scatter, n * mean, cross, moves, np.full(len(cross), n)), basis
 
 
-def target_squares(cross: CrossMoments, scale: Array | None, *, is_centred: bool) -> Squares:
-    """Return the sums for continuous targets, which are less their means where rows are, in (scaled) columns."""
+def target_squares(cross: CrossMoments, scale: Array | None, *, has_intercept: bool) -> Squares:
+    """Return the sums for continuous targets in (scaled) columns.
+
+    Targets of models with an intercept are less their means; so are their rows, and scaled ones in any case.
+    """
     assert cross.rows is not None  # noqa: S101  (asked for)
     n, units = cross.n_rows, np.ones(len(cross.mean)) if scale is None else scale
     rows, shared, squares = (
@@ -348,9 +368,12 @@ def target_squares(cross: CrossMoments, scale: Array | None, *, is_centred: bool
         cross.target_squares,
     )
     nothing, no_moves = np.zeros_like(units), np.zeros(len(shared))
-    if is_centred:
+    if has_intercept:
         return Squares(n, rows, nothing, shared, no_moves, squares)
-    mean, targets = cross.mean / units, cross.target_mean
+    targets = cross.target_mean
+    if scale is not None:
+        return Squares(n, rows, nothing, shared, n * targets, squares + n * targets**2)
+    mean = cross.mean / units
     return Squares(
         n, rows + n * np.outer(mean, mean), n * mean, shared + n * np.outer(targets, mean), n * targets,
         squares + n * targets**2,
@@ -363,12 +386,19 @@ def positive_classes(classes: NDArray) -> NDArray[np.intp]:
 
 
 def models_of_squares(
-    squares: Squares, P: Array, basis: Array | None, *, alpha: float, epsilon: float, has_intercept: bool
+    squares: Squares,
+    P: Array,
+    basis: Array | None,
+    *,
+    alpha: float,
+    epsilon: float,
+    has_intercept: bool,
+    rounding: float = EPS,
 ) -> PenalizedModels:
     """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
     reduction = P if basis is None else P @ basis
     penalty = SubspacePenalty.of(reduction, epsilon)
-    (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept)
+    (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept, rounding=rounding)
     weights = penalty.weights(minimum.coef)
     outside = minimum.coef - weights @ reduction
     return PenalizedModels(

@@ -51,10 +51,10 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     Parameters
     ----------
     reduction : str, dict, array of shape (K, n_features), or estimator
-        A method by name (``m-pca2``), with options as ``{"name": "m-pca1a", "pairing": "one-vs-one"}``; P itself; an
-        estimator of this project, whose passes are shared where it is not fitted; or any transformer of scikit-learn.
-        One that is not linear appends its features phi(x): the model is one of [x; phi(x)], whose coefficients of
-        phi(x) are v.
+        A method by name (``m-pca2``), with options as ``{"name": "m-pca1a", "pairing": "one-vs-one"}``; P itself, for
+        (standardised) columns; an estimator of this project, whose passes are shared where it is not fitted; or any
+        transformer of scikit-learn. One that is not linear appends its features phi(x): the model is one of [x;
+        phi(x)], whose coefficients of phi(x) are v.
     n_components : int, optional
         Rows of P, by default at most 10; all of an array or of a transformer.
     alpha : float or "auto"
@@ -72,7 +72,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         J: the squared length, or the sum of absolute values.
     fit_intercept : bool
     tolerance, max_sweeps : float, int
-        Passes end when objectives are proved to be within this share of their minima, or after so many.
+        Passes end when ``gaps_`` are at most the tolerance, or after so many.
 
     Attributes
     ----------
@@ -87,8 +87,9 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     alpha_, candidates_, candidate_errors_ : arrays
         The alpha in use, those tried, and the held-out rows that each of them got wrong.
     objective_, gaps_ : arrays of shape (m,)
-        The objectives, and by how much of themselves they may lie above their minima: proved by a point of the dual
-        problem. With epsilon 0 it is an estimate, ``proved_`` False: what a Newton step would gain.
+        The objectives, and by how much they may lie above their minima, relative to themselves or to a thousandth of
+        the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an
+        estimate, ``proved_`` False: what a Newton step would gain.
     n_iter_ : int
         Passes over the rows.
     classes_ : array of shape (C,)
@@ -128,7 +129,13 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
             is_centred = self.fit_intercept or statistics.scale is not None
             squares, basis = class_squares(statistics, is_centred=is_centred)
             return models_of_squares(
-                squares, P, basis, alpha=float(self.alpha), epsilon=self.epsilon, has_intercept=self.fit_intercept
+                squares,
+                P,
+                basis,
+                alpha=float(self.alpha),
+                epsilon=self.epsilon,
+                has_intercept=self.fit_intercept,
+                rounding=statistics.epsilon,
             )
         fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
         models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
@@ -220,9 +227,9 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         scale = cross.scale if self.standardize else None
         reduction = self._reduced_by(cross, len(cross.mean))
         assert isinstance(reduction, GivenReduction)  # noqa: S101  (methods are fitted to the moments)
-        P = reduction.matrix(len(cross.mean), self.n_components)
+        P = reduction.matrix(len(cross.mean), scale, self.n_components)
         with single_blas_thread():
-            squares = target_squares(cross, scale, is_centred=self.fit_intercept or scale is not None)
+            squares = target_squares(cross, scale, has_intercept=self.fit_intercept)
             models = models_of_squares(
                 squares, P, None, alpha=float(self.alpha), epsilon=self.epsilon, has_intercept=self.fit_intercept
             )
@@ -273,7 +280,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
 
     @property
     def _unmergeable(self) -> str | None:
-        return None if self._from_moments else "alpha='auto' and penalty='l1' need all rows at once"
+        return super()._unmergeable if self._from_moments else "alpha='auto' and penalty='l1' need all rows at once"
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         if y is None and isinstance(X, Dataset):

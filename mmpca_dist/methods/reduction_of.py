@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import Statistics, column_units
 
 
 class ReductionOf(ABC):
@@ -39,13 +38,16 @@ class GivenReduction(ReductionOf):
     values : bytes
         Of doubles, row by row.
     n_features : int
+    of_raw_columns : bool
+        Whether it is for columns in their own units, whatever rows are divided by.
     """
 
     values: bytes
     n_features: int
+    of_raw_columns: bool = False
 
     @classmethod
-    def of(cls, components: NDArray) -> GivenReduction:
+    def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
         """Return the reduction that an array (K, d) is; raise InputError where it is none."""
         components = np.asarray(components)
         if components.ndim != 2 or components.dtype.kind not in "fiub" or not np.isfinite(components).all():
@@ -54,20 +56,45 @@ class GivenReduction(ReductionOf):
                 "method, a transformer, or an array of finite numbers of shape (n_components, n_features)."
             )
         components = np.ascontiguousarray(components, np.float64)
-        return cls(components.tobytes(), components.shape[1])
+        size = float(np.abs(components).max(initial=0.0))
+        if size and not SMALLEST < size < 1 / SMALLEST:
+            raise InputError(
+                f"The largest entry of the reduction is {size:.3g}, whose square is out of reach: scale it."
+            )
+        return cls(components.tobytes(), components.shape[1], of_raw_columns)
 
     @property
     def needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
-        return self.matrix(statistics.n_features, n_components)
+        return self.matrix(statistics.n_features, statistics.scale, n_components)
 
-    def matrix(self, n_features: int, n_components: int | None) -> NDArray[np.float64]:
-        """Return P, or its first rows, for rows of so many features; raise InputError where it has others."""
+    def matrix(
+        self, n_features: int, scale: NDArray[np.float64] | None, n_components: int | None
+    ) -> NDArray[np.float64]:
+        """Return P, or its first rows, for rows of so many features that are divided by a scale (d,), or by none.
+
+        Raises InputError where it has other columns.
+        """
         if self.n_features != n_features:
             raise InputError(f"The reduction has {self.n_features} columns, but the rows have {n_features} features.")
-        return np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)[:n_components]
+        P = np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)[:n_components]
+        return P * scale if self.of_raw_columns and scale is not None else P
+
+
+@dataclass(frozen=True)
+class UnknownReduction(ReductionOf):
+    """A transformer whose matrix or features rows must tell."""
+
+    name: str
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(scatters=frozenset())
+
+    def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
+        raise InputError(f"What {self.name} makes of rows follows from rows alone: use fit, or give its matrix.")
 
 
 @dataclass(frozen=True)
@@ -78,18 +105,21 @@ class MethodReduction(ReductionOf):
     ----------
     estimator : type of MomentReducer
     options : tuple of (str, value) pairs
-        Its parameters, but for the number of components.
+        Its parameters, but for those of the statistics and the number of components.
+    n_components : int or None
+        Those that it asks for itself.
     """
 
     estimator: type[MomentReducer]
     options: tuple[tuple[str, Any], ...] = ()
+    n_components: int | None = None
 
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
         """Return the reduction that an estimator, not yet fitted, makes."""
         given = reducer.get_params(deep=False).items()
         options = {name: _hashable(value) for name, value in given if name not in OF_THE_STATISTICS}
-        return cls(type(reducer), tuple(sorted(options.items())))
+        return cls(type(reducer), tuple(sorted(options.items())), reducer.n_components)
 
     def reducer(self, n_components: int | None) -> MomentReducer:
         """Return the estimator."""
@@ -117,7 +147,9 @@ def method_named(described: Any, **shared: Any) -> MomentReducer:
         For a method or an option that there is not.
     """
     content = {"name": described} if isinstance(described, str) else dict(described)
-    name = content.pop("name", None)
+    if "name" not in content:
+        raise InputError(f"The reduction {described!r} lacks the name of a method: {{'name': 'm-pca0', ...}}.")
+    name = content.pop("name")
     if name not in METHODS:
         raise InputError(f"Unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(str(name), METHODS)}")
     method = METHODS[name]
@@ -132,32 +164,31 @@ def method_named(described: Any, **shared: Any) -> MomentReducer:
 def components_of(transformer: Any, X: Any) -> NDArray[np.float64] | None:
     """Return P, shape (K, d), where a fitted transformer of rows x is P x up to a constant; else None.
 
-    ``X`` are rows to try it on.
+    It is tried on random rows whose columns vary like those of ``X``.
     """
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(transformer)
     for name in ("components_", "scalings_", "x_rotations_"):
         found = getattr(transformer, name, None)
         if not isinstance(found, np.ndarray) or found.ndim != 2:
             continue
         P = found if name == "components_" else found.T
-        rows = X[:PROBES].toarray() if issparse(X) else np.asarray(X[:PROBES], np.float64)
-        if P.shape[1] != rows.shape[1]:
+        if P.shape[1] != X.shape[1]:
             continue
-        moves = rows - rows[0]
-        images = np.asarray(transformer.transform(X[:PROBES]), np.float64)
-        expected = moves @ P.T
-        if images.shape == expected.shape and np.allclose(images - images[0], expected, atol=_rounding(rows, P)):
-            return P
+        mean, scale = column_units(X)
+        rows = mean + np.random.default_rng(0).standard_normal((PROBES, len(mean))) * scale
+        try:
+            images = np.asarray(transformer.transform(rows), np.float64)
+        except Exception:  # noqa: S112  (whatever it raises for rows unlike those it knows, such as negative ones)
+            continue
+        expected = (rows - rows[0]) @ P.T
+        if images.shape == expected.shape:
+            rounding = 1e-6 * np.abs(expected).max(axis=0) + 1e-12 * (np.abs(rows) @ np.abs(P).T).max(axis=0)
+            if (np.abs(images - images[0] - expected) <= rounding).all():
+                return P
     return None
-
-
-def _rounding(rows: NDArray, P: NDArray) -> float:
-    return 1e-6 * float(np.abs(rows).max(initial=0.0) * np.abs(P).max(initial=0.0)) * rows.shape[1] ** 0.5
 
 
 OF_THE_STATISTICS = ("n_components", "standardize", "center", "precision", "solver", "scratch")
 """Parameters that do not matter to a reduction whose statistics and size are given."""
+SMALLEST = 1e-100
 PROBES = 16
 """Rows that a transformer is tried on."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.neighbors.layout_size import fits_memory
 from mmpca_dist.neighbors.options import Search
 from mmpca_dist.solvers.block_passes import statistics_in_passes
@@ -92,7 +93,9 @@ def _fits(
 ) -> dict[tuple[SweptNeed, int], Any]:
     most = full_rank(statistics.moments) if statistics.approximation is None else statistics.n_features
     counts = {size: min(size, most) for size in sizes}
-    fits = {
-        count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count) for count in sorted(set(counts.values()))
-    }
+    with single_blas_thread():  # its number of threads decides on last bits
+        fits = {
+            count: need.fit(statistics, Sweeper(rows, tables, f"{count}-"), count)
+            for count in sorted(set(counts.values()))
+        }
     return {(need, size): fits[count] for size, count in counts.items()}

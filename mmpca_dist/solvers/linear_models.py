@@ -96,7 +96,7 @@ class LinearFit:
 
     @property
     def gaps(self) -> Array:
-        """By how much the objective may lie above its minimum, relative to it, shape (m,)."""
+        """By how much the objective may lie above its minimum: see `relative_gaps`."""
         return relative_gaps(self.objective, self.bound, self.start)
 
 
@@ -239,20 +239,21 @@ class LinearSweep(ModelSweep):
 
 @dataclass(frozen=True)
 class LossPass(Sweep[Array, LossSums]):
-    """One pass, for the losses of models whose coefficients (m, r) and intercepts (m,) are given."""
+    """One pass, for losses of given coefficients (k, r) and intercepts (k,), with the terms of ``models`` (k,)."""
 
     name: str
     loss: Loss
     coef: Array
     intercept: Array
     terms: LabelTerms
+    models: NDArray[np.intp]
     units: RowUnits
     keeps_sparse: bool = False
     state_bytes = 0
 
     def step(self, fitted: Array) -> Step[LossSums]:
-        models, none = np.arange(len(self.coef)), np.empty(0, np.intp)
-        return SumLosses(self.coef, self.intercept, self.loss, self.terms, models, self.units, none)
+        none = np.empty(0, np.intp)
+        return SumLosses(self.coef, self.intercept, self.loss, self.terms, self.models, self.units, none)
 
     def update(self, fitted: Array, sums: LossSums) -> Array:
         return sums.loss

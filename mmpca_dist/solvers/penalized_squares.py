@@ -15,6 +15,7 @@ import scipy.linalg
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
+from mmpca_dist.statistics.coordinates import EPS
 from mmpca_dist.statistics.label_terms import FoldTerms
 from mmpca_dist.statistics.loss_sums import LossSums, SumLosses
 from mmpca_dist.statistics.losses import LOSSES
@@ -116,15 +117,21 @@ class Squares:
             self.squares - self.moves**2 / self.n_rows,
         )
 
-    def minimum(self, penalty: SubspacePenalty, alphas: Array, *, has_intercept: bool) -> list[SquaresMinimum]:
-        """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha."""
+    def minimum(
+        self, penalty: SubspacePenalty, alphas: Array, *, has_intercept: bool, rounding: float = EPS
+    ) -> list[SquaresMinimum]:
+        """Return the models with the smallest |y - f|^2 + alpha w^T R w, for every alpha.
+
+        ``rounding`` is the relative rounding error of products of two columns.
+        """
         sums = self.centred() if has_intercept else self
         path = SquaresPath.of(sums.scatter, penalty)
-        return [self._solved(sums, path, penalty, float(alpha), has_intercept) for alpha in alphas]
+        return [self._solved(sums, path, penalty, float(alpha), has_intercept, rounding) for alpha in alphas]
 
     def _solved(
-        self, sums: Squares, path: SquaresPath, penalty: SubspacePenalty, alpha: float, has_intercept: bool
-    ) -> SquaresMinimum:
+        self, sums: Squares, path: SquaresPath, penalty: SubspacePenalty, alpha: float, has_intercept: bool,
+        rounding: float,
+    ) -> SquaresMinimum:  # fmt: skip
         weights = np.full(len(sums.cross), alpha)
 
         def left(w: Array) -> Array:
@@ -134,8 +141,9 @@ class Squares:
         w = w + path.coefficients(left(w), weights)  # takes out what rounding left
         objective = sums.squares - np.einsum("mr,mr->m", w, sums.cross + left(w))
         missed = np.abs(np.einsum("mr,mr->m", left(w), path.coefficients(left(w), weights)))
+        missed += rounding * (np.abs(w) @ np.sqrt(np.maximum(np.diagonal(sums.scatter), 0))) ** 2
         b = (self.moves - w @ self.total) / self.n_rows if has_intercept else np.zeros(len(w))
-        scale = np.where(objective > 0, objective, 1.0)
+        scale = np.maximum(objective, np.finfo(float).tiny)
         return SquaresMinimum(w, b, np.maximum(objective, 0), missed / scale)
 
 

@@ -87,22 +87,22 @@ class Penalty(ABC):
 
 @dataclass(frozen=True)
 class SubspacePenalty(Penalty):
-    """With J the squared length: w^T R w = |w|^2 - sum_k shares_k (q_k^T w)^2.
+    """With J the squared length: w^T R w, where R is 1 across the rows of Q, and ``rest`` along them.
 
-    Rows of Q are the right singular vectors of P; with its singular values s, shares are s^2 / (s^2 + epsilon).
+    Rows of Q are the right singular vectors of P; with its singular values s, the rest is epsilon / (s^2 + epsilon).
 
     Attributes
     ----------
     directions : array of shape (k, r)
         Q, orthonormal rows.
-    shares : array of shape (k,)
-        How much of the penalty on each direction is lifted: 1 for all of it.
+    rest : array of shape (k,)
+        What is left of the penalty on each direction: 0 where it is free.
     back : array of shape (K, k)
         What v are of Q w.
     """
 
     directions: Array
-    shares: Array
+    rest: Array
     back: Array
 
     @classmethod
@@ -111,8 +111,8 @@ class SubspacePenalty(Penalty):
         left, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
         kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
         squares = values[kept] ** 2
-        shares = squares / (squares + epsilon)
-        return cls(directions[kept], shares, left[:, kept] * (shares / values[kept]))
+        back = left[:, kept] * (values[kept] / (squares + epsilon))
+        return cls(directions[kept], epsilon / (squares + epsilon), back)
 
     @property
     def n_parameters(self) -> int:
@@ -120,7 +120,7 @@ class SubspacePenalty(Penalty):
 
     @property
     def is_free(self) -> bool:
-        return bool((self.shares == 1).any())
+        return bool((self.rest == 0).any())
 
     def coefficients(self, parameters: Array) -> Array:
         return parameters
@@ -130,14 +130,18 @@ class SubspacePenalty(Penalty):
 
     def apply(self, w: Array) -> Array:
         """Return R w for vectors (m, r): the part outside of the subspace."""
-        return w - (w @ self.directions.T * self.shares) @ self.directions
+        along = w @ self.directions.T
+        across = w - along @ self.directions
+        return across - (across @ self.directions.T - along * self.rest) @ self.directions
 
     def values(self, parameters: Array) -> Array:
-        return np.asarray(np.einsum("mr,mr->m", parameters, self.apply(parameters)))
+        along = parameters @ self.directions.T
+        across = parameters - along @ self.directions
+        return np.asarray((across**2).sum(axis=1) + (self.rest * along**2).sum(axis=1))
 
     def matrix(self) -> Array:
         """Return R, shape (r, r)."""
-        return np.eye(self.n_parameters) - (self.directions.T * self.shares) @ self.directions
+        return np.eye(self.n_parameters) - (self.directions.T * (1 - self.rest)) @ self.directions
 
     def lifted(self, gradient: Array) -> Array:
         return gradient
@@ -147,7 +151,7 @@ class SubspacePenalty(Penalty):
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         with np.errstate(divide="ignore", invalid="ignore"):
-            gains = np.where(self.shares < 1, self.shares / (1 - self.shares), np.inf)
+            gains = (1 - self.rest) / self.rest
             along = (cross @ self.directions.T) ** 2
             squares = np.einsum("mr,mr->m", cross, cross) + np.where(along > 0, along * gains, 0.0).sum(axis=1)
         return squares / (4 * alphas), np.ones(len(cross))
