@@ -36,7 +36,7 @@ def reduction(path: Path) -> np.ndarray:
     if not file.exists():
         from mmpca_dist import MarginPCA, open_dataset
 
-        np.save(file, MarginPCA(K, "m-pca2", max_queries=20_000).fit(open_dataset(str(path))).components_)
+        np.save(file, MarginPCA(K, "m-pca2", max_queries=2_000).fit(open_dataset(str(path))).components_)
     return np.load(file)
 
 

@@ -46,8 +46,11 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
 
 
 @pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("cluster", ["threads", "local"])
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize(
+    ("cluster", "loss"),
+    [("threads", "logistic"), ("threads", "hinge"), ("local", "hinge"),
+     pytest.param("local", "logistic", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path, monkeypatch, limits):
     """A hinge loss keeps a state of every row, a smooth one none."""
     X, y = labelled(600, 8, 3, seed=2)

@@ -26,13 +26,14 @@ pytestmark = pytest.mark.usefixtures("no_report")
 
 def test_every_stage_runs_once_and_tells_its_progress(digits_run):
     _, results, recorder = digits_run
-    assert list(results) == ["count", "plan", "reduce", "search", "sweep", "solve", "project", "report"]
+    assert list(results) == ["count", "plan", "reduce", "search", "sweep", "sweep-2", "solve", "project", "report"]
     assert not any(recorder.ended.values())
     assert {stage for stage, done, total in recorder.progress if done == total} >= {
         "count",
         "reduce",
         "search",
         "sweep",
+        "sweep-2",
         "solve",
         "project",
     }
@@ -94,7 +95,7 @@ def test_the_same_run_again_repeats_nothing(tmp_path):
     recorder = Recorder()
     run(config, [recorder])
     assert {stage for stage, reused in recorder.ended.items() if reused} == {
-        "count", "reduce", "search", "sweep", "solve", "project", "report",
+        "count", "reduce", "search", "sweep", "sweep-2", "solve", "project", "report",
     }  # fmt: skip
     assert model_hash(tmp_path / "out", METHODS) == before
 
@@ -279,8 +280,8 @@ def test_the_plan_reads_no_rows_and_writes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(BundledDataset, "read_rows", lambda *_: pytest.fail("rows were read"))
     plan = preview(make_config(tmp_path / "out"))
-    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *["sweep"] * 15, "project"]
-    assert plan.bytes == (4 + 15) * 1797 * 64 * 8
+    assert [p.name for p in plan.passes] == ["moments", "sample", "cells", *["sweep"] * 30, "project"]  # of two methods
+    assert plan.bytes == (4 + 30) * 1797 * 64 * 8
     assert not (tmp_path / "out").exists()
 
 
