@@ -55,6 +55,7 @@ def check_twin(model, number, X, y, P, alpha, epsilon, loss, penalty="l2", fit_i
     assert reached == pytest.approx(model.objective_[number], rel=1e-9)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
 @pytest.mark.parametrize("loss", LOSSES)
