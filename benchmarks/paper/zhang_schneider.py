@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
-ALPHAS: Array = 10.0 ** np.arange(-8, 11, 2)
+ALPHAS: Array = np.asarray([10.0**exponent for exponent in range(-8, 11, 2)])
 """The paper's grid of lambda."""
 
 

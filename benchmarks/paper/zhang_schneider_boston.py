@@ -10,7 +10,9 @@ and regressions with a projection penalty on 4 principal components or one compo
 Ridge and Proj choose their alpha by 5-fold cross-validation. Reductions and scales are learned anew for each fold.
 
 The options are what the paper leaves open: whether columns are scaled, whether PCR and PLS have a ridge penalty, too,
-and what its penalty 1000 |v|^2 in the reduced space is: 1000 alpha |v|^2 (``relative``) or 1000 |v|^2 (``absolute``).
+and what its penalty 1000 |v|^2 in the reduced space is: 1000 |v|^2 (``absolute``) or 1000 alpha |v|^2 (``relative``).
+The latter cannot be meant: it lowers the penalty in the reduced space by a thousandth only, so that "Proj" would be
+ridge regression, from which it is 4 points away in the paper.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Reading(NamedTuple):
 
     columns: str = "standardised"
     reduced: str = "plain"
-    weight: str = "relative"
+    weight: str = "absolute"
 
 
 def load_rows(path: Path) -> tuple[Array, Array]:
@@ -79,9 +81,11 @@ def models_for(X: Array, y: Array, reading: Reading) -> dict[str, Model]:
         return lambda _: make_pipeline(reduction, LinearRegression())
 
     def penalised(P: NDArray) -> Model:
-        return lambda alpha: ProjectionPenaltyRegressor(P).set_params(
-            alpha=alpha, epsilon=WEIGHT if reading.weight == "relative" else WEIGHT / alpha
-        )
+        def model(alpha: float) -> Any:
+            options: dict[str, Any] = {"epsilon": WEIGHT if reading.weight == "relative" else WEIGHT / alpha}
+            return ProjectionPenaltyRegressor(P, alpha=alpha, **options)
+
+        return model
 
     latent = PLS(target="continuous", n_components=size["Proj-PLS"])
     return {
@@ -133,7 +137,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a Parquet file with a column target")
     parser.add_argument("--columns", choices=("standardised", "raw"), default="standardised")
     parser.add_argument("--reduced", choices=("plain", "ridge"), default="plain", help="how PCR and PLS fit")
-    parser.add_argument("--weight", choices=("relative", "absolute"), default="relative", help="of |v|^2")
+    parser.add_argument("--weight", choices=("absolute", "relative"), default="absolute", help="of |v|^2")
     options = parser.parse_args()
     reading = Reading(options.columns, options.reduced, options.weight)
     X, y = load_rows(options.data or data_path("boston.parquet", or_option="--data"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,8 +118,8 @@ def pair_errors(documents: Documents, train: NDArray, test: NDArray, epsilon: fl
     X, Z, y = documents.rows, documents.topics, documents.y
     both = [np.hstack([X[rows].toarray(), Z[rows]]) for rows in (train, test)]
     P = np.eye(both[0].shape[1])[X.shape[1] :]
-    model = ProjectionPenaltyClassifier(P, alpha="auto", alphas=tuple(ALPHAS), epsilon=epsilon)
-    model.fit(both[0], y[train])
+    options: dict[str, Any] = {"alpha": "auto", "alphas": tuple(ALPHAS), "epsilon": epsilon}
+    model = ProjectionPenaltyClassifier(P, **options).fit(both[0], y[train])
     labels = y[train], y[test]
     return {
         "L2-LGR": logistic_error(X[train].toarray(), labels[0], X[test].toarray(), labels[1], seed),
