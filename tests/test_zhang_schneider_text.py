@@ -10,6 +10,7 @@ from mmpca_paper import zhang_schneider_text as text
 from scipy.sparse import csr_array
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 
 from mmpca_dist import ProjectionPenaltyClassifier
 
@@ -71,6 +72,20 @@ def test_a_run_has_an_error_for_every_published_model_and_pair(documents, monkey
     for values in errors.values():
         assert len(values) == 3
         assert all(0 <= error < 30 for error in values)  # chance is 50
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 30.0])
+def test_topics_have_the_weight_of_epsilon(documents, epsilon):
+    rows, labels = documents.rows[80:120].toarray(), documents.y[80:120]
+    topics, alpha = documents.topics[80:120], 0.01
+    model = text.penalised(alpha, epsilon, rows.shape[1]).set_params(tolerance=1e-12)
+    model.fit(text.appended(rows, topics, epsilon), labels)
+    # alpha (|w|^2 + epsilon |v|^2) is alpha times the squared length of the coefficients of [x; z / epsilon^1/2]
+    both = np.hstack([rows, topics / epsilon**0.5])
+    plain = LogisticRegression(C=1 / (2 * alpha), tol=1e-10, max_iter=10_000).fit(both, labels)
+    outputs = model.decision_function(text.appended(rows, topics, epsilon))
+    # objectives within 1e-12 of their minima: coefficients to about its square root, over alpha
+    np.testing.assert_allclose(outputs, plain.decision_function(both), atol=1e-4)
 
 
 def test_appended_topics_are_those_of_a_frozen_reduction(news):

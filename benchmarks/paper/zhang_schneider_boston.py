@@ -38,6 +38,8 @@ from .zhang_schneider import ALPHAS, Array, Comparison, argument_parser, data_pa
 
 TABLES = (1,)
 TRAINING = 50
+SHAPE = (506, 13)
+"""Of the Boston housing data."""
 WEIGHT = 1000.0
 """Of |v|^2, the penalty in the reduced space."""
 COMPONENTS = {"PCR": 11, "PLS": 11, "Proj-PCR": 4, "Proj-PLS": 1}
@@ -142,6 +144,8 @@ def main() -> None:
     reading = Reading(options.columns, options.reduced, options.weight)
     X, y = load_rows(options.data or data_path("boston.parquet", or_option="--data"))
     print(f"{reading}, {options.runs} runs, {X.shape[0]} rows of {X.shape[1]} columns; standard errors over runs")
+    if X.shape != SHAPE:
+        print(f"The published figures are of other data: {SHAPE[0]} rows of {SHAPE[1]} columns.")
     runs = [run_scores(X, y, reading, seed) for seed in range(options.runs)]
     comparison = Comparison(published(TABLES), "rows")
     for model in runs[0]:
