@@ -1,7 +1,19 @@
 """Projection penalties on 20 Newsgroups: tables 2 to 4 of Zhang & Schneider 2010, beside own figures.
 
-``python -m mmpca_paper.zhang_schneider_text`` takes TIME. The documents, ``newsgroups20.npz`` with term counts as
-the arrays of a CSR matrix (15,935 rows) and y, are looked for in the folder MMPCA_DATA, by default ``../shared/data``.
+``python -m mmpca_paper.zhang_schneider_text`` takes a minute and a half, and with ``--pairs all`` five minutes a run.
+The documents, ``newsgroups20.npz`` with term counts as the arrays of a CSR matrix (15,935 rows) and y, are looked for
+in the folder MMPCA_DATA, by default ``../shared/data``.
+
+Of each group 60% are training documents, by a fixed seed. Vocabulary (1,433 words; the paper: 1,443) and topics are
+learned from all 9,561 of them, of all groups, without labels of the tasks. A task tells two groups apart by 2%, 5% or
+10% of their training documents. Models are logistic regressions on words ("L2-LGR"), on topics ("LGR-Topic"), and on
+both with a projection penalty ("Proj-Topic"). All choose their alpha by stratified 5-fold cross-validation; of alphas
+that err equally, they take the largest. Topics of counts are appended to rows before the fit, with P = [0 I]: that is
+what the estimator does with a fitted reduction of its rows.
+
+The options are what the paper leaves open: how rows are scaled, and the weight of topics. The default comes nearest, of
+those tried on 48 pairs and one run: 1.34 points, the root mean squared difference of the nine figures. It is 1.36 with
+``--epsilon 10``, 1.38 with logarithms, 1.5 with rows of unit length (epsilon 1 or 3), and 1.6 with counts.
 """
 
 from __future__ import annotations
