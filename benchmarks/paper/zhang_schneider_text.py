@@ -201,7 +201,9 @@ def main() -> None:
             comparison.add(share, model, values)
         for model in ("L2-LGR", "LGR-Topic"):
             gain = errors[model] - errors["Proj-Topic"]
-            print(f"  Proj-Topic gains on {model} {gain.mean():.2f} ({gain.std() / gain.size**0.5:.2f})", flush=True)
+            print(
+                f"  Proj-Topic gains on {model} {gain.mean():.2f} ({gain.std(ddof=1) / gain.size**0.5:.2f})", flush=True
+            )
     print(f"root mean squared difference {comparison.difference():.2f}")
 
 
