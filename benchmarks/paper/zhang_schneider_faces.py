@@ -21,13 +21,8 @@ epsilon of 1e-5, outweighs the rest. With ``--scaling scatter --share 0.99`` GDA
 
 from __future__ import annotations
 
-import argparse
-import csv
 import itertools
-import os
 from collections import defaultdict
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,9 +39,10 @@ from mmpca_dist import (
     OrthogonalLaplacianProjection,
 )
 
-Array = NDArray[np.float64]
+from .zhang_schneider import ALPHAS, Array, Comparison, argument_parser, data_path, published
+
+TABLES = (5, 6, 7)
 KERNEL: dict[str, Any] = {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 1.0}
-ALPHAS = 10.0 ** np.arange(-8, 11, 2)
 IMAGES = (3, 5, 7)
 EPSILON = 1e-5
 
@@ -62,10 +58,7 @@ class Reading(NamedTuple):
 
 def load_faces(pixels: str) -> tuple[Array, NDArray]:
     """Return images (165, 1024), from 0 to 1 (``range``) or of unit length (``length``), and their subjects."""
-    path = Path(os.environ.get("MMPCA_DATA", "../shared/data")) / "yale_32x32.npz"
-    if not path.exists():
-        raise SystemExit(f"There is no {path}: set MMPCA_DATA to the folder of yale_32x32.npz.")
-    with np.load(path) as data:
+    with np.load(data_path("yale_32x32.npz")) as data:
         X, y = data["X"].astype(np.float64), data["y"]
     return X / (255 if pixels == "range" else np.linalg.norm(X, axis=1, keepdims=True)), y
 
@@ -104,27 +97,28 @@ def chosen_alpha(matrix: Array, y: NDArray, seed: int) -> float:
     return float(ALPHAS[int(np.argmin(errors))])
 
 
-def pair_errors(X: Array, y: NDArray, train: NDArray, test: NDArray, reductions: dict, seed: int) -> dict[Any, float]:
+def pair_errors(X: Array, y: NDArray, train: NDArray, test: NDArray, reductions: dict, seed: int) -> dict[str, float]:
     """Return the test errors in percent of all models for two subjects."""
-    plain, errors = (X @ X.T + 1) ** 2, {}
+    plain: Array = (X @ X.T + 1) ** 2
+    errors: dict[str, float] = {}
 
     def machine_error(matrix: Array) -> float:
         alpha = chosen_alpha(matrix[np.ix_(train, train)], y[train], seed)
         machine = SVC(C=1 / (2 * alpha), kernel="precomputed").fit(matrix[np.ix_(train, train)], y[train])
         return 100 * float(np.mean(machine.predict(matrix[np.ix_(test, train)]) != y[test]))
 
-    errors["SVM", "Kernel"] = machine_error(plain)
+    errors["SVM-Kernel"] = machine_error(plain)
     for name, reduction in reductions.items():
         Z = reduction.transform(X)
-        errors["SVM", name] = machine_error(Z @ Z.T)
+        errors[f"SVM-{name}"] = machine_error(Z @ Z.T)
         # the machine that has the penalty, as a kernel: fast enough for cross-validation
         alpha = chosen_alpha((plain + Z @ Z.T / EPSILON)[np.ix_(train, train)], y[train], seed)
         model = KernelProjectionPenaltyClassifier(reduction, alpha=alpha, epsilon=EPSILON, **KERNEL)
-        errors["Proj", name] = 100 - 100 * model.fit(X[train], y[train]).score(X[test], y[test])
+        errors[f"Proj-{name}"] = 100 - 100 * model.fit(X[train], y[train]).score(X[test], y[test])
     return errors
 
 
-def run_errors(X: Array, y: NDArray, images: int, reading: Reading, seed: int) -> dict[Any, float]:
+def run_errors(X: Array, y: NDArray, images: int, reading: Reading, seed: int) -> dict[str, float]:
     """Return mean errors of a random choice of training images over the 105 pairs of subjects."""
     rng = np.random.default_rng(seed)
     train = np.concatenate([rng.permutation(np.flatnonzero(y == subject))[:images] for subject in np.unique(y)])
@@ -139,19 +133,9 @@ def run_errors(X: Array, y: NDArray, images: int, reading: Reading, seed: int) -
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def published() -> dict[tuple[int, str, str], tuple[float, float]]:
-    """Return means and standard errors of the paper by images a subject, model and reduction."""
-    lines = files(__package__).joinpath("data", "zhang_schneider_faces.csv").read_text("utf-8").splitlines()
-    return {
-        (int(line["images"]), line["model"], line["reduction"]): (float(line["mean"]), float(line["error"]))
-        for line in csv.DictReader(lines)
-    }
-
-
 def main() -> None:
     """Print own and published errors, and their root mean squared difference."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, default=3, help="random choices of training images (the paper: 50)")
+    parser = argument_parser(__doc__, runs=3, repeated="random choices of training images (the paper: 50)")
     parser.add_argument("--images", type=int, nargs="+", choices=IMAGES, default=IMAGES)
     parser.add_argument("--pixels", choices=("range", "length"), default="range")
     parser.add_argument("--scaling", choices=("length", "scatter"), default="length", help="of GDA's components")
@@ -160,21 +144,13 @@ def main() -> None:
     options = parser.parse_args()
     reading = Reading(options.pixels, options.scaling, options.share, options.laplacian)
     X, y = load_faces(reading.pixels)
-    figures, differences = published(), []
     print(f"{reading}, {options.runs} runs")
-    print("images  model        own (s.e.)     published (s.e.)")
+    comparison = Comparison(published(TABLES), "images")
     for images in options.images:
         runs = [run_errors(X, y, images, reading, seed) for seed in range(options.runs)]
-        for key in runs[0]:
-            errors = np.asarray([run[key] for run in runs])
-            mean, error = figures[images, *key]
-            spread = errors.std(ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else float("nan")
-            differences.append(errors.mean() - mean)
-            print(
-                f"{images:6}  {'-'.join(key):11} {errors.mean():6.2f} ({spread:.2f})  {mean:6.2f} ({error:.2f})",
-                flush=True,
-            )
-    print(f"root mean squared difference {np.sqrt(np.mean(np.square(differences))):.2f}")
+        for model in runs[0]:
+            comparison.add(images, model, [run[model] for run in runs])
+    print(f"root mean squared difference {comparison.difference():.2f}")
 
 
 if __name__ == "__main__":

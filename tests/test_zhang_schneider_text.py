@@ -1,0 +1,129 @@
+"""The experiment on documents compares the models that the paper names, on made-up documents."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from mmpca_paper import zhang_schneider_text as text
+from scipy.sparse import csr_array
+from sklearn.decomposition import LatentDirichletAllocation
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+
+from mmpca_dist import ProjectionPenaltyClassifier
+
+COMMON = np.arange(text.COMMON)
+"""Words that every document has."""
+
+
+@pytest.fixture
+def news():
+    """Three groups of 100 documents, of 40 words beside the common ones, which each group has in shares of its own."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, 2, 3], 100)
+    shares = rng.dirichlet(np.full(40, 0.5), size=3)
+    counts = np.hstack([np.ones((300, len(COMMON))), [rng.multinomial(30, shares[group - 1]) for group in y]])
+    return csr_array(counts), y
+
+
+@pytest.fixture
+def documents(news, monkeypatch):
+    monkeypatch.setattr(text, "TOPICS", 3)
+    return text.prepare(*news, "length")
+
+
+def test_the_published_figures_are_those_of_three_tables():
+    figures = text.published(text.TABLES)
+    assert len(figures) == 9
+    assert figures[2, "L2-LGR"] == (17.78, 0.082)
+    assert figures[10, "Proj-Topic"] == (6.77, 0.029)
+
+
+def test_words_that_most_documents_have_are_left_out(news, monkeypatch):
+    words = text.vocabulary(*news)
+    assert not set(words) & set(COMMON)
+    monkeypatch.setattr(text, "WORDS", 1)
+    assert 1 <= len(text.vocabulary(*news)) <= 3
+
+
+@pytest.mark.parametrize("reading", text.EPSILON)
+def test_rows_are_scaled_as_the_reading_says(news, reading):
+    counts, y = news
+    rows = text.scaled(counts, np.arange(len(y)) % 2 == 0, reading).toarray()
+    expected = {
+        "counts": counts.toarray(),
+        "log": np.log(counts.toarray() + 1),
+        "frequencies": counts.toarray() / 50,
+        "length": counts.toarray() / np.linalg.norm(counts.toarray(), axis=1, keepdims=True),
+    }
+    if reading == "tf-idf":
+        assert not rows[:, COMMON].any(), "words of all documents say nothing"
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
+    else:
+        np.testing.assert_allclose(rows, expected[reading])
+
+
+def test_a_run_has_an_error_for_every_published_model_and_pair(documents, monkeypatch):
+    monkeypatch.setattr(text, "ALPHAS", np.asarray([1e-2, 1.0]))
+    errors = text.run_errors(documents, 10, text.chosen_pairs(documents.y, "all"), epsilon=1.0, seed=0)
+    assert {(10, model) for model in errors} == {key for key in text.published(text.TABLES) if key[0] == 10}
+    for values in errors.values():
+        assert len(values) == 3
+        assert all(0 <= error < 30 for error in values)  # chance is 50
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 30.0])
+def test_topics_have_the_weight_of_epsilon(documents, epsilon):
+    rows, labels = documents.rows[80:120].toarray(), documents.y[80:120]
+    topics, alpha = documents.topics[80:120], 0.01
+    model = text.penalised(alpha, epsilon, rows.shape[1]).set_params(tolerance=1e-12)
+    model.fit(text.appended(rows, topics, epsilon), labels)
+    # alpha (|w|^2 + epsilon |v|^2) is alpha times the squared length of the coefficients of [x; z / epsilon^1/2]
+    both = np.hstack([rows, topics / epsilon**0.5])
+    plain = LogisticRegression(C=1 / (2 * alpha), tol=1e-10, max_iter=10_000).fit(both, labels)
+    outputs = model.decision_function(text.appended(rows, topics, epsilon))
+    # objectives within 1e-12 of their minima: coefficients to about its square root, over alpha
+    np.testing.assert_allclose(outputs, plain.decision_function(both), atol=1e-4)
+
+
+def test_appended_topics_are_those_of_a_frozen_reduction(news):
+    counts, y = news
+    topics = LatentDirichletAllocation(3, random_state=0).fit(counts)
+    rows, labels = counts[80:120].toarray(), y[80:120]
+    options = {"alpha": "auto", "alphas": (1e-2, 1.0, 1e2), "epsilon": 0.1}
+    frozen = ProjectionPenaltyClassifier(FrozenEstimator(topics), **options).fit(rows, labels)
+    both = np.hstack([rows, topics.transform(rows)])
+    appended = ProjectionPenaltyClassifier(np.eye(both.shape[1])[rows.shape[1] :], **options).fit(both, labels)
+    assert frozen.alpha_ == appended.alpha_
+    np.testing.assert_array_equal(frozen.coef_, appended.coef_)
+
+
+def test_the_pairs_are_the_same_ones_every_time():
+    groups = np.arange(1, 21)
+    assert len(text.chosen_pairs(groups, "all")) == 190
+    few = text.chosen_pairs(groups, "40")
+    assert len(set(few)) == 40
+    assert few[:10] == text.chosen_pairs(groups, "10")
+
+
+def test_absent_documents_are_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("MMPCA_DATA", str(tmp_path))
+    with pytest.raises(SystemExit, match="set MMPCA_DATA"):
+        text.load_counts()
+
+
+@pytest.mark.slow
+def test_the_penalty_gains_on_both_parts(monkeypatch, capsys):
+    """Ten pairs of the published groups, from the files to the printed lines."""
+    try:
+        text.data_path("newsgroups20.npz")
+    except SystemExit as absent:
+        pytest.skip(str(absent))
+    monkeypatch.setattr(sys, "argv", ["text", "--pairs", "10", "--shares", "5"])
+    text.main()
+    lines = capsys.readouterr().out.splitlines()
+    errors = {line.split()[1]: float(line.split()[2]) for line in lines if line.startswith("      5")}
+    assert set(errors) == {"L2-LGR", "LGR-Topic", "Proj-Topic"}
+    assert errors["Proj-Topic"] < min(errors["L2-LGR"], errors["LGR-Topic"])
