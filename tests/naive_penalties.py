@@ -22,6 +22,10 @@ class Program:
         """Demand rows x + constants >= 0."""
         self._add(rows, constants, clarabel.NonnegativeConeT(len(rows)))
 
+    def zero(self, rows):
+        """Demand rows x = 0."""
+        self._add(rows, np.zeros(len(rows)), clarabel.ZeroConeT(len(rows)))
+
     def exponential(self, rows, constants):
         """Demand y exp(x / y) <= z of the three values (x, y, z) = rows x + constants."""
         self._add(rows, constants, clarabel.ExponentialConeT())
@@ -43,8 +47,11 @@ class Program:
         return np.asarray(solution.x)
 
 
-def penalized_model(X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=True):
-    """Return w, b and the objective for labels -1 and +1 (or any numbers, for squared losses)."""
+def penalized_model(X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=True, appended=0):
+    """Return w, b and the objective for labels -1 and +1 (or any numbers, for squared losses).
+
+    The last columns may be ``appended`` features, which have no part outside (equation 17).
+    """
     (n, d), K = X.shape, len(P)
     size = d + 1 + K + n + d  # w, b, v, bounds on losses, bounds on absolute values
     program = Program(size)
@@ -59,6 +66,8 @@ def penalized_model(X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=T
     else:
         program.c += alpha * u.sum(axis=0)
         program.at_least_zero(np.concatenate([u - outside, u + outside]), np.zeros(2 * d))
+    if appended:
+        program.zero(outside[-appended:])
     if not fit_intercept:
         program.H += np.outer(b, b)
     add_losses(program, loss, y, f, t)

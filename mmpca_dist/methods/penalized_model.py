@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import dask.array as da
@@ -84,9 +84,18 @@ class ProjectionPenalty(MomentReducer):
         "outputs_at_mean_",
     )  # fmt: skip
 
-    @abstractmethod
+    def _means_of_targets(self) -> tuple[float, ...]:
+        """Return the means of continuous targets; none for classes."""
+        return ()
+
     def _fit(self) -> PenaltyFit:
         """Return the need that the parameters make."""
+        return PenaltyFit(
+            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
+            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
+            penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance,
+            max_sweeps=self.max_sweeps, targets=self._means_of_targets(),
+        )  # fmt: skip
 
     @property
     def _from_moments(self) -> bool:
@@ -168,8 +177,9 @@ class ProjectionPenalty(MomentReducer):
                 "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
             )
         self.appended_ = fitted
-        extended = self._extended(X)
-        self._known_reduction = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
+        extended = self._extended(X, self._appended_gain)
+        picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
+        self._known_reduction = replace(picked, appended=True)
         return extended
 
     @property
@@ -179,7 +189,7 @@ class ProjectionPenalty(MomentReducer):
             return "its reduction would be fitted to every part of the rows anew: fit it first"
         return super()._unmergeable
 
-    def _extended(self, X: Any) -> Any:
+    def _extended(self, X: Any, gain: float = 1.0) -> Any:
         """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
         appended = self.__dict__.get("appended_")
         if appended is None:
@@ -187,8 +197,33 @@ class ProjectionPenalty(MomentReducer):
         if isinstance(X, da.Array):
             X = X.rechunk({1: -1})
             k = appended.transform(X[:1].compute()).shape[1]
-            return da.map_blocks(_joined, X, appended, dtype=np.float64, chunks=(X.chunks[0], (X.shape[1] + k,)))
-        return _joined(X, appended)
+            return da.map_blocks(_joined, X, appended, gain, dtype=np.float64, chunks=(X.chunks[0], (X.shape[1] + k,)))
+        return _joined(X, appended, gain)
+
+    @property
+    def _appended_gain(self) -> float:
+        """What appended features are multiplied by while a model is fitted, lest epsilon be too large for P = [0 I]."""
+        is_large = "appended_" in self.__dict__ and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
+        return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
+
+    @property
+    def _own_epsilon(self) -> float:
+        """The epsilon of P.
+
+        Coefficients u of appended features have P = [0 I], with which min (u - v)^2 + e v^2 = e / (1 + e) u^2: for a
+        penalty of epsilon u^2, e is epsilon / (1 - epsilon), or 1 for features whose gain makes epsilon a half.
+        """
+        if "appended_" not in self.__dict__ or self.penalty == "l1":
+            return self.epsilon
+        return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
+
+    def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
+        gain = self._appended_gain
+        if gain != 1:
+            factors = np.ones(len(mean))
+            factors[-self.weights_.shape[1] :] = gain
+            solution, mean = replace(solution, components=solution.components * factors), mean / factors
+        super()._adopt(solution, mean, scale)
 
     def _project(self, X: Any) -> NDArray:
         return super()._project(self._extended(X))
@@ -198,7 +233,7 @@ class ProjectionPenalty(MomentReducer):
         self.candidates_, self.candidate_errors_ = models.candidates, models.errors
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
-        self.weights_ = models.weights
+        self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
         values = np.einsum("kd,kd->k", components, components)
@@ -210,6 +245,11 @@ class ProjectionPenalty(MomentReducer):
             total=float("nan"),
             limit="that of its reduction",
         )
+
+    def _appended_weights(self, models: PenalizedModels) -> NDArray[np.float64]:
+        """Return the coefficients of appended features."""
+        k = models.weights.shape[1]
+        return self._appended_gain * (models.inside + models.outside)[:, -k:]
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         found = self._n_used
@@ -310,6 +350,7 @@ class ProjectionPenalty(MomentReducer):
             check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
 
 
+LARGE_EPSILON = 0.5
 SAMPLE_ROWS = 1000
 """Rows of a Dask array that tell how columns vary."""
 
@@ -328,8 +369,8 @@ def _is_fitted(estimator: Any) -> bool:
     return True
 
 
-def _joined(X: Any, transformer: Any) -> Any:
-    features = transformer.transform(X)
+def _joined(X: Any, transformer: Any, gain: float) -> Any:
+    features = transformer.transform(X) * gain
     if issparse(X):
         return csr_array(hstack([X, csr_array(features)], format="csr"))
     return np.hstack([np.asarray(X, np.float64), np.asarray(features, np.float64)])

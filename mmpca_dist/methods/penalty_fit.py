@@ -11,23 +11,22 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid
 from mmpca_dist.methods.reduction_of import ReductionOf
-from mmpca_dist.methods.working_rows import WorkingRows, coordinates_of
+from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.solvers.interior_penalties import InteriorPenalty, SparseInterior, SubspaceInterior
 from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
 from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass
-from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
+from mmpca_dist.solvers.penalized_squares import SquaresFit, SquaresMinimum, SquaresPass
 from mmpca_dist.solvers.penalties import Penalty, SparsePenalty, SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
 from mmpca_dist.statistics.centred_rows import Array
-from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.hinge_sums import INTERIORS
 from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
 from mmpca_dist.statistics.loss_sums import block_rows
 from mmpca_dist.statistics.losses import LOSSES
-from mmpca_dist.statistics.scatters import class_regression, total_scatter
+from mmpca_dist.statistics.scatters import total_scatter
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Sweeper, SweepRound, SweptNeed
-from mmpca_dist.statistics.target_scatter import CrossMoments
 
 BENDS_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
@@ -124,7 +123,7 @@ class PenaltyFit(SweptNeed):
         working = WorkingRows.of(statistics, sweeper, targets=bool(self.targets), by_column=sparse)
         if not self.fit_intercept:
             working = working.uncentred()
-        penalty = self._penalty(working.coordinates(P))
+        penalty = penalty_of(self.penalty, working.coordinates(P), self.epsilon, appended=self.reduction.appended)
         terms, n_models = self._terms(working)
         alpha, errors = self.alpha, np.empty(0)
         if alpha is None:
@@ -157,9 +156,6 @@ class PenaltyFit(SweptNeed):
         if not working.is_uncentred:
             return minimum.intercept
         return minimum.intercept + penalty.coefficients(minimum.parameters) @ working.centre
-
-    def _penalty(self, P: Array) -> Penalty:
-        return SparsePenalty(P, self.epsilon) if self.penalty == "l1" else SubspacePenalty.of(P, self.epsilon)
 
     def _terms(self, working: WorkingRows) -> tuple[FoldTerms, int]:
         """Return the label terms of the models, without folds, and their number."""
@@ -338,79 +334,13 @@ class _Job:
     terms: FoldTerms
 
 
-def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares, Array | None]:
-    """Return the sums for the labels -1 and +1 of every class against the rest, and the basis of their coordinates."""
-    moments = statistics.moments
-    n, regression = float(moments.n_rows), class_regression(moments)
-    counts = moments.counts[moments.counts > 0].astype(np.float64)
-    of_two = len(counts) == 2
-    centre, basis, _ = coordinates_of(statistics)
-    scatter, cross = n * regression.scatter, n * (1 if of_two else 2) * regression.cross.T
-    moves = 2 * (counts[1:] if of_two else counts) - n
-    spare = len(centre) - len(scatter)  # coordinates of the mean, along which centred rows do not vary
-    scatter, cross = np.pad(scatter, (0, spare)), np.pad(cross, ((0, 0), (0, spare)))
-    mean = np.zeros_like(centre)
-    if not is_centred:
-        mean, scatter, cross = centre, scatter + n * np.outer(centre, centre), cross + np.outer(moves, centre)
-    return Squares(n, scatter, n * mean, cross, moves, np.full(len(cross), n)), basis
-
-
-def target_squares(cross: CrossMoments, scale: Array | None, *, has_intercept: bool) -> Squares:
-    """Return the sums for continuous targets in (scaled) columns.
-
-    Targets of models with an intercept are less their means; so are their rows, and scaled ones in any case.
-    """
-    assert cross.rows is not None  # noqa: S101  (asked for)
-    n, units = cross.n_rows, np.ones(len(cross.mean)) if scale is None else scale
-    rows, shared, squares = (
-        cross.rows / np.outer(units, units),
-        (cross.scatter / units[:, None]).T,
-        cross.target_squares,
-    )
-    nothing, no_moves = np.zeros_like(units), np.zeros(len(shared))
-    if has_intercept:
-        return Squares(n, rows, nothing, shared, no_moves, squares)
-    targets = cross.target_mean
-    if scale is not None:
-        return Squares(n, rows, nothing, shared, n * targets, squares + n * targets**2)
-    mean = cross.mean / units
-    return Squares(
-        n, rows + n * np.outer(mean, mean), n * mean, shared + n * np.outer(targets, mean), n * targets,
-        squares + n * targets**2,
-    )  # fmt: skip
-
-
 def positive_classes(classes: NDArray) -> NDArray[np.intp]:
     """Return the positions of the classes that models tell from the rest: of two the second."""
     return np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
 
 
-def models_of_squares(
-    squares: Squares,
-    P: Array,
-    basis: Array | None,
-    *,
-    alpha: float,
-    epsilon: float,
-    has_intercept: bool,
-    rounding: float = EPS,
-) -> PenalizedModels:
-    """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
-    reduction = P if basis is None else P @ basis
-    penalty = SubspacePenalty.of(reduction, epsilon)
-    (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept, rounding=rounding)
-    weights = penalty.weights(minimum.coef)
-    outside = minimum.coef - weights @ reduction
-    return PenalizedModels(
-        inside=weights @ P,
-        outside=outside if basis is None else outside @ basis.T,
-        weights=weights,
-        intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows,
-        alpha=float(alpha),
-        candidates=np.empty(0),
-        errors=np.empty(0),
-        objective=minimum.objective,
-        gaps=minimum.gaps,
-        n_passes=0,
-        proved=True,
-    )
+def penalty_of(kind: str, P: Array, epsilon: float, *, appended: bool) -> Penalty:
+    """Return the penalty for a reduction P (K, r), which may pick ``appended`` columns, the last of the r."""
+    if kind == "l1":
+        return SparsePenalty(P, epsilon, len(P) if appended else 0)
+    return SubspacePenalty.of(P, epsilon)

@@ -18,13 +18,8 @@ from mmpca_dist.methods.base import Mergeable, MomentReducer
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.parameters import estimator, option, parameter
 from mmpca_dist.methods.penalized_model import DEFAULT_COMPONENTS, ProjectionPenalty
-from mmpca_dist.methods.penalty_fit import (
-    PenalizedModels,
-    PenaltyFit,
-    class_squares,
-    models_of_squares,
-    target_squares,
-)
+from mmpca_dist.methods.penalty_fit import PenalizedModels
+from mmpca_dist.methods.penalty_from_moments import class_squares, models_of_squares, target_squares
 from mmpca_dist.methods.reduction_of import GivenReduction, ReductionOf, method_named
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
@@ -112,13 +107,6 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         "logistic", example="hinge", description="What errors cost"
     )
 
-    def _fit(self) -> PenaltyFit:
-        return PenaltyFit(
-            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
-            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self.epsilon, loss=self.loss, penalty=self.penalty,
-            fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
-        )  # fmt: skip
-
     def _solve(self, statistics: Statistics) -> Solution:
         return self._solution(self._models(statistics))
 
@@ -133,7 +121,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
                 P,
                 basis,
                 alpha=float(self.alpha),
-                epsilon=self.epsilon,
+                epsilon=self._own_epsilon,
                 has_intercept=self.fit_intercept,
                 rounding=statistics.epsilon,
             )
@@ -184,13 +172,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
 
     reduction: Any = parameter("pls", kw_only=False)
 
-    def _fit(self) -> PenaltyFit:
-        return PenaltyFit(
-            reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
-            candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self.epsilon, loss="squared", penalty=self.penalty,
-            fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance, max_sweeps=self.max_sweeps,
-            targets=getattr(self, "_target_means", (0.0,)),
-        )  # fmt: skip
+    def _means_of_targets(self) -> tuple[float, ...]:
+        return getattr(self, "_target_means", (0.0,))
 
     def _reducer(self) -> TargetReducer | None:
         """Return the method of this project, not fitted, that the reduction is to be; None for others."""
@@ -231,7 +214,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
         with single_blas_thread():
             squares = target_squares(cross, scale, has_intercept=self.fit_intercept)
             models = models_of_squares(
-                squares, P, None, alpha=float(self.alpha), epsilon=self.epsilon, has_intercept=self.fit_intercept
+                squares, P, None, alpha=float(self.alpha), epsilon=self._own_epsilon, has_intercept=self.fit_intercept
             )
             self._adopt_models(models, cross.mean, scale, cross.target_mean)
         self._kept = cross

@@ -19,6 +19,8 @@ from mmpca_dist.statistics.coordinates import Statistics, column_units
 class ReductionOf(ABC):
     """Where the rows of P come from; hashable."""
 
+    appended: bool = False
+
     @property
     @abstractmethod
     def needs(self) -> Needs:
@@ -40,11 +42,14 @@ class GivenReduction(ReductionOf):
     n_features : int
     of_raw_columns : bool
         Whether it is for columns in their own units, whatever rows are divided by.
+    appended : bool
+        Whether it picks the last columns, which are features behind the columns of the rows.
     """
 
     values: bytes
     n_features: int
     of_raw_columns: bool = False
+    appended: bool = False
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:

@@ -166,26 +166,31 @@ class SparsePenalty(Penalty):
     reduction : array of shape (K, r)
         P.
     epsilon : float
+    n_appended : int
+        How many of the last columns are appended features, which have no w~.
     """
 
     reduction: Array
     epsilon: float
+    n_appended: int = 0
 
     @property
     def n_parameters(self) -> int:
-        return sum(self.reduction.shape)
+        return self.n_sparse + len(self.reduction)
 
     @property
     def n_sparse(self) -> int:
-        """r, the number of parameters whose absolute values count."""
-        return self.reduction.shape[1]
+        """The number of parameters whose absolute values count."""
+        return self.reduction.shape[1] - self.n_appended
 
     @property
     def is_free(self) -> bool:
         return self.epsilon == 0 and bool(self.reduction.any())
 
     def coefficients(self, parameters: Array) -> Array:
-        return np.asarray(parameters[:, : self.n_sparse] + self.weights(parameters) @ self.reduction)
+        coefficients = self.weights(parameters) @ self.reduction
+        coefficients[:, : self.n_sparse] += parameters[:, : self.n_sparse]
+        return np.asarray(coefficients)
 
     def weights(self, parameters: Array) -> Array:
         return parameters[:, self.n_sparse :]
@@ -196,22 +201,22 @@ class SparsePenalty(Penalty):
 
     def lifted(self, gradient: Array) -> Array:
         w, b = gradient[:, :-1], gradient[:, -1:]
-        return np.concatenate([w, w @ self.reduction.T, b], axis=1)
+        return np.concatenate([w[:, : self.n_sparse], w @ self.reduction.T, b], axis=1)
 
     def lifted_twice(self, bends: Array) -> Array:
         r, n = self.n_sparse, self.n_parameters
         lifted = np.empty((len(bends), n + 1, n + 1))
         for whole, each in zip(lifted, bends, strict=True):
-            inside = self.reduction @ each[:r]
-            whole[:r, :r], whole[:r, n], whole[n, :r], whole[n, n] = each[:r, :r], each[:r, r], each[r, :r], each[r, r]
-            whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, r]
-            whole[:r, r:n], whole[n, r:n] = inside[:, :r].T, inside[:, r]
-            whole[r:n, r:n] = inside[:, :r] @ self.reduction.T
+            inside = self.reduction @ each[:-1]
+            whole[:r, :r], whole[:r, n], whole[n, :r] = each[:r, :r], each[:r, -1], each[-1, :r]
+            whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, -1]
+            whole[:r, r:n], whole[n, r:n] = inside[:, :r].T, inside[:, -1]
+            whole[r:n, r:n], whole[n, n] = inside[:, :-1] @ self.reduction.T, each[-1, -1]
         return lifted
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         along = np.sum((cross @ self.reduction.T) ** 2, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = np.where(along > 0, along / (4 * alphas * self.epsilon), 0.0)
-            longest = alphas / np.abs(cross).max(axis=1)
+            longest = alphas / np.abs(cross[:, : self.n_sparse]).max(axis=1)
         return squares, np.where(longest < 1, longest, 1.0)
