@@ -53,7 +53,7 @@ def killed(last, place, overwrite):
     return process.exitcode != 0
 
 
-@pytest.mark.parametrize("way", ["ingest", "check", "clean"])
+@pytest.mark.parametrize("way", ["ingest", "clean", pytest.param("check", marks=pytest.mark.slow)])
 def test_killed_as_it_replaces_a_group_on_a_disk(tmp_path, way):
     """``kill -9`` between the two renames leaves no group at the destination; the next command puts it back."""
     seen, place = [], tmp_path / "a.zarr"

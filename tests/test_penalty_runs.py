@@ -48,8 +48,8 @@ def test_a_run_keeps_the_estimator_fitted_in_memory(n, d, n_classes, standardize
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize(
     ("cluster", "loss"),
-    [("threads", "logistic"), ("threads", "hinge"), ("local", "hinge"),
-     pytest.param("local", "logistic", marks=pytest.mark.slow)],
+    [("threads", "logistic"), ("threads", "hinge"),
+     *(pytest.param("local", loss, marks=pytest.mark.slow) for loss in ("logistic", "hinge"))],
 )  # fmt: skip
 def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path, monkeypatch, limits):
     """A hinge loss keeps a state of every row, a smooth one none."""

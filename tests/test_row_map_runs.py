@@ -121,16 +121,19 @@ def test_more_columns_than_rows_and_all_rows_as_landmarks(tmp_path):
 
 
 @no_report
-def test_bits_do_not_depend_on_threads_and_workers(tmp_path, limits):
+@pytest.mark.parametrize(
+    ("cluster", "workers", "threads"), [("threads", 2, 2), pytest.param("local", 2, 1, marks=pytest.mark.slow)]
+)
+def test_bits_do_not_depend_on_threads_and_workers(cluster, workers, threads, tmp_path, limits):
     """Many spans, cut across blocks of mapped rows, and a fit that reads them on workers."""
     rows, labels = labelled(1500, 12, 3, seed=2)
     uri = write_rows(tmp_path / "rows.zarr", rows.astype(np.float32), labels, 130)
     limits.unit_bytes = limits.smallest_unit_bytes = 130 * 20 * 4
     maps = ["unit-length", {"name": "nystroem", "n_components": 20, "gamma": 2}, {**FOURIER, "gamma": "scale"}]
     hashes = {}
-    for cluster, workers, threads in (("threads", 1, 1), ("threads", 2, 2), ("local", 2, 1)):
-        output = tmp_path / f"{cluster}-{workers}-{threads}"
-        compute = {"cluster": cluster, "workers": workers, "threads_per_worker": threads}
+    for used in (("threads", 1, 1), (cluster, workers, threads)):
+        output = tmp_path / "-".join(map(str, used))
+        compute = dict(zip(("cluster", "workers", "threads_per_worker"), used, strict=True))
         run(settings_of(output, uri, maps, compute=compute, precision="single", methods=["pca", "fisher"]))
         hashes[output.name] = results_hash(output)
         same_fits(arrays_in(output), arrays_in(tmp_path / "threads-1-1"))
