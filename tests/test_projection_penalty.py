@@ -1,4 +1,4 @@
-"""Projection penalties as estimators: against the twin, their limits, parts, choice of alpha, and kinds of rows."""
+"""Projection penalties as estimators: the twin, limits, certificates, choice of alpha, kinds of rows."""
 
 from __future__ import annotations
 
@@ -7,52 +7,22 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from helpers.samples import labelled
-from naive_penalties import losses, objective, penalized_model
+from helpers.penalties import EXACT, LOSSES, check_twin, problem, signs
+from naive_penalties import losses, penalized_model
 from sklearn.base import clone
-from sklearn.cross_decomposition import PLSRegression
-from sklearn.datasets import load_diabetes, load_digits, load_wine
-from sklearn.decomposition import NMF, PCA, LatentDirichletAllocation
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
-from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
 
-from mmpca_dist import PLS, MarginPCA, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
+from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods import penalty_fit
 from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
-
-LOSSES = ["squared", "logistic", "hinge", "squared hinge"]
-EXACT = {"tolerance": 1e-9, "precision": "double"}
-
-
-def problem(n, d, K, seed=0, n_classes=2, mean=2.0):
-    X, y = labelled(n, d, n_classes, seed=seed, mean=mean, separation=0.5)
-    return X, y, np.random.default_rng(seed + 1).normal(size=(K, d))
-
-
-def signs(y, positive=1):
-    return np.where(y == positive, 1.0, -1.0)
-
-
-def check_twin(model, number, X, y, P, alpha, epsilon, loss, penalty="l2", fit_intercept=True):
-    """The objective is the twin's, and so are coefficients: as near as objectives that near allow, or nearer."""
-    w, b, least = penalized_model(X, y, P, alpha, epsilon, loss, penalty, fit_intercept)
-    assert model.objective_[number] == pytest.approx(least, rel=1e-7)
-    size = max(np.abs(w).max(), 1e-3)
-    np.testing.assert_allclose(model.coef_[number], w, atol=1e-4 * size)
-    assert model.intercept_[number] == pytest.approx(b, abs=1e-4 * size * np.abs(X).sum(axis=1).max())
-    v = model.weights_[number]
-    np.testing.assert_allclose(model.coef_inside_[number], P.T @ v, atol=1e-9)
-    np.testing.assert_allclose(model.coef_outside_[number], model.coef_[number] - P.T @ v, atol=1e-9)
-    reached = objective(X, y, P, alpha, epsilon, loss, penalty, model.coef_[number], model.intercept_[number], v)
-    assert reached == pytest.approx(model.objective_[number], rel=1e-9)
 
 
 @pytest.mark.fast
@@ -164,68 +134,6 @@ def test_a_gap_is_never_less_than_what_the_objective_misses(loss):
     assert "raise max_sweeps" in " ".join(clone(model).set_params(max_sweeps=2).fit(X, y)._remarks())
 
 
-@pytest.mark.parametrize(
-    "reduction",
-    ["m-pca0", {"name": "m-pca1a", "pairing": "one-vs-one"}, "m-pca2", "fisher", "pls", "bm2pca"],
-    ids=lambda value: value if isinstance(value, str) else value["name"],
-)
-def test_any_method_is_a_reduction(reduction):
-    X, y = load_wine(return_X_y=True)
-    model = ProjectionPenaltyClassifier(reduction, n_components=2, alpha=5.0, standardize=True, precision="double")
-    model.fit(X, y)
-    name = reduction if isinstance(reduction, str) else reduction["name"]
-    reducer = {"pls": PLS}.get(name)
-    if name.startswith("m-pca"):
-        options = {} if isinstance(reduction, str) else {"pairing": reduction["pairing"]}
-        reducer = MarginPCA(2, name, standardize=True, precision="double", **options).fit(X, y)
-        given = ProjectionPenaltyClassifier(reducer.components_, alpha=5.0, standardize=True, precision="double")
-        np.testing.assert_allclose(model.coef_, given.fit(X, y).coef_, rtol=1e-6, atol=1e-9)
-        fitted = clone(given).set_params(reduction=reducer).fit(X, y)
-        np.testing.assert_allclose(model.coef_, fitted.coef_, rtol=1e-6, atol=1e-9)
-    assert model.score(X, y) > 0.95 and model.weights_.shape == (3, 6 if name == "bm2pca" else 2)
-
-
-def test_a_linear_transformer_of_scikit_learn_is_its_matrix():
-    X, y = load_wine(return_X_y=True)
-    for transformer in (PCA(3), PCA(3).fit(X)):
-        model = ProjectionPenaltyClassifier(transformer, alpha=10.0, loss="squared").fit(X, y)
-        given = ProjectionPenaltyClassifier(PCA(3).fit(X).components_, alpha=10.0, loss="squared").fit(X, y)
-        np.testing.assert_allclose(model.coef_, given.coef_, atol=1e-12)
-
-
-def test_features_of_another_transformer_are_appended():
-    """Topics of counts: the model is one of [x; phi(x)] whose coefficients of phi bear epsilon."""
-    rng = np.random.default_rng(10)
-    X = rng.poisson(1.5, size=(70, 8)).astype(float)
-    y = (X[:, 0] + X[:, 1] + rng.normal(size=70) > 3).astype(int)
-    topics = FrozenEstimator(LatentDirichletAllocation(3, random_state=0).fit(X))
-    Z = topics.transform(X)
-    settings = {"alpha": 1.0, **EXACT}
-    for loss, penalty, epsilon in [*((loss, "l2", 0.05) for loss in LOSSES), ("logistic", "l2", 20.0),
-                                   ("squared", "l2", 3.0), ("hinge", "l1", 0.05), ("logistic", "l1", 2.0)]:  # fmt: skip
-        given = {"loss": loss, "penalty": penalty, "epsilon": epsilon, **settings}
-        model = ProjectionPenaltyClassifier(topics, **given).fit(X, y)
-        both, P = np.hstack([X, Z]), np.eye(11)[8:]
-        w, b, least = penalized_model(both, signs(y), P, 1.0, epsilon, loss, penalty, appended=3)
-        np.testing.assert_allclose(model.decision_function(X), both @ w + b, atol=1e-3)
-        np.testing.assert_allclose(model.coef_[0], w, atol=2e-3 * np.abs(w).max())
-        np.testing.assert_allclose(model.weights_[0], w[8:], atol=2e-3 * np.abs(w).max())
-        assert model.coef_.shape == (1, 11) and model.n_features_in_ == 8
-        assert model.objective_[0] == pytest.approx(least, rel=1e-5)
-        sparse = ProjectionPenaltyClassifier(topics, **given).fit(scipy.sparse.csr_array(X), y)
-        np.testing.assert_allclose(sparse.decision_function(X), model.decision_function(X), atol=1e-5)
-        lazy = ProjectionPenaltyClassifier(topics, **given).fit(da.from_array(X, (20, 8)), y)
-        scores = lazy.decision_function(da.from_array(X, (20, 8)))
-        assert dask.is_dask_collection(scores)
-        np.testing.assert_allclose(scores.compute(), model.decision_function(X), atol=1e-5)
-    unfitted = ProjectionPenaltyClassifier(LatentDirichletAllocation(3, random_state=0), loss="squared").fit(X, y)
-    assert unfitted.coef_.shape == (1, 11)
-    with pytest.raises(InputError, match="fit it first"):
-        clone(unfitted).fit(da.from_array(X, (20, 8)), y)
-    with pytest.raises(InputError, match="StandardScaler"):
-        clone(unfitted).set_params(standardize=True).fit(X, y)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kind", ["csr", "dask", "dask csr", "float32"])
 def test_kinds_of_rows(kind, loss):
@@ -299,61 +207,6 @@ def test_squared_losses_follow_from_moments():
     )
     np.testing.assert_allclose(stored.coef_, whole.coef_, atol=1e-12)
     assert not hasattr(ProjectionPenaltyClassifier(loss="hinge"), "partial_fit")
-
-
-def regression(n, d, q=1, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) + 5
-    Y = X @ rng.normal(size=(d, q)) + rng.normal(size=(n, q)) + 10
-    return X, Y, rng.normal(size=(2, d))
-
-
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("penalty", ["l2", "l1"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize(("n", "d"), [(50, 6), (12, 20)])
-def test_the_regressor_is_its_twin(n, d, epsilon, penalty, fit_intercept):
-    X, Y, P = regression(n, d, 2)
-    model = ProjectionPenaltyRegressor(
-        P, alpha=3.0, epsilon=epsilon, penalty=penalty, fit_intercept=fit_intercept, **EXACT
-    ).fit(X, Y)
-    for number, y in enumerate(Y.T):
-        check_twin(model, number, X, y, P, 3.0, epsilon, "squared", penalty, fit_intercept)
-    np.testing.assert_allclose(model.predict(X), X @ model.coef_.T + model.intercept_, atol=1e-9)
-
-
-def test_the_regressor_chooses_alpha_by_squared_errors_in_folds():
-    X, Y, P = regression(80, 6, seed=1)
-    y, grid = Y[:, 0], (0.1, 10.0, 1000.0)
-    model = ProjectionPenaltyRegressor(P, alpha="auto", alphas=grid, precision="double").fit(X, y)
-    folds, expected = np.arange(80) % 5, []
-    for alpha in grid:
-        fits = [ProjectionPenaltyRegressor(P, alpha=alpha).fit(X[folds != k], y[folds != k]) for k in range(5)]
-        expected.append(sum(((fits[k].predict(X[folds == k]) - y[folds == k]) ** 2).sum() for k in range(5)))
-    np.testing.assert_allclose(model.candidate_errors_, expected, rtol=1e-8)
-    assert model.alpha_[0] == grid[int(np.argmin(expected))]
-
-
-def test_reductions_and_limits_of_the_regressor():
-    X, y = load_diabetes(return_X_y=True)
-    by_name = ProjectionPenaltyRegressor("pls", n_components=2, alpha=0.1).fit(X, y)
-    P = PLS(2, target="continuous").fit(X, y).components_
-    np.testing.assert_allclose(by_name.coef_, ProjectionPenaltyRegressor(P, alpha=0.1).fit(X, y).coef_, rtol=1e-8)
-    other = ProjectionPenaltyRegressor(PLSRegression(2, scale=False), alpha=0.1, epsilon=0).fit(X, y)
-    free = ProjectionPenaltyRegressor(P, alpha=0.1, epsilon=0).fit(X, y)
-    np.testing.assert_allclose(other.coef_, free.coef_, rtol=1e-6)  # the same subspace
-    plain = ProjectionPenaltyRegressor(P, alpha=0.1, epsilon=1e9).fit(X, y)
-    np.testing.assert_allclose(plain.coef_, Ridge(alpha=0.1).fit(X, y).coef_, rtol=1e-6)
-    reduced = ProjectionPenaltyRegressor(P, alpha=1e10, epsilon=0).fit(X, y)
-    np.testing.assert_allclose(
-        reduced.predict(X), PLSRegression(2, scale=False).fit(X, y).predict(X).ravel(), rtol=1e-5
-    )
-    parts = clone(by_name).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
-    np.testing.assert_allclose(parts.coef_, by_name.coef_, rtol=1e-8)
-    lazy = clone(by_name).fit(da.from_array(X, (100, 10)), y)
-    np.testing.assert_allclose(lazy.predict(da.from_array(X, (100, 10))).compute(), by_name.predict(X), rtol=1e-8)
-    with pytest.raises(InputError, match="takes classes, and y holds numbers"):
-        ProjectionPenaltyRegressor("m-pca0").fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", [
@@ -463,42 +316,6 @@ def test_zeros_of_sparse_models_cost_no_more_than_the_tolerance(loss):
     assert (model.coef_outside_ == 0).any()
 
 
-def test_transformers_that_seem_linear_on_some_rows_are_not_taken_for_it():
-    X, y, _ = problem(60, 6, 2, seed=18, mean=1e3)
-    X[:20] = X[0]
-    same = Nystroem(n_components=5, gamma=0.1, random_state=0)
-    assert ProjectionPenaltyClassifier(same, loss="squared", precision="double").fit(X, y).coef_.shape == (1, 11)
-    white = ProjectionPenaltyClassifier(PCA(2, whiten=True), loss="squared", precision="double").fit(X, y)
-    assert white.coef_.shape == (1, 8)
-    counts = np.abs(X - 1e3)
-    factors = ProjectionPenaltyClassifier(NMF(2, random_state=0, max_iter=500), loss="squared").fit(counts, y)
-    assert factors.coef_.shape == (1, 8)
-
-
-def test_rows_that_come_later_need_a_reduction_that_is_fitted():
-    X, y, _ = problem(80, 6, 2, seed=19)
-    assert not hasattr(ProjectionPenaltyClassifier(PCA(2), loss="squared"), "partial_fit")
-    for reduction in (PCA(2).fit(X), FrozenEstimator(Nystroem(n_components=4, random_state=0).fit(X))):
-        whole = ProjectionPenaltyClassifier(reduction, loss="squared", alpha=2.0, precision="double").fit(X, y)
-        parts = ProjectionPenaltyClassifier(reduction, loss="squared", alpha=2.0, precision="double")
-        parts.partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
-        np.testing.assert_allclose(parts.decision_function(X), whole.decision_function(X), atol=1e-8)
-
-
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("of_reduction", [False, True])
-def test_a_fitted_reduction_is_of_columns_in_their_own_units(standardize, of_reduction):
-    """With a free subspace and an infinite alpha, coefficients lie in the span of its directions for raw rows."""
-    X, y, _ = problem(100, 5, 2, seed=20)
-    y[:25] = 1 - y[:25]
-    X = X * [3, 1, 1, 1, 0.3]
-    reducer = MarginPCA(2, "pca", standardize=of_reduction, precision="double").fit(X, y)
-    raw = reducer.projection()[0].T
-    model = ProjectionPenaltyClassifier(reducer, alpha=1e8, epsilon=0, standardize=standardize, **EXACT).fit(X, y)
-    left = np.linalg.lstsq(raw.T, model.coef_[0], rcond=None)[1]
-    assert left.max(initial=0.0) < 1e-8 * np.sum(model.coef_**2)
-
-
 def test_standardised_wide_rows_without_an_intercept_stay_centred():
     X, y, P = problem(20, 40, 2, seed=21)
     for loss in LOSSES:
@@ -507,15 +324,6 @@ def test_standardised_wide_rows_without_an_intercept_stay_centred():
         plain = ProjectionPenaltyClassifier(P, **settings).fit(StandardScaler().fit_transform(X), y)
         assert model.objective_[0] == pytest.approx(plain.objective_[0], rel=1e-6)
         np.testing.assert_allclose(model.outputs_at_mean_, 0, atol=1e-12)
-
-
-@pytest.mark.parametrize("penalty", ["l2", "l1"])
-def test_the_objective_of_a_regressor_of_scaled_columns_without_an_intercept(penalty):
-    X, Y, P = regression(50, 4, seed=2)
-    settings = {"penalty": penalty, "fit_intercept": False, **EXACT}
-    model = ProjectionPenaltyRegressor(P, standardize=True, **settings).fit(X, Y[:, 0])
-    plain = ProjectionPenaltyRegressor(P, **settings).fit(StandardScaler().fit_transform(X), Y[:, 0])
-    assert model.objective_[0] == pytest.approx(plain.objective_[0], rel=1e-8)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
@@ -538,31 +346,3 @@ def test_long_components_and_a_small_epsilon_do_not_cancel():
     outside = w - 1e4 * P.T @ v
     value = losses("logistic", signs(y), long.decision_function(X)).sum() + 1e8 * (outside @ outside + 1e-3 * v @ v)
     assert value == pytest.approx(long.objective_[0], rel=1e-6)
-
-
-def test_what_an_estimator_asks_for_itself_is_kept():
-    X, y = load_digits(return_X_y=True)
-    model = ProjectionPenaltyClassifier(MarginPCA(n_components=3), loss="squared").fit(X, y)
-    assert model.weights_.shape == (10, 3)
-    lazy = da.from_array(X, (500, 16))
-    features = FrozenEstimator(Nystroem(n_components=4, gamma=1e-3, random_state=0).fit(X))
-    assert ProjectionPenaltyClassifier(features, loss="squared").fit(lazy, y).coef_.shape == (10, 68)
-
-
-@pytest.mark.parametrize(("reduction", "message"), [
-    (PCA, "is the class PCA: give an instance"),
-    ({"variant": "pca"}, "lacks the name of a method"),
-    (1e-200 * np.eye(5)[:2], "out of reach: scale it"),
-    (MarginPCA(2, standardize=True), "standardize=True of the reduction, but not here"),
-])  # fmt: skip
-def test_reductions_that_are_refused(reduction, message):
-    X, y, _ = problem(40, 5, 2)
-    with pytest.raises(InputError, match=message):
-        ProjectionPenaltyClassifier(reduction).fit(X, y)
-
-
-def test_a_transformer_needs_rows():
-    X, y, _ = problem(40, 5, 2)
-    moments = ProjectionPenaltyClassifier("pca", loss="squared", n_components=2).fit(X, y).moments_
-    with pytest.raises(InputError, match="What PCA makes of rows follows from rows alone"):
-        ProjectionPenaltyClassifier.from_moments(moments, reduction=PCA(2), loss="squared")

@@ -108,7 +108,7 @@ class ProjectionPenalty(MomentReducer):
 
     def _described(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters tell."""
-        known = self.__dict__.get("_known_reduction")
+        known = self.__dict__.get("_fitted_reduction")
         if known is not None:
             return known
         if isinstance(self.reduction, str | dict):
@@ -133,9 +133,9 @@ class ProjectionPenalty(MomentReducer):
         return Needs.of_all((below, own))
 
     def _count(self, rows: Rows) -> int:
-        return self._n_wanted(rows.dataset.n_rows, rows.dataset.n_features)
+        return self._reduction_size(rows.dataset.n_rows, rows.dataset.n_features)
 
-    def _n_wanted(self, n: int, d: int) -> int:
+    def _reduction_size(self, n: int, d: int) -> int:
         described = self._described()
         if isinstance(described, GivenReduction):
             given = len(described.values) // (8 * max(described.n_features, 1))
@@ -145,7 +145,7 @@ class ProjectionPenalty(MomentReducer):
 
     def _prepared(self, X: Any, y: Any) -> Any:
         """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
-        self.__dict__.pop("_known_reduction", None)
+        self.__dict__.pop("_fitted_reduction", None)
         self.__dict__.pop("appended_", None)
         given = self.reduction
         if not _is_transformer(given):
@@ -153,7 +153,7 @@ class ProjectionPenalty(MomentReducer):
         if isinstance(given, MomentReducer):
             if _is_fitted(given):
                 P = given._directions if given.scale_ is None else given._directions / given.scale_
-                self._known_reduction: ReductionOf = GivenReduction.of(P, of_raw_columns=True)
+                self._fitted_reduction: ReductionOf = GivenReduction.of(P, of_raw_columns=True)
             return X
         name = type(given).__name__
         if isinstance(X, Dataset):
@@ -170,7 +170,7 @@ class ProjectionPenalty(MomentReducer):
         fitted = given if _is_fitted(given) else clone(given).fit(X, y)
         found = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
         if found is not None:
-            self._known_reduction = GivenReduction.of(found, of_raw_columns=True)
+            self._fitted_reduction = GivenReduction.of(found, of_raw_columns=True)
             return X
         if self.standardize:
             raise InputError(
@@ -179,7 +179,7 @@ class ProjectionPenalty(MomentReducer):
         self.appended_ = fitted
         extended = self._extended(X, self._appended_gain)
         picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
-        self._known_reduction = replace(picked, appended=True)
+        self._fitted_reduction = replace(picked, appended=True)
         return extended
 
     @property

@@ -112,7 +112,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
 
     def _models(self, statistics: Statistics) -> PenalizedModels:
         if self._from_moments:
-            wanted = self._n_wanted(statistics.moments.n_rows, statistics.n_features)
+            wanted = self._reduction_size(statistics.moments.n_rows, statistics.n_features)
             P = self._described().components(statistics, wanted)
             is_centred = self.fit_intercept or statistics.scale is not None
             squares, basis = class_squares(statistics, is_centred=is_centred)
@@ -203,7 +203,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             cross = cross_moments(dataset, scheduler, with_rows=True)
             if self._from_moments:
                 return self._fit_cross(cross)
-            self._known_reduction = self._reduced_by(cross, dataset.n_features)
+            self._fitted_reduction = self._reduced_by(cross, dataset.n_features)
         return super()._fit_rows(dataset, scheduler)
 
     def _fit_cross(self, cross: CrossMoments) -> Self:
@@ -232,7 +232,7 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     def _statistics(self, dataset: Dataset, scheduler: Scheduler) -> Statistics:
         rows, plain = unlabelled_rows(dataset, scheduler, self.scratch)
         self._target_means = tuple(mean for mean, _ in target_units(rows.dataset, rows.spans, rows))
-        size, fit = self._n_wanted(dataset.n_rows, dataset.n_features), self._fit()
+        size, fit = self._reduction_size(dataset.n_rows, dataset.n_features), self._fit()
         needs = Needs(scatters=frozenset(), swept=(fit,), n_components=size)
         statistics = class_statistics(
             plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
