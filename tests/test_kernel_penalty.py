@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 
-import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
-from helpers.samples import labelled
+from helpers.kernels import POLY, SHAPES, overlapping, reduction_of, signs
 from naive_kernels import degree_two_features, projection_penalty
 from scipy.optimize import linprog
-from scipy.sparse import csr_matrix
-from sklearn.base import clone
 from sklearn.datasets import load_wine, make_blobs
-from sklearn.decomposition import PCA, KernelPCA
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import check_estimator
 
-from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier, MarginPCA
-from mmpca_dist.errors import InputError
+from mmpca_dist import GeneralizedDiscriminantAnalysis, KernelProjectionPenaltyClassifier
 from mmpca_dist.kernels import margin_solvers
 from mmpca_dist.kernels.margin_problem import MarginProblem, Point, Solved
-
-POLY = {"kernel": "poly", "degree": 2, "gamma": 0.3, "coef0": 1.0}
-SHAPES = {"tall": (30, 3), "wide": (12, 7)}
-
-
-def overlapping(n, d, seed, classes=2):
-    """Rows of classes whose means lie one standard deviation apart."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % classes
-    return rng.standard_normal((n, d)) + y[:, None] * np.eye(classes, d)[y], y
-
-
-def reduction_of(d, n_components, seed):
-    return np.random.default_rng(seed).standard_normal((n_components, d))
-
-
-def signs(y):
-    return np.where(y == y.max(), 1.0, -1.0)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -261,171 +234,3 @@ def test_where_the_gap_stays_wide_a_warning_says_so(monkeypatch):
     with pytest.warns(ConvergenceWarning, match=r"objective .* may be .* above the least.*solver='clarabel'"):
         model = KernelProjectionPenaltyClassifier(PCA(1), max_iter=10).fit(X, y)
     assert (model.duality_gap_ > 1e-6 * model.objective_).any()
-
-
-@pytest.mark.parametrize("solver", ["libsvm", "clarabel"])
-def test_equal_rows_with_different_labels(solver):
-    X, y = overlapping(24, 3, seed=6)
-    X, y = np.concatenate([X, X, X[:4]]), np.concatenate([y, y, 1 - y[:4]])
-    R = reduction_of(3, 1, 7)
-    model = KernelProjectionPenaltyClassifier(R, alpha=1e-3, epsilon=1e-3, solver=solver, **POLY).fit(X, y)
-    least = projection_penalty(degree_two_features(X, 0.3, 1.0), X @ R.T, signs(y), 1e-3, 1e-3)[3]
-    np.testing.assert_allclose(model.objective_, least, rtol=1e-6)
-    assert least > 4
-
-
-@pytest.mark.parametrize("epsilon", [0, 1e-4])
-def test_reduced_features_that_are_constant_or_depend_on_others(epsilon):
-    X, y = overlapping(40, 3, seed=8)
-    X = np.column_stack([X, np.full(40, 1.9)])  # whose 7-fold differs from its mean, by rounding
-    R = np.asarray([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 7]])
-    model = KernelProjectionPenaltyClassifier(R, epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
-    one = KernelProjectionPenaltyClassifier(np.sqrt(2) * R[:1], epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), one.decision_function(X), atol=1e-5)
-    np.testing.assert_allclose(model.weights_[0, 0], model.weights_[0, 1], rtol=1e-9)
-    assert abs(model.weights_[0, 2]) < 1e-12
-    none = KernelProjectionPenaltyClassifier(R[2:], epsilon=epsilon, alpha=0.1, tolerance=1e-9).fit(X, y)
-    plain = SVC(C=5, tol=1e-8).fit(X, y)
-    np.testing.assert_allclose(none.decision_function(X), plain.decision_function(X), atol=1e-4)
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian"])
-def test_a_mean_far_larger_than_the_spread_does_no_harm(kernel):
-    X, y = overlapping(40, 3, seed=9)
-    X = np.round(X * 1024) / 1024  # so that adding the mean is exact
-    options = {"kernel": kernel, "gamma": 0.2, "alpha": 0.1, "tolerance": 1e-14}
-    R = np.asarray([[1, -1, 0.5]])
-    near = KernelProjectionPenaltyClassifier(R, **options).fit(X, y)
-    far = KernelProjectionPenaltyClassifier(R, **options).fit(X + 2.0**22, y)
-    np.testing.assert_allclose(far.decision_function(X + 2.0**22), near.decision_function(X), atol=1e-5)
-
-
-def test_rows_of_other_types():
-    X, y = overlapping(40, 5, seed=10)
-    X = np.where(X > 0, X, 0).astype(np.float32)
-    R = reduction_of(5, 2, 11)
-    for kernel in ("rbf", "poly", "linear"):
-        options = {"kernel": kernel, "alpha": 0.1, "tolerance": 1e-9}
-        expected = KernelProjectionPenaltyClassifier(R, **options).fit(X.astype(np.float64), y)
-        scores = expected.decision_function(X)
-        for rows in (X, csr_matrix(X), pd.DataFrame(X, columns=list("abcde"))):
-            model = KernelProjectionPenaltyClassifier(R, **options).fit(rows, y)
-            assert model.decision_function(rows).dtype == np.float64
-            np.testing.assert_allclose(model.decision_function(rows), scores, atol=1e-5)
-
-
-def test_names_of_columns_reach_the_reduction():
-    X, y = overlapping(40, 3, seed=12)
-    frame = pd.DataFrame(X, columns=list("abc"))
-    model = KernelProjectionPenaltyClassifier(StandardScaler().set_output(transform="pandas")).fit(frame, y)
-    assert model.reduction_.feature_names_in_.tolist() == model.feature_names_in_.tolist() == list("abc")
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame[["c", "b", "a"]])
-
-
-def test_reductions_that_are_fitted_are_used_as_they_are():
-    X, y = overlapping(40, 4, seed=13)
-    fitted = PCA(2).fit(X[:10])
-    assert KernelProjectionPenaltyClassifier(fitted).fit(X, y).reduction_ is fitted
-    unfitted = MarginPCA(2, "m-pca1a")
-    model = KernelProjectionPenaltyClassifier(unfitted).fit(X, y)
-    assert model.reduction_ is not unfitted and not hasattr(unfitted, "components_")
-    np.testing.assert_array_equal(model.reduction_.components_, MarginPCA(2, "m-pca1a").fit(X, y).components_)
-    kept = clone(KernelProjectionPenaltyClassifier(FrozenEstimator(fitted))).fit(X, y)
-    np.testing.assert_array_equal(kept.reduction_.transform(X), fitted.transform(X))
-
-
-def test_the_default_reduction_is_a_discriminant_of_the_same_kernel():
-    X, y = overlapping(40, 4, seed=14, classes=3)
-    reduction = GeneralizedDiscriminantAnalysis(**POLY)
-    one, other = (KernelProjectionPenaltyClassifier(r, **POLY).fit(X, y) for r in (None, reduction))
-    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))
-
-
-def test_a_function_is_a_kernel():
-    X, y = overlapping(40, 4, seed=15)
-    named = KernelProjectionPenaltyClassifier(PCA(1), tolerance=1e-9, **POLY).fit(X, y)
-    called = KernelProjectionPenaltyClassifier(
-        PCA(1), tolerance=1e-9, kernel=lambda A, B: (0.3 * A @ B.T + 1) ** 2
-    ).fit(X, y)  # fmt: skip
-    np.testing.assert_allclose(called.decision_function(X), named.decision_function(X), atol=1e-6)
-
-
-MISTAKES = {
-    "alpha": ({"alpha": 0}, "alpha=0 must be a number of more than 0"),
-    "epsilon": ({"epsilon": -1}, "epsilon=-1 must be a number of at least 0"),
-    "endless epsilon": ({"epsilon": np.inf}, "epsilon=inf"),
-    "kernel": ({"kernel": "ploy"}, "Did you mean 'poly'"),
-    "precomputed": ({"kernel": "precomputed"}, "must be one of 'linear'"),
-    "no name": ({"kernel": ["rbf"]}, r"kernel=\['rbf'\] must be one of"),
-    "gammas": ({"gamma": np.ones(2)}, "gamma=.* must be a number of more than 0"),
-    "gamma": ({"gamma": "scal"}, "gamma='scal' must be a number"),
-    "degree": ({"degree": 2.5}, "degree=2.5 must be a whole number"),
-    "solver": ({"solver": "libsvn"}, "Did you mean 'libsvm'"),
-    "libsvm without epsilon": ({"solver": "libsvm", "epsilon": 0}, "leave solver out"),
-    "class": ({"reduction": PCA}, r"give an object, PCA\(...\)"),
-    "columns": ({"reduction": np.ones((2, 3))}, r"shape \(2, 3\).*shape \(K, 4\)"),
-    "one row": ({"reduction": np.ones(4)}, r"shape \(4,\)"),
-    "text": ({"reduction": "pca"}, "reduction is 'pca'"),
-    "not finite": ({"reduction": np.full((1, 4), np.nan)}, "finite array"),
-    "indefinite": ({"kernel": lambda A, B: -(A @ B.T), "reduction": np.eye(1, 4)}, "not positive semidefinite"),
-    "shape": ({"kernel": lambda A, B: A @ A.T[:, :1], "reduction": np.eye(1, 4)}, r"must return finite numbers"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_said(case):
-    X, y = overlapping(20, 4, seed=16)
-    parameters, message = MISTAKES[case]
-    with pytest.raises(InputError, match=message):
-        KernelProjectionPenaltyClassifier(**parameters).fit(X, y)
-
-
-def test_mistakes_in_rows_are_said():
-    X, y = overlapping(20, 4, seed=17)
-    with pytest.raises(InputError, match="one class"):
-        KernelProjectionPenaltyClassifier().fit(X, np.zeros(20, int))
-    with pytest.raises(InputError, match="compute"):
-        KernelProjectionPenaltyClassifier().fit(da.from_array(X, (5, 4)), y)
-
-
-class Broken(PCA):
-    def transform(self, X):
-        return np.full((len(X), 1), np.nan)
-
-
-def test_reduced_features_that_are_not_finite_are_refused():
-    X, y = overlapping(20, 4, seed=18)
-    with pytest.raises(InputError, match="reduction Broken returns"):
-        KernelProjectionPenaltyClassifier(Broken(1)).fit(X, y)
-
-
-def test_without_clarabel_the_message_says_what_to_install(monkeypatch):
-    X, y = overlapping(20, 4, seed=19)
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(InputError, match=r"pip install 'mmpca-dist\[qp\]'"):
-        KernelProjectionPenaltyClassifier(PCA(1), epsilon=0).fit(X, y)
-    assert KernelProjectionPenaltyClassifier(PCA(1)).fit(X, y).score(X, y) > 0.5
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        KernelProjectionPenaltyClassifier(),
-        KernelProjectionPenaltyClassifier(KernelPCA(1, kernel="rbf"), epsilon=0, alpha=0.1),
-    ],
-    ids=["default", "epsilon 0"],
-)
-def test_every_check_of_scikit_learn_passes(model, monkeypatch):
-    monkeypatch.delenv("SCIPY_ARRAY_API", raising=False)
-    results = check_estimator(model, on_skip=None, on_fail="raise")
-    assert sum(result["status"] == "passed" for result in results) > 40
-    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
-    assert skipped == {"check_array_api_input"}
-
-
-def test_many_classes_share_a_table():
-    X, y = labelled(60, 4, 5, seed=20)
-    model = KernelProjectionPenaltyClassifier(GeneralizedDiscriminantAnalysis(), alpha=1e-3).fit(X, y)
-    assert model.decision_function(X).shape == (60, len(model.classes_))
-    assert (model.duality_gap_ <= 1e-6 * model.objective_ + 1e-8).all()
