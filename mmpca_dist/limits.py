@@ -135,4 +135,6 @@ class Limits:
 
 
 LIMITS = Limits()
+COMPONENT_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Numbers of components that are tried: neighbours differ by a third to a half, as errors hardly do within that."""
 """Those in use."""

@@ -16,9 +16,10 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
+from mmpca_dist.evaluation.folds import moments_by_fold
 from mmpca_dist.evaluation.splits import as_column, fold_splits, given_splits, share_splits
 from mmpca_dist.statistics.census import take_census
+from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Cluster, Threads
@@ -56,7 +57,7 @@ def test_training_moments_are_those_of_the_other_folds(n_classes, k, precision):
     parts, medians, splits = take_folds(dataset, fold_splits, k, edges=even_edges(200, 33), precision=precision)
     assert medians is None
     codes = splits.codes(0, 200, y)[0]
-    trained = list(fold_moments(parts))
+    trained = list(training_moments(parts))
     assert len(parts) == len(trained) == k
     for f in range(k):
         np.testing.assert_array_equal(parts[f].counts, splits.counts[:, f])
@@ -74,7 +75,7 @@ def test_a_fold_that_holds_nearly_all_of_a_class(precision):
     X[397:] = 1e-3 * X[397:] + 5
     names = np.where((np.arange(400) >= 200) & (np.arange(400) < 397), 0, np.arange(400) % 3)
     parts, _, _ = take_folds(ArrayDataset(X, y), given_splits, as_column(names, "names"), precision=precision)
-    training = next(fold_moments(parts))
+    training = next(training_moments(parts))
     assert training.counts[1] == 2
     keep = names != 0
     assert_training(training, X, y, keep, precision)
@@ -86,7 +87,7 @@ def test_a_share_and_its_rest():
     X, y = labelled(150, 3, 2, seed=3)
     parts, _, splits = take_folds(ArrayDataset(X, y), share_splits, "2/3")
     codes = splits.codes(0, 150, y)[0]
-    trained = list(fold_moments(parts))
+    trained = list(training_moments(parts))
     assert splits.held_out == (1,)
     assert_training(trained[1], X, y, codes == 0, "double")
     np.testing.assert_array_equal(trained[1].counts, parts[0].counts)
@@ -143,7 +144,7 @@ def test_the_same_bits_for_any_workers():
         others.append(take_folds(dataset, fold_splits, 5, edges=edges, precision="single", scheduler=scheduler)[0])
     for other in others:
         assert same_bits(first, other)
-        assert same_bits(fold_moments(first), fold_moments(other))
+        assert same_bits(training_moments(first), training_moments(other))
 
 
 def test_stored_rows_and_sparse_rows(tmp_path):

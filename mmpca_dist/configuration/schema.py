@@ -25,7 +25,7 @@ from mmpca_dist.configuration.sections import (
 )
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import ConfigError, did_you_mean
-from mmpca_dist.evaluation.component_rule import CANDIDATES, candidates, fewest_training
+from mmpca_dist.evaluation.component_rule import COMPONENT_COUNTS, candidates, fewest_training
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.settings import Section, as_list, setting
 from mmpca_dist.solvers.needs import Needs
@@ -141,7 +141,7 @@ class RunConfig(Section):
     @property
     def sizes(self) -> list[int]:
         """The numbers of components, ascending; with ``auto`` all that may be tried."""
-        return candidates(CANDIDATES[-1]) if self.n_components == "auto" else self.n_components
+        return candidates(COMPONENT_COUNTS[-1]) if self.n_components == "auto" else self.n_components
 
     @property
     def largest(self) -> int:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mmpca_dist.limits import COMPONENT_COUNTS
+
 if TYPE_CHECKING:  # the configuration takes the candidates from here, and is to be imported quickly
     from mmpca_dist.evaluation.tables import Cell
-
-CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Numbers of components that are tried: neighbours differ by a third to a half, as errors hardly do within that."""
 
 RULE = (
     "the fewest components whose mean error over the folds is at most one standard error above the lowest mean, the "
@@ -22,7 +21,7 @@ RULE = (
 
 def candidates(limit: int) -> list[int]:
     """Return the numbers of components to try where there are at most so many: at least one."""
-    return [size for size in CANDIDATES if size <= max(limit, 1)]
+    return [size for size in COMPONENT_COUNTS if size <= max(limit, 1)]
 
 
 def fewest_training(n_rows: int, folds: int) -> int:

@@ -1,19 +1,18 @@
-"""Moments of every fold from one pass; moments of training rows by merging."""
+"""Moments of every part of a split from one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, Relabelled
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.splits import Splits
 from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.fold_moments import moments_of_parts
 from mmpca_dist.statistics.moments import ClassMoments
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.summary import take_moments
@@ -41,10 +40,11 @@ def moments_by_fold(
 ) -> tuple[list[ClassMoments], NDArray[np.float64] | None]:
     """Return the class moments of each part of a split, from one pass over the rows, and medians of what trains.
 
-    ``splits`` is one split of P parts. The P moments, for `fold_moments`, are C P d^2 doubles, and so is what a task
-    leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of shape (T,
-    C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows that train
-    while each of the H parts in ``splits.held_out`` is held out. Raises InputError for rows that are not finite.
+    ``splits`` is one split of P parts. The P moments, for `training_moments`, are C P d^2 doubles, and so is what a
+    task leaves: of fewer rows than columns, take `wide_statistics` of the rows that train. ``medians_of``, bool of
+    shape (T, C), are sets of classes whose coordinate-wise medians to compute; these have shape (H, T, d), of the rows
+    that train while each of the H parts in ``splits.held_out`` is held out. Raises InputError for rows that are not
+    finite.
     """
     view = CellLabels(rows.dataset, splits)
     n_classes, n_parts = splits.counts.shape
@@ -57,36 +57,5 @@ def moments_by_fold(
         sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
     cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)
     merged, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
-    parts = [
-        ClassMoments(
-            splits.classes, merged.counts[f::n_parts], merged.means[f::n_parts], merged.scatters[f::n_parts],
-            np.eye(n_classes),
-        )
-        for f in range(n_parts)
-    ]  # fmt: skip
+    parts = moments_of_parts(merged, splits.classes, n_parts)
     return parts, None if medians is None else medians.reshape(len(splits.held_out), -1, rows.dataset.n_features)
-
-
-def fold_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
-    """Yield, for each part in turn, the moments of all other parts: what trains while it is held out.
-
-    They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
-    whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
-    at once.
-
-    Source: Chan, Golub & LeVeque 1983, for the merge.
-    """
-    after = [parts[-1]]
-    for part in reversed(parts[1:-1]):
-        after.append(_merged(part, after[-1]))
-    yield after.pop()
-    before = parts[0]
-    for part in parts[1:-1]:
-        yield _merged(before, after.pop())
-        before = _merged(before, part)
-    yield before
-
-
-def _merged(left: ClassMoments, right: ClassMoments) -> ClassMoments:
-    with single_blas_thread():
-        return left.merge(right)

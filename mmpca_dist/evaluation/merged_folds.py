@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.evaluation.cost_meter import ERRORS, MARGINS, MOMENTS, Meter, owners_of
-from mmpca_dist.evaluation.folds import fold_moments, moments_by_fold
+from mmpca_dist.evaluation.folds import moments_by_fold
 from mmpca_dist.evaluation.reduced_rows import check_rows, score_rows
 from mmpca_dist.evaluation.reductions import Reduction, Reductions, fit_reductions
 from mmpca_dist.evaluation.sampled_margins import Sample, Sampling, rules_before, sampled_margins
@@ -32,6 +32,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
+from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scratch import open_scratch
@@ -116,7 +117,7 @@ def _merged_statistics(rows: Rows, splits: Splits, settings: Any, needs: Needs, 
     sets = median_sets(len(splits.classes), *needs.medians)
     parts, medians = moments_by_fold(rows, splits, precision=settings.precision, medians_of=sets)
     meter.turn(MOMENTS)  # whatever passes came last
-    for part, moments in enumerate(fold_moments(parts)):
+    for part, moments in enumerate(training_moments(parts)):
         if part in splits.held_out:
             of_part = None if medians is None else medians[splits.held_out.index(part)]
             by_class = by_pairing(of_part, needs.medians)

@@ -315,7 +315,8 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._solver_options()
         self._needs()
         k = self.n_components
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
+        is_word = isinstance(k, str) and k in self._parameters["n_components"].words
+        if k is not None and not is_word and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
             raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")

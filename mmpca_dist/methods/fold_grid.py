@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.working_rows import WorkingRows
-from mmpca_dist.statistics.census import count_labels
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
+from mmpca_dist.statistics.class_folds import ClassFolds
 from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
 from mmpca_dist.statistics.sweeps import sweep_spans
 from mmpca_dist.statistics.units import read_units
@@ -50,46 +50,30 @@ class FoldGrid:
     def of_classes(
         cls,
         working: WorkingRows,
-        name: str,
-        candidates: Sequence[float],
+        n_folds: int,
+        candidates: Sequence[float] | Array,
         positive: NDArray[np.intp],
         unlabelled: int = -1,
         *,
         per_row: int = 0,
     ) -> Self:
-        """Return the grid for models of classes, by their positions.
-
-        ``name`` is that of the parameter.
-
-        Raises
-        ------
-        InputError
-            Where a class has a single row, which cannot be held out.
-        """
-        rows = working.sweeper.rows
-        counts = np.delete(rows.census.counts, unlabelled) if unlabelled >= 0 else rows.census.counts
-        n_folds = min(MOST_FOLDS, int(counts.min()))
-        if n_folds < 2:
-            raise InputError(
-                f"{name}='auto' holds rows of every class out, and a class has a single row: give {name} as a number."
-            )
-        shape = (len(candidates), n_folds, len(positive))
+        """Return the grid for models of classes, by their positions, after a pass over the labels."""
+        rows, shape = working.sweeper.rows, (len(candidates), n_folds, len(positive))
         values, held_out = _axes(candidates, shape)
-        spans = sweep_spans(rows.dataset, per_row * len(values))
-        census = count_labels(rows.dataset, spans, replace(rows, progress=None, checkpoint=None))
-        before = _counts_before(census.units, rows.census.classes)
-        of_class = np.broadcast_to(positive, shape).ravel()
-        return cls(
-            values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, n_folds, before), shape, per_row
-        )
+        of_class, folds = np.broadcast_to(positive, shape).ravel(), ClassFolds.of(rows, n_folds)
+        return cls(values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, folds), shape, per_row)
 
     @classmethod
-    def of_targets(cls, candidates: Sequence[float], means: Array, n_rows: int) -> Self:
+    def of_targets(cls, candidates: Sequence[float] | Array, n_folds: int, means: Array) -> Self:
         """Return the grid for models of continuous targets less their means, shape (q,)."""
-        shape = (len(candidates), min(MOST_FOLDS, n_rows), len(means))
+        shape = (len(candidates), n_folds, len(means))
         values, held_out = _axes(candidates, shape)
         numbers = np.broadcast_to(np.arange(len(means)), shape).ravel()
-        return cls(values, KnownTargets(means, numbers, held_out, shape[1]), shape)
+        return cls(values, KnownTargets(means, numbers, held_out, n_folds), shape)
+
+    def numbers(self, n_groups: int) -> NDArray[np.intp]:
+        """Return the numbers of the fits for groups of candidates in a row, shape (groups, candidates, folds, m)."""
+        return np.arange(len(self.values)).reshape(n_groups, -1, *self.shape[1:])
 
     def errors(self, working: WorkingRows, coef: Array, intercept: Array) -> Array:
         """Return the errors of every candidate in held-out rows: wrong ones, or squared errors of targets.
@@ -108,19 +92,28 @@ class FoldGrid:
         return rows.run(task, spans, operator.add, "held-out", kept=False)
 
 
-def _axes(candidates: Sequence[float], shape: tuple[int, int, int]) -> tuple[Array, NDArray[np.intp]]:
+def folds_of_classes(name: str, counts: NDArray[np.int64]) -> int:
+    """Return the number of folds for classes with so many rows.
+
+    ``name`` is that of the parameter to be chosen.
+
+    Raises
+    ------
+    InputError
+        Where a class has a single row, which cannot be held out.
+    """
+    n_folds = min(MOST_FOLDS, int(counts.min()))
+    if n_folds < 2:
+        raise InputError(
+            f"{name}='auto' holds rows of every class out, and a class has a single row: give {name} as a number."
+        )
+    return n_folds
+
+
+def _axes(candidates: Sequence[float] | Array, shape: tuple[int, int, int]) -> tuple[Array, NDArray[np.intp]]:
     """Return the candidate, and the fold that is held out, of every fit."""
     values = np.broadcast_to(np.asarray(candidates, np.float64)[:, None, None], shape).ravel()
     return values, np.broadcast_to(np.arange(shape[1])[None, :, None], shape).ravel()
-
-
-def _counts_before(units: Sequence[Any], classes: NDArray) -> dict[int, NDArray[np.int64]]:
-    """Return, by the first row of each unit, how many rows of every class come before it."""
-    counts, before = np.zeros(len(classes), np.int64), {}
-    for start, _, labels, numbers in sorted(units, key=lambda unit: unit[0]):
-        before[start] = counts.copy()
-        counts[np.searchsorted(classes, labels)] += numbers
-    return before
 
 
 @dataclass(frozen=True)

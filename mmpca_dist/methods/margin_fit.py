@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid
+from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid, folds_of_classes
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.solvers.ritz import ritz_pairs
 from mmpca_dist.statistics.coordinates import Statistics
@@ -101,7 +101,7 @@ class MarginFit(SweptNeed):
             positive, unlabelled = self._classes(rows)
             n_variants = len(positive)
             n_unlabelled = int(rows.census.counts[unlabelled]) if unlabelled >= 0 else 0
-            terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1), 1, {})
+            terms = ClassTerms(rows.census.classes, positive, unlabelled, np.full(n_variants, -1))
             if C is None:
                 errors = self._errors(working, start, positive, unlabelled)
                 C = min(zip(errors.tolist(), self.candidates, strict=True))[1]  # of equal errors the smallest
@@ -188,7 +188,9 @@ class MarginFit(SweptNeed):
 
     def _errors(self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int) -> Array:
         """Return how many rows every candidate for C misclassifies while they are held out."""
-        grid = FoldGrid.of_classes(working, "C", self.candidates, positive, unlabelled, per_row=8)
+        counts = working.sweeper.rows.census.counts
+        n_folds = folds_of_classes("C", np.delete(counts, unlabelled) if unlabelled >= 0 else counts)
+        grid = FoldGrid.of_classes(working, n_folds, self.candidates, positive, unlabelled, per_row=8)
         sweep = self._sweep("choose", working, grid.terms, grid.values)
         fitted = working.sweeper.run(sweep, start.fitted(len(grid.values)))
         return grid.errors(working, *fitted.posterior.decisions(working.n_features))

@@ -36,9 +36,9 @@ class Parameter:
     """What it may be in place of a number."""
 
 
-def parameter(default: Any, *, kw_only: bool = True) -> Any:
-    """Return a parameter, which may be passed by position (``kw_only=False``)."""
-    return Parameter(default, kw_only)
+def parameter(default: Any, *, words: tuple[str, ...] = (), kw_only: bool = True) -> Any:
+    """Return a parameter, which may be passed by position (``kw_only=False``), or be one of the ``words``."""
+    return Parameter(default, kw_only, words=words)
 
 
 def option(default: Any, *, words: tuple[str, ...] = (), kw_only: bool = True, **described: Any) -> Any:

@@ -18,9 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
+from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
-from mmpca_dist.methods.penalty_fit import PenalizedModels, PenaltyFit
+from mmpca_dist.methods.penalty_fit import PenaltyFit
+from mmpca_dist.methods.penalty_results import PenalizedModels
 from mmpca_dist.methods.reduction_of import (
     GivenReduction,
     MethodReduction,
@@ -45,7 +47,7 @@ LARGEST_ALPHA = 1e12
 class ProjectionPenalty(MomentReducer):
     """Base of the estimators with a projection penalty."""
 
-    n_components: int | None = parameter(None)
+    n_components: int | Literal["auto"] | None = parameter(None, words=("auto",))  # type: ignore[assignment]
     reduction: Any = option(
         "m-pca0",
         kw_only=False,
@@ -63,6 +65,7 @@ class ProjectionPenalty(MomentReducer):
         description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows held "
         "out",
     )
+    sizes: tuple[int, ...] = parameter(COMPONENT_COUNTS)
     alphas: tuple[float, ...] = option(
         ALPHAS, values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
     )
@@ -80,8 +83,8 @@ class ProjectionPenalty(MomentReducer):
     scratch: str | None = None
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
-        "alpha_", "candidates_", "candidate_errors_", "objective_", "gaps_", "passes_", "proved_", "weights_",
-        "outputs_at_mean_",
+        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "fitted_by_fold_", "objective_", "gaps_",
+        "passes_", "proved_", "weights_", "outputs_at_mean_",
     )  # fmt: skip
 
     def _means_of_targets(self) -> tuple[float, ...]:
@@ -94,13 +97,23 @@ class ProjectionPenalty(MomentReducer):
             reduction=self._described(), alpha=None if self.alpha == "auto" else self.alpha,
             candidates=tuple(dict.fromkeys(self.alphas)), epsilon=self._own_epsilon, loss=self._fit_loss,
             penalty=self.penalty, fit_intercept=bool(self.fit_intercept), tolerance=self.tolerance,
-            max_sweeps=self.max_sweeps, targets=self._means_of_targets(),
+            max_sweeps=self.max_sweeps, targets=self._means_of_targets(), sizes=self._tried_sizes,
         )  # fmt: skip
 
     @property
     def _from_moments(self) -> bool:
-        """Whether moments suffice: of squared losses and lengths, for a given alpha."""
-        return self._fit_loss == "squared" and self.penalty == "l2" and self.alpha != "auto"
+        """Whether moments suffice: of squared losses and lengths, where nothing is chosen."""
+        return self._fit_loss == "squared" and self.penalty == "l2" and not self._chooses
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether alpha or the number of components is chosen."""
+        return self.alpha == "auto" or self.n_components == "auto"
+
+    @property
+    def _tried_sizes(self) -> tuple[int, ...]:
+        """Numbers of components that are tried, in order; none where it is given."""
+        return tuple(sorted(set(self.sizes))) if self.n_components == "auto" else ()
 
     @property
     def _fit_loss(self) -> str:
@@ -137,6 +150,8 @@ class ProjectionPenalty(MomentReducer):
 
     def _reduction_size(self, n: int, d: int) -> int:
         described = self._described()
+        if self.n_components == "auto":
+            return min(max(self.sizes), d, max(n - 1, 1))
         if isinstance(described, GivenReduction):
             given = len(described.values) // (8 * max(described.n_features, 1))
             return self.n_components or max(given, 1)
@@ -167,11 +182,19 @@ class ProjectionPenalty(MomentReducer):
                 f"The reduction, a {name}, is not fitted, and is none of this project, which read rows piece by piece: "
                 "fit it first, to some rows."
             )
-        fitted = given if _is_fitted(given) else clone(given).fit(X, y)
+        is_fitted = _is_fitted(given)
+        fitted = given if is_fitted else clone(given).fit(X, y)
         found = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
         if found is not None:
-            self._fitted_reduction = GivenReduction.of(found, of_raw_columns=True)
+            self._fitted_reduction = replace(
+                GivenReduction.of(found, of_raw_columns=True), is_fitted_to_all=not is_fitted
+            )
             return X
+        if self.n_components == "auto":
+            raise InputError(
+                f"n_components='auto' is for reductions that are linear, and {name} is not: choose its own parameters, "
+                "for example by scikit-learn's GridSearchCV."
+            )
         if self.standardize:
             raise InputError(
                 "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
@@ -179,7 +202,7 @@ class ProjectionPenalty(MomentReducer):
         self.appended_ = fitted
         extended = self._extended(X, self._appended_gain)
         picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
-        self._fitted_reduction = replace(picked, appended=True)
+        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not is_fitted)
         return extended
 
     @property
@@ -229,8 +252,11 @@ class ProjectionPenalty(MomentReducer):
         return super()._project(self._extended(X))
 
     def _solution(self, models: PenalizedModels) -> Solution:
-        self.alpha_ = np.asarray([models.alpha])
-        self.candidates_, self.candidate_errors_ = models.candidates, models.errors
+        choice = models.choice
+        self.alpha_ = np.asarray([choice.alpha])
+        self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
+        self.fitted_by_fold_ = np.asarray([choice.is_nested])
+        self.candidate_errors_ = choice.errors if self.n_components == "auto" else choice.errors.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
         self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
@@ -253,7 +279,7 @@ class ProjectionPenalty(MomentReducer):
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         found = self._n_used
-        if self.n_components is not None and found < self.n_components:
+        if isinstance(self.n_components, int | np.integer) and found < self.n_components:
             raise InputError(f"n_components={self.n_components} is more than the {found} that the reduction has.")
 
     def _shorten(self, n_components: int) -> None:
@@ -322,11 +348,20 @@ class ProjectionPenalty(MomentReducer):
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
         super()._fit_rows(dataset, scheduler)
-        for remark in self._remarks():
+        for remark in self._unconverged():
             warnings.warn(f"{type(self).__name__}: {remark}", ConvergenceWarning, stacklevel=3)
         return self
 
     def _remarks(self) -> list[str]:
+        if self._chooses and not self.fitted_by_fold_[0]:
+            shared = (
+                "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more "
+            )
+            shared += f"than {LIMITS.direct_bytes >> 20} MiB of rows: the choice errs towards a large alpha."
+            return [*self._unconverged(), shared]
+        return self._unconverged()
+
+    def _unconverged(self) -> list[str]:
         if not self.gaps_.max(initial=0.0) > self.tolerance:
             return []
         word = "is proved" if self.proved_[0] else "seems"
@@ -346,8 +381,22 @@ class ProjectionPenalty(MomentReducer):
         if not isinstance(self.alphas, Sequence | np.ndarray) or isinstance(self.alphas, str) or not len(self.alphas):
             raise InputError(f"alphas={self.alphas!r} must be a list of values of alpha.")
         super()._check_parameters()
+        if self.n_components == "auto":
+            self._check_sizes()
         for value in self.alphas:
             check_number("a value among alphas", value, {"gt": 0, "le": LARGEST_ALPHA}, integral=False)
+
+    def _check_sizes(self) -> None:
+        if not isinstance(self.sizes, Sequence | np.ndarray) or isinstance(self.sizes, str) or not len(self.sizes):
+            raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
+        for value in self.sizes:
+            check_number("a value among sizes", value, {"ge": 1}, integral=True)
+        described = self._described()
+        if isinstance(described, MethodReduction) and not described.estimator._nested:
+            raise InputError(
+                f"n_components='auto' is for reductions whose first components are a smaller reduction; those of "
+                f"{described.estimator.__name__} are not: give n_components as a number."
+            )
 
 
 LARGE_EPSILON = 0.5

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from mmpca_dist.methods.penalty_fit import PenalizedModels
+from mmpca_dist.methods.penalty_results import Choice, PenalizedModels
+from mmpca_dist.methods.reduction_of import GivenReduction
 from mmpca_dist.methods.working_rows import coordinates_of
 from mmpca_dist.solvers.penalized_squares import Squares
 from mmpca_dist.solvers.penalties import SubspacePenalty
 from mmpca_dist.statistics.centred_rows import Array
 from mmpca_dist.statistics.coordinates import EPS, Statistics
 from mmpca_dist.statistics.scatters import class_regression
-from mmpca_dist.statistics.target_scatter import CrossMoments
+from mmpca_dist.statistics.target_scatter import CrossMoments, training_folds
 
 
 def class_squares(statistics: Statistics, *, is_centred: bool) -> tuple[Squares, Array | None]:
@@ -56,12 +59,41 @@ def target_squares(cross: CrossMoments, scale: Array | None, *, has_intercept: b
     )  # fmt: skip
 
 
+def choice_from_folds(
+    folds: Sequence[CrossMoments],
+    reduced: Callable[[CrossMoments], GivenReduction],
+    sizes: Sequence[int],
+    alphas: Sequence[float],
+    *,
+    epsilon: float,
+    has_intercept: bool,
+    standardize: bool,
+) -> Choice:
+    """Return the choice by squared errors in each fold of models for the rows of the others, from moments alone.
+
+    ``reduced`` returns the reduction that moments of training rows determine.
+    """
+    errors = np.zeros((len(sizes), len(alphas)))
+    for held_out, training in training_folds(folds):
+        scale = training.scale if standardize else None
+        squares = target_squares(training, scale, has_intercept=has_intercept)
+        reduction = reduced(training)
+        for number, size in enumerate(sizes):
+            penalty = SubspacePenalty.of(reduction.matrix(len(training.mean), scale, size), epsilon)
+            for i, minimum in enumerate(squares.minimum(penalty, np.asarray(alphas), has_intercept=has_intercept)):
+                w = minimum.coef if scale is None else minimum.coef / scale
+                at_mean = minimum.intercept + minimum.coef @ squares.total / squares.n_rows
+                at_mean = at_mean + training.target_mean if has_intercept else at_mean
+                errors[number, i] += held_out.squared_error(w, at_mean - w @ (training.mean - held_out.mean))
+    return Choice.of_least(sizes, alphas, errors, is_nested=not reduction.is_fitted_to_all)
+
+
 def models_of_squares(
     squares: Squares,
     P: Array,
     basis: Array | None,
     *,
-    alpha: float,
+    choice: Choice,
     epsilon: float,
     has_intercept: bool,
     rounding: float = EPS,
@@ -69,7 +101,7 @@ def models_of_squares(
     """Return the models of squared losses for a reduction P (K, d), given sums in a basis, or else in the columns."""
     reduction = P if basis is None else P @ basis
     penalty = SubspacePenalty.of(reduction, epsilon)
-    (minimum,) = squares.minimum(penalty, np.array([alpha]), has_intercept=has_intercept, rounding=rounding)
+    (minimum,) = squares.minimum(penalty, np.array([choice.alpha]), has_intercept=has_intercept, rounding=rounding)
     weights = penalty.weights(minimum.coef)
     outside = minimum.coef - weights @ reduction
     return PenalizedModels(
@@ -77,9 +109,7 @@ def models_of_squares(
         outside=outside if basis is None else outside @ basis.T,
         weights=weights,
         intercept=minimum.intercept + minimum.coef @ squares.total / squares.n_rows,
-        alpha=float(alpha),
-        candidates=np.empty(0),
-        errors=np.empty(0),
+        choice=choice,
         objective=minimum.objective,
         gaps=minimum.gaps,
         n_passes=0,

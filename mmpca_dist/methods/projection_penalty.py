@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -16,11 +18,12 @@ from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import Mergeable, MomentReducer
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
+from mmpca_dist.methods.fold_grid import MOST_FOLDS
 from mmpca_dist.methods.parameters import estimator, option, parameter
-from mmpca_dist.methods.penalized_model import DEFAULT_COMPONENTS, ProjectionPenalty
-from mmpca_dist.methods.penalty_fit import PenalizedModels
-from mmpca_dist.methods.penalty_from_moments import class_squares, models_of_squares, target_squares
-from mmpca_dist.methods.reduction_of import GivenReduction, ReductionOf, method_named
+from mmpca_dist.methods.penalized_model import ProjectionPenalty
+from mmpca_dist.methods.penalty_from_moments import choice_from_folds, class_squares, models_of_squares, target_squares
+from mmpca_dist.methods.penalty_results import Choice, PenalizedModels
+from mmpca_dist.methods.reduction_of import FoldedReduction, GivenReduction, ReductionOf, method_named
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
@@ -29,7 +32,15 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.schedulers import Scheduler
-from mmpca_dist.statistics.target_scatter import CrossMoments, GivenLabels, as_targets, cross_moments, target_units
+from mmpca_dist.statistics.target_scatter import (
+    CrossMoments,
+    GivenLabels,
+    as_targets,
+    cross_moments,
+    cross_moments_by_fold,
+    target_units,
+    training_folds,
+)
 
 LOSSES = ("logistic", "hinge", "squared hinge", "squared")
 
@@ -120,13 +131,13 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
                 squares,
                 P,
                 basis,
-                alpha=float(self.alpha),
+                choice=Choice.given(len(P), float(self.alpha)),
                 epsilon=self._own_epsilon,
                 has_intercept=self.fit_intercept,
                 rounding=statistics.epsilon,
             )
         fits = {size: fit for (need, size), fit in statistics.fits.items() if need == self._fit()}
-        models = fits.get(self.n_components) if self.n_components else next(iter(fits.values()), None)
+        models = fits.get(self.n_components) if isinstance(self.n_components, int) else next(iter(fits.values()), None)
         if models is None:
             raise InputError(
                 f"{type(self).__name__} passes over the rows several times: class moments do not suffice. Use fit."
@@ -189,35 +200,63 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             )
         return clone(given).set_params(n_components=self.n_components, standardize=self.standardize)
 
-    def _reduced_by(self, cross: CrossMoments | None, n_features: int) -> ReductionOf:
+    @property
+    def _from_moments(self) -> bool:
+        return self.penalty == "l2"
+
+    def _reduced_by(self, cross: CrossMoments, *, of_raw_columns: bool = False) -> GivenReduction:
         """Return the reduction, which, where it is of this project, is fitted to moments."""
         reducer = self._reducer()
-        if reducer is None or cross is None:
-            return self._described()
-        largest = min(DEFAULT_COMPONENTS, n_features, max(cross.n_rows - 1, 1))
-        reducer.set_params(n_components=self.n_components or largest)._fit_cross(cross, at_most=True)
-        return GivenReduction.of(reducer._directions)
+        if reducer is None:
+            described = self._described()
+            assert isinstance(described, GivenReduction)  # noqa: S101  (fitted to rows beforehand)
+            return described
+        reducer.set_params(n_components=self._reduction_size(cross.n_rows, len(cross.mean)))
+        P = reducer._fit_cross(cross, at_most=True)._directions
+        return GivenReduction.of(P / cross.scale if of_raw_columns else P, of_raw_columns=of_raw_columns)
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
-        if self._from_moments or self._reducer() is not None:
-            cross = cross_moments(dataset, scheduler, with_rows=True)
-            if self._from_moments:
-                return self._fit_cross(cross)
-            self._fitted_reduction = self._reduced_by(cross, dataset.n_features)
+        if self._from_moments and not self._chooses:
+            return self._fit_cross(cross_moments(dataset, scheduler, with_rows=True))
+        if self._from_moments:
+            folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
+            cross = functools.reduce(CrossMoments.merge, folds)
+            return self._fit_cross(cross, self._choice(cross, folds))
+        if self._reducer() is not None:
+            self._fitted_reduction = self._fitted_to_folds(dataset, scheduler)
         return super()._fit_rows(dataset, scheduler)
 
-    def _fit_cross(self, cross: CrossMoments) -> Self:
+    def _fitted_to_folds(self, dataset: Dataset, scheduler: Scheduler) -> ReductionOf:
+        """Return the reduction of all rows, with those of the rows that train where something is chosen."""
+        if not self._chooses:
+            return self._reduced_by(cross_moments(dataset, scheduler, with_rows=True))
+        folds = cross_moments_by_fold(dataset, scheduler, min(MOST_FOLDS, dataset.n_rows))
+        training = [self._reduced_by(each, of_raw_columns=self.standardize) for _, each in training_folds(folds)]
+        return FoldedReduction(self._reduced_by(functools.reduce(CrossMoments.merge, folds)), tuple(training))
+
+    def _choice(self, cross: CrossMoments, folds: Sequence[CrossMoments]) -> Choice:
+        """Return what the errors in the folds are least with."""
+        size = self._reduction_size(cross.n_rows, len(cross.mean))
+        sizes = [tried for tried in self._tried_sizes if tried <= size] or [size]
+        alphas = tuple(dict.fromkeys(self.alphas)) if self.alpha == "auto" else (float(self.alpha),)
+        with single_blas_thread():
+            return choice_from_folds(
+                folds, self._reduced_by, sizes, alphas, epsilon=self._own_epsilon,
+                has_intercept=self.fit_intercept, standardize=self.standardize,
+            )  # fmt: skip
+
+    def _fit_cross(self, cross: CrossMoments, choice: Choice | None = None) -> Self:
         scale = cross.scale if self.standardize else None
-        reduction = self._reduced_by(cross, len(cross.mean))
-        assert isinstance(reduction, GivenReduction)  # noqa: S101  (methods are fitted to the moments)
-        P = reduction.matrix(len(cross.mean), scale, self.n_components)
+        size = self._reduction_size(cross.n_rows, len(cross.mean))
+        choice = choice or Choice.given(size, float(self.alpha))
+        P = self._reduced_by(cross).matrix(len(cross.mean), scale, choice.n_components)
         with single_blas_thread():
             squares = target_squares(cross, scale, has_intercept=self.fit_intercept)
             models = models_of_squares(
-                squares, P, None, alpha=float(self.alpha), epsilon=self._own_epsilon, has_intercept=self.fit_intercept
+                squares, P, None, choice=choice, epsilon=self._own_epsilon, has_intercept=self.fit_intercept
             )
             self._adopt_models(models, cross.mean, scale, cross.target_mean)
-        self._kept = cross
+        self._kept = self._unmergeable or cross
         return self
 
     def _adopt_models(
@@ -263,7 +302,9 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
 
     @property
     def _unmergeable(self) -> str | None:
-        return super()._unmergeable if self._from_moments else "alpha='auto' and penalty='l1' need all rows at once"
+        if self._from_moments and not self._chooses:
+            return super()._unmergeable
+        return "alpha='auto', n_components='auto' and penalty='l1' need all rows at once"
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         if y is None and isinstance(X, Dataset):

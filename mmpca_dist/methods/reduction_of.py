@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import METHODS
+from mmpca_dist.methods.training_statistics import training_statistics
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, column_units
+from mmpca_dist.statistics.rows import Rows
 
 
 class ReductionOf(ABC):
@@ -30,6 +33,16 @@ class ReductionOf(ABC):
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         """Return P, shape (K, d), in (standardised) columns."""
 
+    def by_fold(
+        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
+    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+        """Return P for each number of components, while one fold after the other is held out, and whether it is nested.
+
+        ``statistics`` are those of all rows. A list of a single P is for all folds: that of a reduction which is not
+        fitted to rows, or, not nested, which has seen those that are held out. Numbers with the same P are left out.
+        """
+        return distinct({size: [self.components(statistics, size)] for size in sizes}), True
+
 
 @dataclass(frozen=True)
 class GivenReduction(ReductionOf):
@@ -44,12 +57,15 @@ class GivenReduction(ReductionOf):
         Whether it is for columns in their own units, whatever rows are divided by.
     appended : bool
         Whether it picks the last columns, which are features behind the columns of the rows.
+    is_fitted_to_all : bool
+        Whether it was fitted to all rows that the models are fitted to.
     """
 
     values: bytes
     n_features: int
     of_raw_columns: bool = False
     appended: bool = False
+    is_fitted_to_all: bool = False
 
     @classmethod
     def of(cls, components: Any, *, of_raw_columns: bool = False) -> GivenReduction:
@@ -75,6 +91,11 @@ class GivenReduction(ReductionOf):
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         return self.matrix(statistics.n_features, statistics.scale, n_components)
 
+    def by_fold(
+        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
+    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+        return super().by_fold(statistics, rows, n_folds, sizes)[0], not self.is_fitted_to_all
+
     def matrix(
         self, n_features: int, scale: NDArray[np.float64] | None, n_components: int | None
     ) -> NDArray[np.float64]:
@@ -86,6 +107,26 @@ class GivenReduction(ReductionOf):
             raise InputError(f"The reduction has {self.n_features} columns, but the rows have {n_features} features.")
         P = np.frombuffer(self.values, np.float64).reshape(-1, self.n_features)[:n_components]
         return P * scale if self.of_raw_columns and scale is not None else P
+
+
+@dataclass(frozen=True)
+class FoldedReduction(ReductionOf):
+    """A reduction that is fitted already: to all rows, and without each of the folds, in the units of all rows."""
+
+    whole: GivenReduction
+    folds: tuple[GivenReduction, ...]
+
+    @property
+    def needs(self) -> Needs:
+        return self.whole.needs
+
+    def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
+        return self.whole.components(statistics, n_components)
+
+    def by_fold(
+        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
+    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+        return distinct({size: [each.components(statistics, size) for each in self.folds] for size in sizes}), True
 
 
 @dataclass(frozen=True)
@@ -137,6 +178,31 @@ class MethodReduction(ReductionOf):
     def components(self, statistics: Statistics, n_components: int | None) -> NDArray[np.float64]:
         reducer = self.reducer(n_components)
         return reducer.fit_statistics(statistics, at_most=True)._directions
+
+    def by_fold(
+        self, statistics: Statistics, rows: Rows, n_folds: int, sizes: Sequence[int]
+    ) -> tuple[dict[int, list[NDArray[np.float64]]], bool]:
+        training = training_statistics(rows, n_folds, replace(self.needs, n_components=max(sizes)), statistics)
+        folds = [self._by_size(each, sizes, statistics.scale) for each in training or [statistics]]
+        return distinct({size: [fold[size] for fold in folds] for size in sizes}), training is not None
+
+    def _by_size(
+        self, statistics: Statistics, sizes: Sequence[int], scale: NDArray[np.float64] | None
+    ) -> dict[int, NDArray[np.float64]]:
+        """Return P for each number of components, for columns over a scale in place of that of the statistics."""
+        reducer, by_size = self.reducer(max(sizes)).fit_statistics(statistics, at_most=True), {}
+        units = 1.0 if scale is None or statistics.scale is None else scale / statistics.scale
+        for size in sorted(sizes, reverse=True):
+            if size < reducer._n_used:
+                reducer._shorten(size)
+            by_size[size] = reducer._directions * units
+        return by_size
+
+
+def distinct(by_size: dict[int, list[NDArray[np.float64]]]) -> dict[int, list[NDArray[np.float64]]]:
+    """Return the smallest of all numbers of components that come to the same P."""
+    smallest = {len(folds[0]): size for size, folds in sorted(by_size.items(), reverse=True)}
+    return {size: by_size[size] for size in sorted(smallest.values())}
 
 
 def _hashable(value: Any) -> Any:

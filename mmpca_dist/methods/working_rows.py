@@ -69,6 +69,11 @@ class WorkingRows:
     def n_features(self) -> int:
         return len(self.mean)
 
+    @property
+    def width(self) -> int:
+        """The number of working coordinates."""
+        return len(self.centre)
+
     def units(self) -> RowUnits:
         """Return what brings rows as they are read to working units."""
         return RowUnits(self.origin - self.centre if self.is_uncentred else self.origin, self.scale)

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.statistics.class_folds import ClassFolds
 
 Array = NDArray[np.float64]
+Models = slice | NDArray[np.intp]
+"""Positions of some of the models."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class FoldTerms(LabelTerms):
     held_out: NDArray[np.intp]
 
     @abstractmethod
-    def only(self, models: slice) -> Self:
+    def only(self, models: Models) -> Self:
         """Return the terms of some of the models."""
 
     @abstractmethod
@@ -82,22 +85,20 @@ class ClassTerms(FoldTerms):
         Position of the label of rows without a class; -1 where all have one.
     held_out : int array of shape (m,)
         The fold that does not train a variant; -1 for none.
-    n_folds : int
-    before : dict of int to array of shape (C,)
-        By the first row of a unit: how many rows of each class come before it; empty without folds.
+    folds : ClassFolds or None
+        None where no rows are held out.
     """
 
     classes: NDArray
     positive: NDArray[np.intp]
     unlabelled: int
     held_out: NDArray[np.intp]
-    n_folds: int
-    before: dict[int, NDArray[np.int64]]
+    folds: ClassFolds | None = None
     per_row = 1
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
         codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
-        folds = self.folds(codes, start)
+        folds = None if self.folds is None else self.folds.of_rows(codes, start)
 
         def terms(rows: slice) -> Terms:
             signs = np.where(codes[rows, None] == self.positive, 1.0, -1.0)
@@ -110,23 +111,12 @@ class ClassTerms(FoldTerms):
 
         return terms
 
-    def folds(self, codes: NDArray[np.intp], start: int) -> NDArray[np.int64] | None:
-        """Return the fold of each row of a unit: its number within its class, modulo the number of folds."""
-        if not self.before:
-            return None
-        order = np.argsort(codes, kind="stable")
-        sorted_codes = codes[order]
-        ranks = np.empty(len(codes), np.int64)
-        ranks[order] = np.arange(len(codes)) - np.searchsorted(sorted_codes, sorted_codes)
-        return (ranks + self.before[start][codes]) % self.n_folds
-
-    def only(self, models: slice) -> Self:
+    def only(self, models: Models) -> Self:
         return replace(self, positive=self.positive[models], held_out=self.held_out[models])
 
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
-        folds = self.folds(encode(dataset.read_labels(start, stop), self.classes, dataset.uri), start)
-        assert folds is not None  # noqa: S101  (called where there are folds)
-        return folds
+        assert self.folds is not None  # noqa: S101  (called where there are folds)
+        return self.folds.of_rows(encode(dataset.read_labels(start, stop), self.classes, dataset.uri), start)
 
     def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
         codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
@@ -173,7 +163,7 @@ class KnownTargets(FoldTerms):
 
         return terms
 
-    def only(self, models: slice) -> Self:
+    def only(self, models: Models) -> Self:
         return replace(self, numbers=self.numbers[models], held_out=self.held_out[models])
 
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:

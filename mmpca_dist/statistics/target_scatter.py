@@ -6,7 +6,7 @@ Products are double precision throughout: d x q of them a row cost no more than 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,12 @@ class CrossMoments:
             if self.rows is None or other.rows is None
             else self.rows + other.rows + between * np.outer(apart, apart),
         )
+
+    def squared_error(self, coef: NDArray[np.float64], at_mean: NDArray[np.float64]) -> float:
+        """Return the squared errors of q linear models, shape (q, d), given their outputs for the mean row."""
+        assert self.rows is not None  # noqa: S101  (asked for)
+        explained = 2 * np.einsum("qd,dq->q", coef, self.scatter) - np.einsum("qd,de,qe->q", coef, self.rows, coef)
+        return float(np.sum(self.target_squares - explained + self.n_rows * (self.target_mean - at_mean) ** 2))
 
 
 class GivenLabels(Relabelled):
@@ -171,28 +177,75 @@ def cross_moments(dataset: Dataset, scheduler: Scheduler, *, with_rows: bool = F
     InputError
         For rows or targets that are not finite, or a scatter beyond 1 GiB.
     """
-    size = 8 * dataset.n_features**2
-    if with_rows and size > LIMITS.target_scatter_bytes:
+    if with_rows:
+        _refuse_wide(dataset.n_features, 1)
+    (moments,) = _cross_folds(dataset, scheduler, with_rows, 1)
+    return moments
+
+
+def cross_moments_by_fold(dataset: Dataset, scheduler: Scheduler, n_folds: int) -> list[CrossMoments]:
+    """Return the moments of each fold, with the scatters of its rows, from one pass: row i is of fold i modulo F.
+
+    Raises as `cross_moments` does, for all F scatters together.
+    """
+    _refuse_wide(dataset.n_features, n_folds)
+    return list(_cross_folds(dataset, scheduler, True, n_folds))
+
+
+def training_folds(folds: Sequence[CrossMoments]) -> Iterator[tuple[CrossMoments, CrossMoments]]:
+    """Yield the moments of each fold, and those of all others."""
+    for number, held_out in enumerate(folds):
+        yield held_out, functools.reduce(CrossMoments.merge, [*folds[:number], *folds[number + 1 :]])
+
+
+def _refuse_wide(d: int, n_scatters: int) -> None:
+    size = 8 * n_scatters * d**2
+    if size > LIMITS.target_scatter_bytes:
+        what = "a scatter" if n_scatters == 1 else f"{n_scatters} scatters"
         raise InputError(
-            f"Continuous targets of {dataset.n_features:,} columns take a scatter of {format_bytes(size)} here, and "
+            f"Continuous targets of {d:,} columns take {what} of {format_bytes(size)} here, and "
             f"{format_bytes(LIMITS.target_scatter_bytes)} is the most. Choose fewer columns."
         )
-    tasks = Tasks(scheduler=scheduler)
-    return tasks.run(_ReadCross(dataset, with_rows), make_spans(dataset), CrossMoments.merge, "cross")
+
+
+Parts = tuple[CrossMoments | None, ...]
+"""The moments of each fold; None for one without rows."""
+
+
+def _cross_folds(dataset: Dataset, scheduler: Scheduler, with_rows: bool, n_folds: int) -> tuple[CrossMoments, ...]:
+    task = _ReadCross(dataset, with_rows, n_folds)
+    parts = Tasks(scheduler=scheduler).run(task, make_spans(dataset), _merged_parts, "cross")
+    return tuple(part for part in parts if part is not None)
+
+
+def _merged_parts(left: Parts, right: Parts) -> Parts:
+    pairs = zip(left, right, strict=True)
+    return tuple(a.merge(b) if a is not None and b is not None else a or b for a, b in pairs)
 
 
 @dataclass(frozen=True)
 class _ReadCross:
+    """The task: the moments of each fold."""
+
     dataset: Any
-    with_rows: bool = False
+    with_rows: bool
+    n_folds: int
 
-    def __call__(self, span: Span) -> CrossMoments:
-        units = (self._unit(start, X) for start, X in read_units(self.dataset, span))
-        return functools.reduce(CrossMoments.merge, units)
+    def __call__(self, span: Span) -> Parts:
+        return functools.reduce(_merged_parts, (self._unit(start, X) for start, X in read_units(self.dataset, span)))
 
-    def _unit(self, first: int, X: NDArray) -> CrossMoments:
-        """Return the moments of one unit, about its exact means, from products about a provisional centre."""
+    def _unit(self, first: int, X: NDArray) -> Parts:
         Y = self.dataset.read_targets(first, first + len(X))
+        offsets = [(fold - first) % self.n_folds for fold in range(self.n_folds)]
+        return tuple(
+            self._moments(first + at, X[at :: self.n_folds], Y[at :: self.n_folds]) if at < len(X) else None
+            for at in offsets
+        )
+
+    def _moments(self, first: int, X: NDArray, Y: NDArray[np.float64]) -> CrossMoments:
+        """Return the moments of every F-th row from ``first`` about their exact means, from products about a
+        provisional centre.
+        """
         (n, d), q = X.shape, Y.shape[1]
         centre, target_centre = provisional_centre(X), provisional_centre(Y)
         total, target_total = np.zeros(d), np.zeros(q)
@@ -210,9 +263,14 @@ class _ReadCross:
                     products += x.T @ x
                 squares += np.einsum("ij,ij->j", x, x)
                 target_squares += np.einsum("ij,ij->j", y, y)
-            _refuse_bad_targets(Y, target_squares, first)
+            _refuse_bad_targets(Y, target_squares, first + np.arange(n) * self.n_folds)
             if not (np.isfinite(squares).all() and np.isfinite(scatter).all()):
-                raise InputError(explain_not_finite(X, np.arange(n), panel.dtype, locator(self.dataset, first)))
+                locate = locator(self.dataset, first)
+                raise InputError(
+                    explain_not_finite(
+                        X, np.arange(n), panel.dtype, lambda row, *where: locate(row * self.n_folds, *where)
+                    )
+                )
         return CrossMoments(
             n,
             centre + total / n,
@@ -224,7 +282,7 @@ class _ReadCross:
         )
 
 
-def _refuse_bad_targets(Y: NDArray[np.float64], squares: NDArray[np.float64], start: int) -> None:
+def _refuse_bad_targets(Y: NDArray[np.float64], squares: NDArray[np.float64], numbers: NDArray) -> None:
     if np.isfinite(squares).all():
         return
     bad = np.argwhere(~np.isfinite(Y))
@@ -232,6 +290,6 @@ def _refuse_bad_targets(Y: NDArray[np.float64], squares: NDArray[np.float64], st
         raise InputError("The targets hold values whose squares are too large even for double precision; scale them.")
     row, column = bad[0]
     raise InputError(
-        f"Found {Y[row, column]} in row {start + row} of the targets, column {column}. Targets must be finite: fill "
+        f"Found {Y[row, column]} in row {numbers[row]} of the targets, column {column}. Targets must be finite: fill "
         "or drop such rows."
     )

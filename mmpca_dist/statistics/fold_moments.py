@@ -1,0 +1,83 @@
+"""Class moments of folds of the rows, from one pass, and of the rows that train while each fold is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.blas import single_blas_thread
+from mmpca_dist.datasets.dataset import Dataset, Span
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.statistics.class_folds import ClassFolds
+from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.units import locator, read_units
+
+
+def class_fold_moments(rows: Rows, folds: ClassFolds, *, precision: str) -> list[ClassMoments]:
+    """Return the class moments of each fold, from one pass over the rows.
+
+    They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
+    """
+    task = _ReadFolds(rows.dataset, rows.census.classes, folds, precision)
+    return moments_of_parts(
+        rows.pass_over(task, ClassMoments.merge, "folds", kept=False), rows.census.classes, folds.n_folds
+    )
+
+
+@dataclass(frozen=True)
+class _ReadFolds:
+    """The task: the moments of every class and fold, in this order."""
+
+    dataset: Dataset
+    classes: NDArray
+    folds: ClassFolds
+    precision: str
+
+    def __call__(self, span: Span) -> ClassMoments:
+        n_folds = self.folds.n_folds
+        moments = ClassMoments.empty(np.arange(len(self.classes) * n_folds), self.dataset.n_features)
+        adder = ChunkAdder(moments, self.dataset.dtype, self.precision)
+        for start, X in read_units(self.dataset, span):
+            codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
+            adder.add(X, codes * n_folds + self.folds.of_rows(codes, start), locator(self.dataset, start))
+        return moments
+
+
+def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:
+    """Return the moments of each of P parts, given those of every class and part, class by class."""
+    return [
+        ClassMoments(
+            classes, cells.counts[part::n_parts], cells.means[part::n_parts], cells.scatters[part::n_parts],
+            np.eye(len(classes)),
+        )
+        for part in range(n_parts)
+    ]  # fmt: skip
+
+
+def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
+    """Yield, for each part in turn, the moments of all other parts: what trains while it is held out.
+
+    They are merges of those before it and of those after it, fewer than 3 P merges in all. Subtracting a part from the
+    whole would lose everything where it holds nearly all of a class. Beside ``parts``, about as many moments are held
+    at once.
+
+    Source: Chan, Golub & LeVeque 1983, for the merge.
+    """
+    after = [parts[-1]]
+    for part in reversed(parts[1:-1]):
+        after.append(_merged(part, after[-1]))
+    yield after.pop()
+    before = parts[0]
+    for part in parts[1:-1]:
+        yield _merged(before, after.pop())
+        before = _merged(before, part)
+    yield before
+
+
+def _merged(left: ClassMoments, right: ClassMoments) -> ClassMoments:
+    with single_blas_thread():
+        return left.merge(right)
