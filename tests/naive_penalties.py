@@ -122,3 +122,26 @@ def objective(X, y, P, alpha, epsilon, loss, penalty, w, b, v):
     outside = w - P.T @ v
     J = outside @ outside if penalty == "l2" else np.abs(outside).sum()
     return losses(loss, y, X @ w + b).sum() + alpha * (J + epsilon * v @ v)
+
+
+def errors_in_folds(model, X, y, sizes, alphas):
+    """Return the errors of ``model(K, alpha)``, fitted without one fold after the other, in the rows held out.
+
+    Folds are of classes dealt in turn, or, for continuous targets, of rows in turn. Errors are wrong rows, or squares.
+    """
+    is_continuous = y.ndim > 1
+    codes = np.zeros(len(y), int) if is_continuous else np.unique(y, return_inverse=True)[1]
+    n_folds = min(5, np.bincount(codes).min())
+    folds, seen = np.empty(len(y), int), {}
+    for i, code in enumerate(codes):
+        folds[i] = seen.get(code, 0) % n_folds
+        seen[code] = seen.get(code, 0) + 1
+    errors = np.zeros((len(sizes), len(alphas)))
+    for i, K in enumerate(sizes):
+        for j, alpha in enumerate(alphas):
+            for fold in range(n_folds):
+                train = folds != fold
+                predicted = model(int(K), alpha).fit(X[train], y[train]).predict(X[~train])
+                wrong = (predicted - y[~train]) ** 2 if is_continuous else predicted != y[~train]
+                errors[i, j] += wrong.sum()
+    return errors

@@ -333,9 +333,14 @@ class PenaltyFit(SweptNeed):
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         models = len(self.targets) or (1 if n_classes == 2 else n_classes)
         alphas = len(self.candidates) if self.alpha is None else 1
-        is_chosen = self.alpha is None or self.sizes
-        tried = [models * alphas * max(len(self.sizes), 1) * MOST_FOLDS] if is_chosen else []
-        return [self._round(count, n_features) for count in [*tried, models]]
+        if self.alpha is not None and not self.sizes:
+            return [self._round(models, n_features)]
+        tried = models * alphas * max(len(self.sizes), 1) * MOST_FOLDS
+        return [*self.reduction.rounds(n_classes, n_features), *(self._round(m, n_features) for m in (tried, models))]
+
+    @property
+    def takes_rows(self) -> bool:
+        return (self.alpha is None or bool(self.sizes)) and self.reduction.takes_rows
 
     def _round(self, models: int, d: int) -> SweepRound:
         hinge = self.loss in INTERIORS

@@ -61,11 +61,15 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         (standardised) columns; an estimator of this project, whose passes are shared where it is not fitted; or any
         transformer of scikit-learn. One that is not linear appends its features phi(x): the model is one of [x;
         phi(x)], whose coefficients of phi(x) are v.
-    n_components : int, optional
-        Rows of P, by default at most 10; all of an array or of a transformer.
+    n_components : int or "auto", optional
+        Rows of P, by default at most 10; all of an array or of a transformer. ``auto`` chooses among ``sizes`` as
+        ``alpha="auto"`` does, together with it; of equal errors the fewest.
+    sizes : tuple of int
+        By default 1, 2, 3, 4, 6, ..., 64.
     alpha : float or "auto"
         Weight of the penalty. ``auto`` chooses among ``alphas`` by errors on held-out rows of up to five folds, in
-        passes that all share; of equal errors the largest.
+        passes that all share; of equal errors the largest. Reductions are fitted without the rows held out: see
+        ``fitted_by_fold_``.
     alphas : tuple of float
         By default the paper's, 1e-8, 1e-6, ..., 1e10.
     epsilon : float
@@ -90,8 +94,12 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         v.
     components_ : array of shape (2 m, n_features)
         The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
-    alpha_, candidates_, candidate_errors_ : arrays
-        The alpha in use, those tried, and the held-out rows that each of them got wrong.
+    alpha_, candidates_, candidate_sizes_, candidate_errors_ : arrays
+        The alpha in use, those tried, numbers of components tried, and the held-out rows that each alpha got wrong, or,
+        with ``n_components="auto"``, each pair, shape (sizes, alphas).
+    fitted_by_fold_ : array of shape (1,)
+        False where the rows held out took part in the fit of the reduction: where it is none of class moments, and the
+        rows exceed 512 MiB, or where it is a transformer of scikit-learn that was not fitted before.
     objective_, gaps_ : arrays of shape (m,)
         The objectives, and by how much they may lie above their minima, relative to themselves or to a thousandth of
         the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an

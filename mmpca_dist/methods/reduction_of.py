@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base import MomentReducer
+from mmpca_dist.methods.fold_grid import MOST_FOLDS
 from mmpca_dist.methods.registry import METHODS
 from mmpca_dist.methods.training_statistics import training_statistics
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, column_units
+from mmpca_dist.statistics.gather import use_pooled
 from mmpca_dist.statistics.rows import Rows
+from mmpca_dist.statistics.sweeps import SweepRound
 
 
 class ReductionOf(ABC):
@@ -42,6 +45,15 @@ class ReductionOf(ABC):
         fitted to rows, or, not nested, which has seen those that are held out. Numbers with the same P are left out.
         """
         return distinct({size: [self.components(statistics, size)] for size in sizes}), True
+
+    def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
+        """Return the passes that `by_fold` takes."""
+        return []
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether `by_fold` takes rows into memory."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -185,6 +197,16 @@ class MethodReduction(ReductionOf):
         training = training_statistics(rows, n_folds, replace(self.needs, n_components=max(sizes)), statistics)
         folds = [self._by_size(each, sizes, statistics.scale) for each in training or [statistics]]
         return distinct({size: [fold[size] for fold in folds] for size in sizes}), training is not None
+
+    def rounds(self, n_classes: int, n_features: int) -> list[SweepRound]:
+        cells = n_classes * MOST_FOLDS
+        sums = 0 if self.takes_rows or use_pooled(cells, n_features) else 8 * cells * n_features**2
+        return [SweepRound(1, 1, n_features // 2, 0, sums, 0, 0.0)]
+
+    @property
+    def takes_rows(self) -> bool:
+        needs = self.needs
+        return bool(needs.searches or needs.swept or needs.medians)
 
     def _by_size(
         self, statistics: Statistics, sizes: Sequence[int], scale: NDArray[np.float64] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from mmpca_dist.limits import LIMITS
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Resources
 from mmpca_dist.solvers.needs import Needs
@@ -58,6 +59,8 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *,
                 passes += [sweep] * each.expected
                 more += each.most - each.expected
             memory = max(memory, gathered + _memory(rows, each, in_memory, bool(gathered), keeps_sparse))
+        if need.takes_rows and dataset.n_bytes <= LIMITS.direct_bytes:
+            memory += 2 * dataset.n_bytes
             states = max(states, 2 * written)
     return SweepPlan(passes, more, memory, states)
 

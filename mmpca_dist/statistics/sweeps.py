@@ -168,6 +168,11 @@ class SweptNeed(ABC):
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
         """Return the kinds of sweeps that follow one another."""
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows are taken into memory, where they fit (``LIMITS.direct_bytes``)."""
+        return False
+
     def state_bytes(self, n_classes: int, n_components: int, n_features: int) -> int:
         """Return the bytes of the largest state of a row."""
         return max(each.state_bytes for each in self.rounds(n_classes, n_components, n_features))
