@@ -28,6 +28,14 @@ pytestmark = pytest.mark.chaos
 
 SETTINGS = {"methods": ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"], "n_components": 3}
 WORKER_DEATHS = {"exit": signal.SIGKILL, "segfault": signal.SIGSEGV, "graceful close": signal.SIGTERM}
+SWEEPS = {
+    "methods": [
+        "bm2pca",
+        {"name": "projection-penalty", "reduction": "m-pca2", "alpha": "auto", "alphas": [1, 100]},
+        {"name": "projection-penalty", "label": "hinge", "loss": "hinge", "max_sweeps": 8},
+    ],
+    "n_components": 2,
+}
 SEEDS, FLOWS, SCHEDULERS = 100, 4, 6
 DRIVER = """
 import json, sys
@@ -78,18 +86,19 @@ def undisturbed(config):
     return expected, time.monotonic() - begin
 
 
-def test_workers_that_die_a_hundred_times(rows, cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("settings", "count"), [(SETTINGS, SEEDS), (SWEEPS, 12)], ids=["passes", "sweeps"])
+def test_workers_that_die_a_hundred_times(settings, count, rows, cluster, tmp_path, monkeypatch):
     """Killed, by a segmentation fault, or asked to end: at moments spread over all stages."""
     small_units(monkeypatch, unit_bytes=64 * 80)
     no_report(monkeypatch)  # no worker has a part in it
     compute = {"cluster": cluster.address, "wait": 300}
-    expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS))
+    expected, seconds = undisturbed(make_config(tmp_path / "whole", rows, compute=compute, **settings))
     table = {}
-    for seed in range(SEEDS):
+    for seed in range(count):
         draw = random.Random(seed)
         name = list(WORKER_DEATHS)[seed % 3]
-        moment = seconds * (seed + draw.random()) / SEEDS
-        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **SETTINGS)
+        moment = seconds * (seed + draw.random()) / count
+        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **settings)
         clock = Clock()
         timer = threading.Timer(moment, cluster.kill_worker, (WORKER_DEATHS[name], draw.randrange(2)))
         timer.start()
@@ -98,34 +107,38 @@ def test_workers_that_die_a_hundred_times(rows, cluster, tmp_path, monkeypatch):
         assert results_hash(config.output) == expected, f"seed {seed}: {name} after {moment:.2f} s"
         stage = max((begin, stage) for stage, begin in clock.stages.items() if begin <= moment or stage == "count")[1]
         table[name, stage] = table.get((name, stage), 0) + 1
-    print(f"\nseeds 0 to {SEEDS - 1}; deaths of workers, all results equal:")
-    for (name, stage), count in sorted(table.items()):
-        print(f"  {name:<15}during {stage:<8}{count:>4}")
+    print(f"\nseeds 0 to {count - 1}; deaths of workers, all results equal:")
+    for (name, stage), deaths in sorted(table.items()):
+        print(f"  {name:<15}during {stage:<8}{deaths:>4}")
 
 
-def start(config):
+def start(config, settings):
     """Start a run in a process of its own."""
     content = json.dumps(
-        {"output": config.output, "uri": config.dataset.uri, "compute": config.compute.model_dump(), **SETTINGS}
+        {"output": config.output, "uri": config.dataset.uri, "compute": config.compute.model_dump(), **settings}
     )
     folder = str(Path(__file__).parent)
     return subprocess.Popen([sys.executable, "-c", DRIVER, folder, content], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("cluster_name", ["threads", "local", "address"])
-def test_flows_that_are_killed(cluster_name, rows, cluster, tmp_path):
+@pytest.mark.parametrize(
+    ("cluster_name", "settings"),
+    [("threads", SETTINGS), ("local", SETTINGS), ("address", SETTINGS), ("threads", SWEEPS), ("address", SWEEPS)],
+    ids=["threads", "local", "address", "threads-sweeps", "address-sweeps"],
+)
+def test_flows_that_are_killed(cluster_name, settings, rows, cluster, tmp_path):
     """kill -9 of the process that drives the run, again and again, until one comes to the end."""
     compute = {"cluster": cluster.address if cluster_name == "address" else cluster_name, "workers": 2}
-    whole = make_config(tmp_path / "whole", rows, compute=compute, **SETTINGS)
+    whole = make_config(tmp_path / "whole", rows, compute=compute, **settings)
     begin = time.monotonic()
-    assert start(whole).wait(300) == 0
+    assert start(whole, settings).wait(300) == 0
     seconds, expected = time.monotonic() - begin, results_hash(whole.output)
     for seed in range(FLOWS):
         draw = random.Random(seed)
-        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **SETTINGS)
+        config = make_config(tmp_path / f"seed-{seed}", rows, compute=compute, **settings)
         deaths = 0
         for _ in range(3):
-            process = start(config)
+            process = start(config, settings)
             try:
                 process.wait(seconds * draw.uniform(0.3, 0.9))
                 break
@@ -133,7 +146,7 @@ def test_flows_that_are_killed(cluster_name, rows, cluster, tmp_path):
                 process.kill()
                 process.wait()
                 deaths += 1
-        process = start(config)
+        process = start(config, settings)
         _, words = process.communicate(timeout=300)
         assert process.returncode == 0, words
         assert results_hash(config.output) == expected, f"seed {seed}"
