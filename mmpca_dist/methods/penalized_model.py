@@ -8,35 +8,24 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack, issparse
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
-from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
 from mmpca_dist.methods.penalty_fit import PenaltyFit
 from mmpca_dist.methods.penalty_results import PenalizedModels
-from mmpca_dist.methods.reduction_of import (
-    GivenReduction,
-    MethodReduction,
-    ReductionOf,
-    UnknownReduction,
-    components_of,
-    method_named,
-)
+from mmpca_dist.methods.reduction_of import MethodReduction
 from mmpca_dist.methods.solution import Solution
+from mmpca_dist.methods.takes_reduction import TakesReduction
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.schedulers import Scheduler
 
-DEFAULT_COMPONENTS = 10
 ALPHAS = tuple(10.0**exponent for exponent in range(-8, 11, 2))
 """The grid of Zhang & Schneider 2010, section 3."""
 LARGEST_ALPHA = 1e12
@@ -44,10 +33,10 @@ LARGEST_ALPHA = 1e12
 
 
 @estimator
-class ProjectionPenalty(MomentReducer):
+class ProjectionPenalty(TakesReduction):
     """Base of the estimators with a projection penalty."""
 
-    n_components: int | Literal["auto"] | None = parameter(None, words=("auto",))  # type: ignore[assignment]
+    n_components: int | Literal["auto"] | None = parameter(None, words=("auto",))
     reduction: Any = option(
         "m-pca0",
         kw_only=False,
@@ -119,27 +108,6 @@ class ProjectionPenalty(MomentReducer):
     def _fit_loss(self) -> str:
         return str(getattr(self, "loss", "squared"))
 
-    def _described(self) -> ReductionOf:
-        """Return where the rows of P come from, as far as parameters tell."""
-        known = self.__dict__.get("_fitted_reduction")
-        if known is not None:
-            return known
-        if isinstance(self.reduction, str | dict):
-            return MethodReduction.of(method_named(self.reduction, **self._shared()))
-        if isinstance(self.reduction, MomentReducer) and not _is_fitted(self.reduction):
-            if self.reduction.standardize and not self.standardize:
-                raise InputError(
-                    "standardize=True of the reduction, but not here: both share the statistics of the rows. Set it "
-                    "here, too, or fit the reduction first."
-                )
-            return MethodReduction.of(self.reduction)
-        if _is_transformer(self.reduction):
-            return UnknownReduction(type(self.reduction).__name__)
-        return GivenReduction.of(self.reduction)
-
-    def _shared(self) -> dict[str, Any]:
-        return {"precision": self.precision, "scratch": self.scratch}
-
     def _needs(self) -> Needs:
         below = self._described().needs
         own = Needs(full_scatter=("projection-penalty",)) if self._from_moments else Needs(swept=(self._fit(),))
@@ -147,98 +115,6 @@ class ProjectionPenalty(MomentReducer):
 
     def _count(self, rows: Rows) -> int:
         return self._reduction_size(rows.dataset.n_rows, rows.dataset.n_features)
-
-    def _reduction_size(self, n: int, d: int) -> int:
-        described = self._described()
-        if self.n_components == "auto":
-            return min(max(self.sizes), d, max(n - 1, 1))
-        if isinstance(described, GivenReduction):
-            given = len(described.values) // (8 * max(described.n_features, 1))
-            return self.n_components or max(given, 1)
-        own = described.n_components if isinstance(described, MethodReduction) else None
-        return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))
-
-    def _prepared(self, X: Any, y: Any) -> Any:
-        """Fit the reduction where it is no method of this project, and return rows with what is appended to them."""
-        self.__dict__.pop("_fitted_reduction", None)
-        self.__dict__.pop("appended_", None)
-        given = self.reduction
-        if not _is_transformer(given):
-            return X
-        if isinstance(given, MomentReducer):
-            if _is_fitted(given):
-                P = given._directions if given.scale_ is None else given._directions / given.scale_
-                self._fitted_reduction: ReductionOf = GivenReduction.of(P, of_raw_columns=True)
-            return X
-        name = type(given).__name__
-        if isinstance(X, Dataset):
-            raise InputError(
-                f"The reduction, a {name}, is none of this project, whose methods alone read a Dataset: give its "
-                "matrix, such as pca.components_, as the reduction."
-            )
-        is_lazy = isinstance(X, da.Array)
-        if is_lazy and not _is_fitted(given):
-            raise InputError(
-                f"The reduction, a {name}, is not fitted, and is none of this project, which read rows piece by piece: "
-                "fit it first, to some rows."
-            )
-        is_fitted = _is_fitted(given)
-        fitted = given if is_fitted else clone(given).fit(X, y)
-        found = components_of(fitted, X[:SAMPLE_ROWS].compute() if is_lazy else X)
-        if found is not None:
-            self._fitted_reduction = replace(
-                GivenReduction.of(found, of_raw_columns=True), is_fitted_to_all=not is_fitted
-            )
-            return X
-        if self.n_components == "auto":
-            raise InputError(
-                f"n_components='auto' is for reductions that are linear, and {name} is not: choose its own parameters, "
-                "for example by scikit-learn's GridSearchCV."
-            )
-        if self.standardize:
-            raise InputError(
-                "standardize=True is for reductions that are linear: put a StandardScaler in front of this estimator."
-            )
-        self.appended_ = fitted
-        extended = self._extended(X, self._appended_gain)
-        picked = GivenReduction.of(np.eye(extended.shape[1])[X.shape[1] :])
-        self._fitted_reduction = replace(picked, appended=True, is_fitted_to_all=not is_fitted)
-        return extended
-
-    @property
-    def _unmergeable(self) -> str | None:
-        given = self.reduction
-        if _is_transformer(given) and not isinstance(given, MomentReducer) and not _is_fitted(given):
-            return "its reduction would be fitted to every part of the rows anew: fit it first"
-        return super()._unmergeable
-
-    def _extended(self, X: Any, gain: float = 1.0) -> Any:
-        """Return rows with the features of a reduction that is not linear behind them: [x; phi(x)]."""
-        appended = self.__dict__.get("appended_")
-        if appended is None:
-            return X
-        if isinstance(X, da.Array):
-            X = X.rechunk({1: -1})
-            k = appended.transform(X[:1].compute()).shape[1]
-            return da.map_blocks(_joined, X, appended, gain, dtype=np.float64, chunks=(X.chunks[0], (X.shape[1] + k,)))
-        return _joined(X, appended, gain)
-
-    @property
-    def _appended_gain(self) -> float:
-        """What appended features are multiplied by while a model is fitted, lest epsilon be too large for P = [0 I]."""
-        is_large = "appended_" in self.__dict__ and self.penalty == "l2" and self.epsilon > LARGE_EPSILON
-        return 1 / np.sqrt(2 * self.epsilon) if is_large else 1.0
-
-    @property
-    def _own_epsilon(self) -> float:
-        """The epsilon of P.
-
-        Coefficients u of appended features have P = [0 I], with which min (u - v)^2 + e v^2 = e / (1 + e) u^2: for a
-        penalty of epsilon u^2, e is epsilon / (1 - epsilon), or 1 for features whose gain makes epsilon a half.
-        """
-        if "appended_" not in self.__dict__ or self.penalty == "l1":
-            return self.epsilon
-        return 1.0 if self.epsilon > LARGE_EPSILON else self.epsilon / (1 - self.epsilon)
 
     def _adopt(self, solution: Solution, mean: NDArray[np.float64], scale: NDArray[np.float64] | None) -> None:
         gain = self._appended_gain
@@ -391,35 +267,9 @@ class ProjectionPenalty(MomentReducer):
             raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
         for value in self.sizes:
             check_number("a value among sizes", value, {"ge": 1}, integral=True)
-        described = self._described()
-        if isinstance(described, MethodReduction) and not described.estimator._nested:
+        reduction = self._described()
+        if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
             raise InputError(
                 f"n_components='auto' is for reductions whose first components are a smaller reduction; those of "
-                f"{described.estimator.__name__} are not: give n_components as a number."
+                f"{reduction.estimator.__name__} are not: give n_components as a number."
             )
-
-
-LARGE_EPSILON = 0.5
-SAMPLE_ROWS = 1000
-"""Rows of a Dask array that tell how columns vary."""
-
-
-def _is_transformer(given: Any) -> bool:
-    if isinstance(given, type):
-        raise InputError(f"The reduction is the class {given.__name__}: give an instance, {given.__name__}(...).")
-    return hasattr(given, "fit") and hasattr(given, "transform")
-
-
-def _is_fitted(estimator: Any) -> bool:
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        return False
-    return True
-
-
-def _joined(X: Any, transformer: Any, gain: float) -> Any:
-    features = transformer.transform(X) * gain
-    if issparse(X):
-        return csr_array(hstack([X, csr_array(features)], format="csr"))
-    return np.hstack([np.asarray(X, np.float64), np.asarray(features, np.float64)])

@@ -97,6 +97,11 @@ class GivenReduction(ReductionOf):
         return cls(components.tobytes(), components.shape[1], of_raw_columns)
 
     @property
+    def n_components(self) -> int:
+        """K."""
+        return len(self.values) // (8 * max(self.n_features, 1))
+
+    @property
     def needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
@@ -175,8 +180,8 @@ class MethodReduction(ReductionOf):
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
         """Return the reduction that an estimator, not yet fitted, makes."""
-        given = reducer.get_params(deep=False).items()
-        options = {name: _hashable(value) for name, value in given if name not in OF_THE_STATISTICS}
+        parameters = reducer.get_params(deep=False).items()
+        options = {name: _hashable(value) for name, value in parameters if name not in OF_THE_STATISTICS}
         return cls(type(reducer), tuple(sorted(options.items())), reducer.n_components)
 
     def reducer(self, n_components: int | None) -> MomentReducer:
@@ -260,10 +265,10 @@ def components_of(transformer: Any, X: Any) -> NDArray[np.float64] | None:
     It is tried on random rows whose columns vary like those of ``X``.
     """
     for name in ("components_", "scalings_", "x_rotations_"):
-        found = getattr(transformer, name, None)
-        if not isinstance(found, np.ndarray) or found.ndim != 2:
+        matrix = getattr(transformer, name, None)
+        if not isinstance(matrix, np.ndarray) or matrix.ndim != 2:
             continue
-        P = found if name == "components_" else found.T
+        P = matrix if name == "components_" else matrix.T
         if P.shape[1] != X.shape[1]:
             continue
         mean, scale = column_units(X)
