@@ -23,6 +23,7 @@ from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods import penalty_fit
 from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
+from mmpca_dist.solvers.sparse_models import SparseSweep
 
 
 @pytest.mark.fast
@@ -132,6 +133,38 @@ def test_a_gap_is_never_less_than_what_the_objective_misses(loss):
         assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
         assert model.n_iter_ <= passes
     assert "raise max_sweeps" in " ".join(clone(model).set_params(max_sweeps=2).fit(X, y)._remarks())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 24)])
+def test_gaps_of_absolute_values_close_at_a_tiny_alpha(n, d, loss, epsilon):
+    """Sums of multipliers times rows must be at most alpha, which is no more than their rounding."""
+    X, y, P = problem(n, d, 2, seed=n)
+    for alpha in (1e-8, 1e-6, 1e-4):
+        model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=epsilon, loss=loss, penalty="l1").fit(X, y)
+        assert model.gaps_[0] <= 1e-5
+        if n > d:  # the minimum of the twin is 1e-6 too large where it is itself as small
+            least = penalized_model(X, signs(y), P, alpha, epsilon, loss, "l1")[2]
+            assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 24)])
+def test_no_bound_of_absolute_values_lies_above_the_minimum(n, d, loss, alpha, monkeypatch):
+    """At every pass, far from the minimum and at it, whatever the scales of columns."""
+    bounds, corrected = [], SparseSweep._corrected_bound
+    monkeypatch.setattr(SparseSweep, "_corrected_bound", lambda *args: bounds.append(corrected(*args)) or bounds[-1])
+    X, y, P = problem(n, d, 2, seed=24)
+    model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.1, loss=loss, penalty="l1", **EXACT)
+    for scales in (np.ones(d), 10.0 ** np.linspace(-2, 2, d)):
+        model.fit(X * scales, y)
+        assert np.max(bounds) <= model.objective_[0] * (1 + 1e-14)
+        assert n < d or np.max(bounds) >= model.objective_[0] * (1 - 1e-9)
+        bounds.clear()
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -33,7 +33,7 @@ class InteriorPenalty(ABC):
         """Add second derivatives (m, n + 1, n + 1), and what moves parameters, without and by mu (m, n + 1)."""
 
     @abstractmethod
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
         """Return the change of the parts with Newton's step, shape (m, n + 1), to products mu (m,)."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class SubspaceInterior(InteriorPenalty):
         metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
         pull[:, :-1] -= 2 * self.alphas[:, None] * self.penalty.apply(point[:, :-1])
 
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
         return ()
 
     def products(self, parts: Parts) -> Array:
@@ -80,14 +80,15 @@ class SparseInterior(InteriorPenalty):
         weights = np.broadcast_to(self.alphas[:, None], shape)
         return START / weights, START / weights, weights.copy(), weights.copy()
 
-    def _quotients(self, parts: Parts) -> tuple[Array, Array, Array]:
+    def _quotients(self, point: Array, parts: Parts) -> tuple[Array, Array, Array]:
         """Return F, and c without and by mu."""
         p, q, P, Q = parts
-        return p / P + q / Q, -self.alphas[:, None] * (p / P - q / Q), 1 / P - 1 / Q
+        drift = p - q - point[:, : self.penalty.n_sparse]
+        return p / P + q / Q, drift - self.alphas[:, None] * (p / P - q / Q), 1 / P - 1 / Q
 
     def add_to(self, point: Array, parts: Parts, metric: Array, pull: Array, push: Array) -> None:
         r, n = self.penalty.n_sparse, self.penalty.n_parameters
-        F, fixed, by_mu = self._quotients(parts)
+        F, fixed, by_mu = self._quotients(point, parts)
         sparse, inside, ridge = np.arange(r), np.arange(r, n), 2 * self.alphas * self.penalty.epsilon
         metric[:, sparse, sparse] += 1 / F
         metric[:, inside, inside] += ridge[:, None]
@@ -95,9 +96,9 @@ class SparseInterior(InteriorPenalty):
         push[:, :r] += by_mu / F
         pull[:, r:n] -= ridge[:, None] * point[:, r:n]
 
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
         p, q, P, Q = parts
-        F, fixed, by_mu = self._quotients(parts)
+        F, fixed, by_mu = self._quotients(point, parts)
         alpha, mu = self.alphas[:, None], mu[:, None]
         g = (step[:, : self.penalty.n_sparse] - fixed - mu * by_mu) / F
         return (mu - p * (alpha - g)) / P, (mu - q * (alpha + g)) / Q, alpha - g - P, alpha + g - Q

@@ -120,7 +120,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
 
     def update(self, fitted: HingeFit, sums: HingeSums | Longest) -> HingeFit:
         interior = self.interior
-        moved_parts = interior.change(fitted.parts, fitted.change, fitted.mu)
+        moved_parts = interior.change(fitted.point, fitted.parts, fitted.change, fitted.mu)
         if isinstance(sums, Longest):
             longest = np.minimum(sums.step, interior.longest(fitted.parts, moved_parts))
             length = np.where(fitted.is_done, 0.0, np.minimum(NEARLY * longest, 1.0))

@@ -44,6 +44,8 @@ class LinearFit:
     is_done : bool array of shape (m,)
     idle : int array of shape (m,)
         Passes in a row that gained nothing.
+    reach : array of shape (m,)
+        No row [x; 1] is longer; infinite where sums have not told yet.
     n_passes, age : int
         Passes so far, and since second derivatives came.
     """
@@ -53,6 +55,7 @@ class LinearFit:
     start: Array
     is_done: NDArray[np.bool_]
     idle: NDArray[np.int64]
+    reach: Array
     n_passes: int = 0
     age: int = 0
 
@@ -66,6 +69,7 @@ class LinearFit:
             np.full(m, np.inf),
             np.zeros(m, bool),
             np.zeros(m, np.int64),
+            np.full(m, np.inf),
         )
 
     def only(self, models: NDArray[np.intp]) -> LinearFit:
@@ -159,24 +163,31 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
             hold_intercept(metric)
         accepted = self._accepts(fitted.descent, value)
         descent = self._moved(fitted.descent, accepted, value, gradient, metric)
-        bound = np.where(accepted, self._bound(fitted.bound, sums, descent), fitted.bound)
+        bound = np.where(accepted, self._bound(fitted, sums, descent), fitted.bound)
         new = replace(
             fitted,
             descent=descent,
             bound=bound,
             start=fitted.start if fitted.n_passes else value,
+            reach=fitted.reach if fitted.n_passes else self._reach(sums),
             n_passes=fitted.n_passes + 1,
             age=0 if len(metric) else fitted.age + 1,
         )
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
         return replace(new, idle=idle, is_done=(new.gaps <= self.tolerance) | (idle >= STANDSTILL))
 
-    def _bound(self, before: Array, sums: LossSums, descent: Descent) -> Array:
+    def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
         """Return what the minimum is at least: proved, or, where directions bear no penalty, by what a step gains."""
         if self.penalty.is_free:
             return descent.value - self._decrease(descent)
         moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-        return np.maximum(before, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
+    def _reach(self, sums: LossSums) -> Array:
+        """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
+        if not len(sums.bends):
+            return np.full(len(sums.loss), np.inf)
+        return np.sqrt(np.trace(sums.bends, axis1=1, axis2=2) / self.loss(np.ones(1)).bend)
 
     def is_done(self, fitted: LinearFit) -> bool:
         return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())

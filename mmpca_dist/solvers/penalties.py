@@ -77,12 +77,22 @@ class Penalty(ABC):
         up, down = moves[0], -moves[1]
         least = np.minimum(up, down)
         shares = np.stack([np.divide(least, each, out=np.ones_like(each), where=each > 0) for each in (up, down)])
-        linear = np.einsum("gm,gm->m", shares, duals)
-        squares, longest = self.conjugate(np.einsum("gm,gmr->mr", shares, cross), alphas)
+        cross = np.einsum("gm,gmr->mr", shares, cross)
+        return self.scaled_bound(alphas, cross, np.einsum("gm,gm->m", shares, duals))
+
+    def scaled_bound(self, alphas: Array, cross: Array, dual: Array) -> Array:
+        """Return the largest value of the dual problem at multiples of multipliers that cancel, shape (m,).
+
+        Parameters
+        ----------
+        cross, dual : arrays of shape (m, r) and (m,)
+            Sums of multipliers times rows, and of the dual terms that they leave at least.
+        """
+        squares, longest = self.conjugate(cross, alphas)
         with np.errstate(divide="ignore", invalid="ignore"):
-            length = np.where(squares > 0, np.clip(linear / (2 * squares), 0, 1), np.where(linear > 0, 1.0, 0.0))
+            length = np.where(squares > 0, np.clip(dual / (2 * squares), 0, 1), np.where(dual > 0, 1.0, 0.0))
             length = np.minimum(length, longest)
-            return np.where(length > 0, length * linear - length**2 * squares, 0.0)
+            return np.where(length > 0, length * dual - length**2 * squares, 0.0)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 
 from mmpca_dist.solvers.descent import Descent, solve_definite
 from mmpca_dist.solvers.interior_penalties import SparseInterior
-from mmpca_dist.solvers.linear_models import LinearFit, ModelSweep
+from mmpca_dist.solvers.linear_models import LinearFit, ModelSweep, hold_intercept
 from mmpca_dist.solvers.penalties import SparsePenalty
 from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.loss_sums import LossSums
 
 EXACT, MOST_STEPS = 1e-13, 100
 """Of the quadratic: how near its minimum is, relative to its sum of absolute values, and steps at most."""
 NEARLY, LEAST = 0.995, 1e-3
 """Of the longest step: what is taken. And of what it leaves: the share that is aimed at, at least."""
+BALANCED = 1e-13
+"""Of the sum of absolute multipliers: what rounding leaves of their sum."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,41 @@ class SparseSweep(ModelSweep):
         parts = zip(descent.metric, descent.gradient, descent.point, self.alphas, strict=True)
         return np.stack([sparse_minimum(H, H @ x - g, alpha, self.penalty) - x for H, g, x, alpha in parts])
 
+    def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
+        bound = super()._bound(before, sums, descent)
+        return bound if self.penalty.is_free else np.maximum(bound, self._corrected_bound(before.reach, sums, descent))
+
+    def _corrected_bound(self, reach: Array, sums: LossSums, descent: Descent) -> Array:
+        """Return the value of the dual problem after a Newton step towards feasible multipliers, shape (m,).
+
+        Scaling multipliers t until |sum t x| <= alpha loses all of the value where rounding of that sum is as large as
+        alpha. Here they become t + h z^T [x; 1], with h = d2L/df2, which changes the sums of t [x; 1] by H z, H the
+        second derivatives. -inf where ``reach`` does not show that all conjugates stay finite.
+        """
+        cross, H = -sums.gradient, sums.bends.copy()
+        limits = self.alphas[:, None]
+        excess = np.append(np.clip(cross[:, :-1], -limits, limits), np.zeros_like(limits), axis=1) - cross
+        excess[:, self.penalty.n_sparse : -1] = 0
+        if not self.has_intercept:
+            excess[:, -1] = 0
+            hold_intercept(H)
+        z = np.zeros_like(excess)
+        for _ in range(2):  # the second solution takes out what rounding left
+            left = excess - np.einsum("mpq,mq->mp", H, z)
+            z += np.stack([solve_definite(*each) for each in zip(H, left, strict=True)])
+        change = np.einsum("mpq,mq->mp", H, z)
+        cross += change
+        model = np.append(self.penalty.coefficients(descent.point[:, :-1]), descent.point[:, -1:], axis=1)
+        dual = sums.duals.sum(axis=0) + np.einsum("mp,mp->m", model - self.loss.divergence * z, change)
+        size = np.linalg.norm(z, axis=1)
+        rounding = 2 * EPS * H.shape[1] * np.trace(H, axis1=1, axis2=2) * size * (size + np.linalg.norm(model, axis=1))
+        bound = self.penalty.scaled_bound(self.alphas, cross[:, :-1], dual - rounding)
+        with np.errstate(invalid="ignore"):
+            is_valid = size * reach <= self.loss.domain
+        if self.has_intercept:
+            is_valid &= np.abs(cross[:, -1]) <= BALANCED * np.abs(sums.moves).sum(axis=0)
+        return np.where(is_valid, bound, -np.inf)
+
     def _decrease(self, descent: Descent) -> Array:
         curved = np.einsum("mp,mpq,mq->m", descent.direction, descent.metric, descent.direction)
         return -self._slope(descent) - curved / 2
@@ -85,7 +124,7 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
         mu = np.zeros(1)
         for _ in range(2):  # the first step tells how little is left where nothing is centred (Mehrotra 1992)
             step = without + mu * by_mu
-            change = interior.change(parts, step, mu)
+            change = interior.change(point, parts, step, mu)
             length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)
             ahead = tuple(part + length * moved for part, moved in zip(parts, change, strict=True))
             mu = products.mean(axis=1) * max(float(interior.products(ahead).mean() / products.mean()), LEAST) ** 3
