@@ -287,7 +287,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
     X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
     settings = {"alpha": "auto", "alphas": (0.1, 10.0, 10.0), "loss": loss, "precision": "double"}
     together = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "BENDS_BYTES", 2 * 8 * 5**2)
+    monkeypatch.setattr(penalty_fit, "HESSIAN_BYTES", 2 * 8 * 5**2)
     in_turn = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
     assert in_turn.candidates_.tolist() == [0.1, 10.0] and in_turn.n_iter_ > together.n_iter_
     np.testing.assert_array_equal(in_turn.candidate_errors_, together.candidate_errors_)
@@ -297,7 +297,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
 def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
     X, y, P = problem(80, 6, 2, seed=15)
     with_them = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "LARGEST_BENDS", 0)
+    monkeypatch.setattr(penalty_fit, "LARGEST_HESSIAN", 0)
     without = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
     np.testing.assert_allclose(without.coef_, with_them.coef_, atol=1e-4)
     assert without.n_iter_ > with_them.n_iter_ and without.gaps_[0] <= 1e-9
@@ -315,11 +315,11 @@ def test_parameters_of_sparse_penalties_are_lifted():
     """Derivatives by [w~; v; b] are those by [w; b], w = w~ + P^T v, with the matrix of that map."""
     rng = np.random.default_rng(16)
     P, gradient, root = rng.normal(size=(2, 5)), rng.normal(size=(3, 6)), rng.normal(size=(3, 6, 6))
-    bends, penalty = root @ np.swapaxes(root, 1, 2), SparsePenalty(P, 0.1)
+    hessians, penalty = root @ np.swapaxes(root, 1, 2), SparsePenalty(P, 0.1)
     lift = np.zeros((8, 6))
     lift[:5, :5], lift[5:7, :5], lift[7, 5] = np.eye(5), P, 1
     np.testing.assert_allclose(penalty.lifted(gradient), gradient @ lift.T, atol=1e-12)
-    np.testing.assert_allclose(penalty.lifted_twice(bends), lift @ bends @ lift.T, atol=1e-12)
+    np.testing.assert_allclose(penalty.lifted_twice(hessians), lift @ hessians @ lift.T, atol=1e-12)
 
 
 def test_rounding_of_moments_in_single_precision_is_in_the_gap():

@@ -12,7 +12,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.fold_grid import MOST_FOLDS, FoldGrid
 from mmpca_dist.methods.reduction_of import ReductionOf
 from mmpca_dist.methods.working_rows import WorkingRows
-from mmpca_dist.solvers.interior_penalties import InteriorPenalty, SparseInterior, SubspaceInterior
+from mmpca_dist.solvers.interior_penalties import SparseInterior, SubspaceInterior
 from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
 from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass
 from mmpca_dist.solvers.penalized_squares import SquaresFit, SquaresMinimum, SquaresPass
@@ -21,20 +21,20 @@ from mmpca_dist.solvers.sparse_models import SparseSweep
 from mmpca_dist.statistics.centred_rows import Array
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.hinge_sums import INTERIORS
-from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
+from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.statistics.loss_sums import block_rows
 from mmpca_dist.statistics.losses import LOSSES
 from mmpca_dist.statistics.scatters import total_scatter
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Sweeper, SweepRound, SweptNeed
 
-BENDS_BYTES = 256 << 20
+HESSIAN_BYTES = 256 << 20
 """Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
 MOST_HINGES, MOST_SMOOTH = 64, 1024
 """Models that are fitted together, at most: of hinge losses each keeps up to four numbers a row."""
 ARRAYS = 20
 """Arrays of outputs that coexist while a block of rows is worked on."""
-LARGEST_BENDS = 64 << 20
+LARGEST_HESSIAN = 64 << 20
 """Models whose second derivatives take more do without them, where they can."""
 WIDEST = 8192
 """Columns of models that cannot: hinge losses, and absolute values."""
@@ -161,7 +161,7 @@ class PenaltyFit(SweptNeed):
         """Return the label terms of the models, without folds, and their number."""
         if self.targets:
             q = len(self.targets)
-            return KnownTargets(self._target_means(), np.arange(q), np.full(q, -1), 1), q
+            return ResidualTerms(self._target_means(), np.arange(q), np.full(q, -1), 1), q
         positive = positive_classes(working.sweeper.rows.census.classes)
         classes, none = working.sweeper.rows.census.classes, np.full(len(positive), -1)
         return ClassTerms(classes, positive, -1, none, 1, {}), len(positive)
@@ -228,46 +228,45 @@ class PenaltyFit(SweptNeed):
 
     def _together(self, width: int) -> int:
         """Return how many models are fitted together, of ``width`` parameters each."""
-        return min(max(1, BENDS_BYTES // (8 * width**2)), MOST_HINGES if self.loss in INTERIORS else MOST_SMOOTH)
+        return min(max(1, HESSIAN_BYTES // (8 * width**2)), MOST_HINGES if self.loss in INTERIORS else MOST_SMOOTH)
 
     def _minimum_together(self, job: _Job, statistics: Statistics, alphas: Array) -> _Minimum:
         shared: dict[str, Any] = {
             "name": job.name, "terms": job.terms, "units": job.working.units(), "has_intercept": self.fit_intercept,
             "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": job.working.keeps_sparse,
         }  # fmt: skip
-        run, penalty = job.working.sweeper.run, job.penalty
         fitted: HingeFit | LinearFit
         if self.loss in INTERIORS:
-            interior: InteriorPenalty
-            if isinstance(penalty, SparsePenalty):
-                interior = SparseInterior(penalty, alphas)
-                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
-            else:
-                assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
-                interior = SubspaceInterior(penalty, alphas)
-            sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
-            fitted = run(sweep, HingeFit.start_at(interior))
-            if isinstance(interior, SparseInterior):
-                fitted = self._with_zeros(job, interior, fitted)
+            fitted = self._hinge_fit(job, alphas, shared)
         else:
-            start = np.zeros((len(alphas), penalty.n_parameters + 1))
-            if isinstance(penalty, SparsePenalty):
-                sparse = SparseSweep(loss=LOSSES[self.loss], penalty=penalty, alphas=alphas, **shared)
-                fitted = run(sparse, LinearFit.start_at(start))
+            shared |= {"loss": LOSSES[self.loss], "penalty": job.penalty, "alphas": alphas}
+            start = np.zeros((len(alphas), job.penalty.n_parameters + 1))
+            if self.penalty == "l1":
+                fitted = job.working.sweeper.run(SparseSweep(**shared), LinearFit.start_at(start))
             else:
-                assert isinstance(penalty, SubspacePenalty)  # noqa: S101  (there are two kinds)
-                with_bends = 8 * start.shape[1] ** 2 <= LARGEST_BENDS
-                if penalty.is_free and not with_bends:
-                    raise InputError(
-                        f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
-                        "Set epsilon above 0."
-                    )
-                metric = self._metric(job, statistics, penalty, alphas) if with_bends else None
-                smooth = LinearSweep(
-                    loss=LOSSES[self.loss], penalty=penalty, alphas=alphas, with_bends=with_bends, **shared
-                )
-                fitted = run(smooth, LinearFit.start_at(start, metric))
+                fitted = self._smooth_fit(job, statistics, start, shared)
         return _Minimum(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+
+    def _hinge_fit(self, job: _Job, alphas: Array, shared: dict[str, Any]) -> HingeFit:
+        is_sparse = self.penalty == "l1"
+        interior = (SparseInterior if is_sparse else SubspaceInterior)(job.penalty, alphas)
+        if is_sparse:
+            shared["tolerance"] /= 10  # setting to zero what tends to it costs some
+        sweep = HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared)
+        fitted = job.working.sweeper.run(sweep, HingeFit.start_at(interior))
+        return self._with_zeros(job, interior, fitted) if isinstance(interior, SparseInterior) else fitted
+
+    def _smooth_fit(self, job: _Job, statistics: Statistics, start: Array, shared: dict[str, Any]) -> LinearFit:
+        width = start.shape[1]
+        with_hessian = 8 * width**2 <= LARGEST_HESSIAN
+        if job.penalty.is_free and not with_hessian:
+            raise InputError(
+                f"epsilon=0 with {width - 1:,} columns: nothing would tell how near the minimum is. "
+                "Set epsilon above 0."
+            )
+        metric = self._metric(job, statistics, shared["alphas"]) if with_hessian else None
+        sweep = LinearSweep(with_hessian=with_hessian, **shared)
+        return job.working.sweeper.run(sweep, LinearFit.start_at(start, metric))
 
     def _with_zeros(self, job: _Job, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
         """Return models whose parameters that tend to zero are zero, with their objectives, which take a pass."""
@@ -292,17 +291,17 @@ class PenaltyFit(SweptNeed):
             )
         return with_zeros
 
-    def _metric(self, job: _Job, statistics: Statistics, penalty: SubspacePenalty, alphas: Array) -> Array | None:
+    def _metric(self, job: _Job, statistics: Statistics, alphas: Array) -> Array | None:
         """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
         if statistics.approximation is not None or job.working.is_uncentred:
             return None
-        n, r = statistics.moments.n_rows, penalty.n_parameters
+        n, r = statistics.moments.n_rows, job.penalty.n_parameters
         scatter = total_scatter(statistics.moments).dense(statistics.moments)
-        bend = float(LOSSES[self.loss](np.ones(1)).bend[0]) * n
+        curvature = float(LOSSES[self.loss](np.ones(1)).curvature[0]) * n
         metric = np.zeros((len(alphas), r + 1, r + 1))
-        metric[:, : len(scatter), : len(scatter)] = bend * scatter
-        metric[:, :r, :r] += 2 * alphas[:, None, None] * penalty.matrix()
-        metric[:, r, r] = bend
+        metric[:, : len(scatter), : len(scatter)] = curvature * scatter
+        metric[:, :r, :r] += 2 * alphas[:, None, None] * job.penalty.matrix()
+        metric[:, r, r] = curvature
         return metric
 
     def rounds(self, n_classes: int, n_components: int, n_features: int) -> list[SweepRound]:
@@ -328,9 +327,11 @@ class PenaltyFit(SweptNeed):
 
 @dataclass(frozen=True)
 class _Job:
+    """The models of a group of passes; ``penalty`` is a `SparsePenalty` for l1, a `SubspacePenalty` for l2."""
+
     name: str
     working: WorkingRows
-    penalty: Penalty
+    penalty: Any
     terms: FoldTerms
 
 

@@ -169,7 +169,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         lifted = self.interior.penalty.lifted
         held = np.append(sums.cross.sum(axis=0), sums.moves.sum(axis=0)[:, None], axis=1)
         pull, push = lifted(held + sums.pull), lifted(sums.push)
-        metric = self.interior.penalty.lifted_twice(sums.bends)
+        metric = self.interior.penalty.lifted_twice(sums.hessians)
         self.interior.add_to(point, parts, metric, pull, push)
         if not self.has_intercept:
             pull[:, -1] = push[:, -1] = 0

@@ -145,8 +145,8 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
     def step(self, fitted: LinearFit) -> Step[LossSums]:
         active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
         coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
-        bent = np.arange(len(active) if self._wants_bends(fitted) else 0)
-        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, bent)
+        hessian_models = np.arange(len(active) if self._needs_hessian(fitted) else 0)
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
         active = np.flatnonzero(~fitted.is_done)
@@ -156,13 +156,13 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         """Return the fit after a pass for models of which none was done before."""
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
-        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.bends)
+        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
         self._add_penalty(trial, gradient, metric)
         if not self.has_intercept:
             gradient[:, -1] = 0
             hold_intercept(metric)
-        accepted = self._accepts(fitted.descent, value)
-        descent = self._moved(fitted.descent, accepted, value, gradient, metric)
+        accepted = fitted.descent.accepts(value, self._slope(fitted.descent))
+        descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction)
         bound = np.where(accepted, self._bound(fitted, sums, descent), fitted.bound)
         new = replace(
             fitted,
@@ -177,7 +177,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return replace(new, idle=idle, is_done=(new.gaps <= self.tolerance) | (idle >= STANDSTILL))
 
     def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
-        """Return what the minimum is at least: proved, or, where directions bear no penalty, by what a step gains."""
+        """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""
         if self.penalty.is_free:
             return descent.value - self._decrease(descent)
         moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
@@ -185,9 +185,9 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
 
     def _reach(self, sums: LossSums) -> Array:
         """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
-        if not len(sums.bends):
+        if not len(sums.hessians):
             return np.full(len(sums.loss), np.inf)
-        return np.sqrt(np.trace(sums.bends, axis1=1, axis2=2) / self.loss(np.ones(1)).bend)
+        return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
 
     def is_done(self, fitted: LinearFit) -> bool:
         return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
@@ -196,24 +196,24 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return describe(fitted.is_done, fitted.gaps)
 
     @abstractmethod
-    def _wants_bends(self, fitted: LinearFit) -> bool:
-        """Tell whether the next pass is to bring second derivatives."""
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
+        """Return whether the next pass sums second derivatives."""
 
     @abstractmethod
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        """Add what is smooth of the penalty to first and second derivatives."""
+        """Add the smooth part of the penalty to first and second derivatives."""
 
     @abstractmethod
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        """Tell of each trial whether it is good enough."""
+    def _slope(self, descent: Descent) -> Array:
+        """Return the linear decrease of a whole step, shape (m,); negative."""
 
     @abstractmethod
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        """Return the descent after a pass."""
+    def _direction(self, descent: Descent) -> Array:
+        """Return the next direction from a state, shape (m, n + 1)."""
 
     @abstractmethod
     def _decrease(self, descent: Descent) -> Array:
-        """Return what the next step would gain where the objectives are as quadratic as they seem, shape (m,)."""
+        """Return the decrease of the quadratic model along the next step, shape (m,)."""
 
 
 @dataclass(frozen=True)
@@ -222,30 +222,30 @@ class LinearSweep(ModelSweep):
 
     Attributes
     ----------
-    with_bends : bool
+    with_hessian : bool
         Whether there is room for second derivatives, of (r + 1)^2 doubles a model.
     """
 
     penalty: SubspacePenalty
-    with_bends: bool = True
+    with_hessian: bool = True
 
-    def _wants_bends(self, fitted: LinearFit) -> bool:
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
-        return self.with_bends and is_due
+        return self.with_hessian and is_due
 
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
         gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
         if len(metric):
             metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
 
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        return descent.accepts(value)
+    def _slope(self, descent: Descent) -> Array:
+        return descent.slope
 
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        return descent.moved_to(accepted, value, gradient, metric)
+    def _direction(self, descent: Descent) -> Array:
+        return descent.quasi_newton_direction()
 
     def _decrease(self, descent: Descent) -> Array:
-        return descent.decrease
+        return -descent.slope / 2
 
 
 @dataclass(frozen=True)

@@ -168,19 +168,17 @@ class SquaresPass(Sweep[SquaresFit, LossSums]):
 
     def step(self, fitted: SquaresFit) -> Step[LossSums]:
         m = len(self.terms.held_out)
-        models, bent = np.arange(m), np.arange(0, m, self.n_models)
+        models, hessian_models = np.arange(m), np.arange(0, m, self.n_models)
         zeros = np.zeros((m, len(self.units.centre)))
-        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, bent)
+        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, hessian_models)
 
     def update(self, fitted: SquaresFit, sums: LossSums) -> SquaresFit:
         cross, moves = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2
         folds = []
-        for number, bends in enumerate(sums.bends / 2):
+        for number, outer in enumerate(sums.hessians / 2):
             models = slice(number * self.n_models, (number + 1) * self.n_models)
-            n_rows, total = float(bends[-1, -1]), bends[:-1, -1].copy()
-            folds.append(
-                Squares(n_rows, bends[:-1, :-1].copy(), total, cross[models], moves[models], sums.loss[models])
-            )
+            n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
+            folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
         return SquaresFit(tuple(folds))
 
     def is_done(self, fitted: SquaresFit) -> bool:

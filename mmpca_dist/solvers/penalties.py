@@ -47,7 +47,7 @@ class Penalty(ABC):
         """Return derivatives by [w; b], shape (m, r + 1), as those by the parameters and b."""
 
     @abstractmethod
-    def lifted_twice(self, bends: Array) -> Array:
+    def lifted_twice(self, hessians: Array) -> Array:
         """Return second derivatives by [w; b], shape (m, r + 1, r + 1), as those by the parameters and b."""
 
     @abstractmethod
@@ -156,8 +156,8 @@ class SubspacePenalty(Penalty):
     def lifted(self, gradient: Array) -> Array:
         return gradient
 
-    def lifted_twice(self, bends: Array) -> Array:
-        return bends
+    def lifted_twice(self, hessians: Array) -> Array:
+        return hessians
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,10 +213,10 @@ class SparsePenalty(Penalty):
         w, b = gradient[:, :-1], gradient[:, -1:]
         return np.concatenate([w[:, : self.n_sparse], w @ self.reduction.T, b], axis=1)
 
-    def lifted_twice(self, bends: Array) -> Array:
+    def lifted_twice(self, hessians: Array) -> Array:
         r, n = self.n_sparse, self.n_parameters
-        lifted = np.empty((len(bends), n + 1, n + 1))
-        for whole, each in zip(lifted, bends, strict=True):
+        lifted = np.empty((len(hessians), n + 1, n + 1))
+        for whole, each in zip(lifted, hessians, strict=True):
             inside = self.reduction @ each[:-1]
             whole[:r, :r], whole[:r, n], whole[n, :r] = each[:r, :r], each[:r, -1], each[-1, :r]
             whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, -1]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.solvers.descent import Descent, solve_definite
 from mmpca_dist.solvers.interior_penalties import SparseInterior
@@ -31,11 +30,11 @@ BALANCED = 1e-13
 
 @dataclass(frozen=True)
 class SparseSweep(ModelSweep):
-    """With absolute values; attributes as of `ModelSweep`."""
+    """Passes for a penalty on absolute values; attributes as of `ModelSweep`."""
 
     penalty: SparsePenalty
 
-    def _wants_bends(self, fitted: LinearFit) -> bool:
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
         return True
 
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
@@ -46,21 +45,11 @@ class SparseSweep(ModelSweep):
         metric[:, inside, inside] += ridge[:, None]
 
     def _slope(self, descent: Descent) -> Array:
-        """Return what a whole step gains at least of the gradient and the absolute values, shape (m,); negative."""
-        return np.einsum("mp,mp->m", descent.gradient, descent.direction) + self._added(descent)
-
-    def _added(self, descent: Descent) -> Array:
         r = self.penalty.n_sparse
         before, after = descent.point[:, :r], (descent.point + descent.direction)[:, :r]
-        return self.alphas * (np.abs(after) - np.abs(before)).sum(axis=1)
+        return descent.slope + self.alphas * (np.abs(after) - np.abs(before)).sum(axis=1)
 
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        return descent.accepts(value, self._slope(descent))
-
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        return descent.moved_to(accepted, value, gradient, metric, self._directed)
-
-    def _directed(self, descent: Descent) -> Array:
+    def _direction(self, descent: Descent) -> Array:
         parts = zip(descent.metric, descent.gradient, descent.point, self.alphas, strict=True)
         return np.stack([sparse_minimum(H, H @ x - g, alpha, self.penalty) - x for H, g, x, alpha in parts])
 
@@ -75,7 +64,7 @@ class SparseSweep(ModelSweep):
         alpha. Here they become t + h z^T [x; 1], with h = d2L/df2, which changes the sums of t [x; 1] by H z, H the
         second derivatives. -inf where ``reach`` does not show that all conjugates stay finite.
         """
-        cross, H = -sums.gradient, sums.bends.copy()
+        cross, H = -sums.gradient, sums.hessians.copy()
         limits = self.alphas[:, None]
         excess = np.append(np.clip(cross[:, :-1], -limits, limits), np.zeros_like(limits), axis=1) - cross
         excess[:, self.penalty.n_sparse : -1] = 0
@@ -110,9 +99,7 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
     H is positive semidefinite. An interior point method comes within ``EXACT`` of the minimum, relative to the sum of
     absolute values.
     """
-    interior = SparseInterior(
-        replace(penalty, epsilon=0.0), np.array([alpha], np.float64)
-    )  # the penalty on others is in H
+    interior = SparseInterior(replace(penalty, epsilon=0.0), np.array([float(alpha)]))  # the penalty on others is in H
     point, parts = np.zeros((1, len(q))), interior.start()
     for _ in range(MOST_STEPS):
         products = interior.products(parts)
@@ -130,7 +117,5 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
             mu = products.mean(axis=1) * max(float(interior.products(ahead).mean() / products.mean()), LEAST) ** 3
         point, parts = point + length * step, ahead
     sizes = np.abs(q) / np.maximum(np.diagonal(H), np.finfo(float).tiny)
-    point[:, : penalty.n_sparse][
-        interior.tends_to_zero(parts, sizes[None, : penalty.n_sparse].max(axis=1, keepdims=True))
-    ] = 0
+    point[:, : penalty.n_sparse][interior.tends_to_zero(parts, sizes[: penalty.n_sparse].max())] = 0
     return point[0]

@@ -224,7 +224,7 @@ class HingeSums:
         Of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
     pull, push : arrays of shape (m, r + 1)
         Of y D pull [x; 1], and of y D push [x; 1].
-    bends : array of shape (m, r + 1, r + 1)
+    hessians : array of shape (m, r + 1, r + 1)
         Of D [x; 1] [x; 1]^T.
     """
 
@@ -236,7 +236,7 @@ class HingeSums:
     duals: Array
     pull: Array
     push: Array
-    bends: Array
+    hessians: Array
 
     def __add__(self, other: HingeSums) -> HingeSums:
         return HingeSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -309,5 +309,5 @@ def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> Hinge
         duals=np.where(is_up, inside.duals * trains, 0.0).sum(axis=2),
         pull=summed(y * width * inside.pull),
         push=summed(y * width * inside.push),
-        bends=outer_sums(rows, width, r),
+        hessians=outer_sums(rows, width, r),
     )

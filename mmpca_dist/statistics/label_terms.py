@@ -46,7 +46,7 @@ class LabelTerms(ABC):
         """Read the labels of a unit of rows; return what makes the terms of some of them."""
 
 
-Judge = Callable[[slice, Array], Array]
+ErrorCounter = Callable[[slice, Array], Array]
 """Takes a block of a unit's rows and their scores, shape (n, candidates, models); returns the errors of candidates."""
 
 
@@ -64,7 +64,7 @@ class FoldTerms(LabelTerms):
         """Return the fold of each row of a unit."""
 
     @abstractmethod
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
         """Read the labels of a unit of rows; return what adds up the errors of candidates in some of them."""
 
 
@@ -128,7 +128,7 @@ class ClassTerms(FoldTerms):
         assert folds is not None  # noqa: S101  (called where there are folds)
         return folds
 
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
         codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
         positive = self.positive[:n_models]
 
@@ -143,7 +143,7 @@ class ClassTerms(FoldTerms):
 
 
 @dataclass(frozen=True)
-class KnownTargets(FoldTerms):
+class ResidualTerms(FoldTerms):
     """One term (y, 1) a row and model: its continuous target less a mean.
 
     Attributes
@@ -179,7 +179,7 @@ class KnownTargets(FoldTerms):
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
         return np.arange(start, stop) % self.n_folds
 
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
         targets = dataset.read_targets(start, stop) - self.means  # type: ignore[attr-defined]
         return lambda block, scores: ((scores - targets[block, None]) ** 2).sum(axis=(0, 2))
 
@@ -198,8 +198,8 @@ class TargetTerms(LabelTerms):
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
         targets = dataset.read_targets(start, stop)  # type: ignore[attr-defined]
-        is_known = ~np.isnan(targets)
-        y = np.where(is_known, (targets - self.means) / self.deviations, 0.0)
-        levels = np.where(is_known[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
-        signs = is_known[:, :, None] * np.array([1.0, -1.0])
+        has_target = ~np.isnan(targets)
+        y = np.where(has_target, (targets - self.means) / self.deviations, 0.0)
+        levels = np.where(has_target[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
+        signs = has_target[:, :, None] * np.array([1.0, -1.0])
         return lambda rows: Terms(levels[rows], signs[rows])

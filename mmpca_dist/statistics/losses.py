@@ -19,7 +19,7 @@ class Values(NamedTuple):
 
     loss: Array
     slope: Array
-    bend: Array
+    curvature: Array
 
 
 class Loss(ABC):
