@@ -1,7 +1,7 @@
-"""Minimises m functions side by side, one evaluation of all a pass, with line search and limited-memory BFGS.
+"""Minimises m functions side by side by line search and limited-memory BFGS; a pass evaluates all of them once.
 
-Second derivatives, which cost more, may come with any pass. They are the metric from which BFGS (Nocedal & Wright 2006,
-"Numerical optimization", algorithms 7.4 and 3.1) starts: with fresh ones every step is Newton's.
+Any pass may also sum second derivatives, which cost more. They are the initial matrix of BFGS (Nocedal & Wright 2006,
+"Numerical optimization", algorithms 7.4 and 3.1). The step right after them is Newton's.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from mmpca_dist.statistics.serialization import storable
 MEMORY = 10
 """Steps that BFGS remembers."""
 PAIRS = ("moved", "turned")
-"""What has the minimisations along its second axis."""
+"""Attributes with the minimisations along their second axis."""
 SUFFICIENT = 1e-4
 """Share of the linear decrease that a step must reach."""
 SLACK = 1e-13
-"""Of a value: what rounding may add to a sum."""
+"""The rounding error of a value, relative to it."""
 JITTER = 1e-13
-"""Of a diagonal of ones: what makes a singular matrix of second derivatives definite."""
+"""Added to a diagonal of ones to make a singular matrix of second derivatives definite."""
 
 
 @storable
 @dataclass(frozen=True)
 class Descent:
-    """Where m minimisations in p parameters are.
+    """The state of m minimisations in p parameters.
 
     Attributes
     ----------
     point, gradient, direction : arrays of shape (m, p)
-        The best point so far, the gradient there, and where the search goes from it.
+        The best point so far, its gradient, and the search direction.
     value, step : arrays of shape (m,)
-        The function at the point, infinite before the first pass; and how far the trial goes.
+        The function at the point, infinite before the first pass; and the step length of the trial.
     metric : array of shape (m, p, p), or (0, p, p)
         Second derivatives near the point, where a pass has brought some.
     moved, turned : arrays of shape (MEMORY, m, p)
@@ -163,7 +163,7 @@ class Descent:
         return -q
 
     def _first(self, q: Array, newest: Array) -> Array:
-        """Return H0^-1 q: by the metric, or else by the curvature along the newest step."""
+        """Return H0^-1 q, with the metric as H0, or else with the curvature along the newest step."""
         if len(self.metric):
             return np.stack([solve_definite(metric, each) for metric, each in zip(self.metric, q, strict=True)])
         lengths = np.einsum("mp,mp->m", self.turned[0], self.turned[0])

@@ -23,9 +23,9 @@ from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
 STANDSTILL, LEAST_GAIN = 12, 1e-12
-"""Passes that gain no more than so much of an objective, nor a hundredth of the gap: rounding allows no more."""
+"""Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
 LEAST_SCALE = 1e-3
-"""Gaps are relative to the objective, or to so much of that of the start where that is more."""
+"""Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
 
 
 @storable
@@ -38,16 +38,16 @@ class LinearFit:
     descent : Descent
         Of the penalty's parameters and b.
     bound : array of shape (m,)
-        What the minimum is at least: the largest value of the dual problem so far.
+        A lower bound of the minimum: the largest value of the dual problem so far.
     start : array of shape (m,)
         The objective before the first step.
     is_done : bool array of shape (m,)
     idle : int array of shape (m,)
-        Passes in a row that gained nothing.
+        Consecutive passes without progress.
     reach : array of shape (m,)
-        No row [x; 1] is longer; infinite where sums have not told yet.
+        An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
     n_passes, age : int
-        Passes so far, and since second derivatives came.
+        Passes so far, and since the last one with second derivatives.
     """
 
     descent: Descent
@@ -63,30 +63,24 @@ class LinearFit:
     def start_at(cls, point: Array, metric: Array | None = None) -> Self:
         """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
         m = len(point)
-        return cls(
-            Descent.start(point, metric),
-            np.full(m, -np.inf),
-            np.full(m, np.inf),
-            np.zeros(m, bool),
-            np.zeros(m, np.int64),
-            np.full(m, np.inf),
-        )
+        unknown = np.full(m, np.inf)
+        return cls(Descent.start(point, metric), -unknown, unknown, np.zeros(m, bool), np.zeros(m, np.int64), unknown)
 
     def only(self, models: NDArray[np.intp]) -> LinearFit:
         """Return the fit of some of the models."""
-        arrays: dict[str, Any] = {
-            name: value[models] for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
+        arrays: dict[str, Any] = {name: value[models] for name, value in self._arrays.items()}
         return replace(self, descent=self.descent.only(models), **arrays)
 
     def merged(self, models: NDArray[np.intp], others: LinearFit) -> LinearFit:
         """Return the fit with that of ``others`` for some of the models."""
-        arrays: dict[str, Any] = {
-            name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
+        arrays: dict[str, Any] = {name: value.copy() for name, value in self._arrays.items()}
         for name, value in arrays.items():
             value[models] = getattr(others, name)
         return replace(others, descent=self.descent.merged(models, others.descent), **arrays)
+
+    @property
+    def _arrays(self) -> dict[str, NDArray]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def objective(self) -> Array:
@@ -100,12 +94,12 @@ class LinearFit:
 
     @property
     def gaps(self) -> Array:
-        """By how much the objective may lie above its minimum: see `relative_gaps`."""
+        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
         return relative_gaps(self.objective, self.bound, self.start)
 
 
 def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
-    """Return by how much objectives may lie above their minimum, relative to them or to a thousandth of the start."""
+    """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
     with np.errstate(invalid="ignore"):
         scale = np.maximum(objective, LEAST_SCALE * start)
         gaps = np.maximum(objective - bound, 0) / np.where(scale > 0, scale, 1)
@@ -113,7 +107,7 @@ def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
 
 
 def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
-    """Return how many passes in a row gained nothing, given objectives and what is left, before and after one."""
+    """Return the numbers of consecutive passes without progress, from objectives and gaps before and after one."""
     with np.errstate(invalid="ignore"):
         gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
         gained |= left[1] < 0.99 * left[0]
@@ -153,7 +147,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return fitted.merged(active, replace(self, alphas=self.alphas[active])._update(fitted.only(active), sums))
 
     def _update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
-        """Return the fit after a pass for models of which none was done before."""
+        """Return the fit after a pass, for models that are all active."""
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
         gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
@@ -218,12 +212,12 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
 
 @dataclass(frozen=True)
 class LinearSweep(ModelSweep):
-    """With squared lengths: Newton's method, whose second derivatives are renewed now and then; BFGS corrects between.
+    """Passes for a squared penalty: Newton's method, with BFGS between passes that renew second derivatives.
 
     Attributes
     ----------
     with_hessian : bool
-        Whether there is room for second derivatives, of (r + 1)^2 doubles a model.
+        Whether passes may sum second derivatives, which take (r + 1)^2 doubles a model.
     """
 
     penalty: SubspacePenalty
@@ -277,11 +271,11 @@ class LossPass(Sweep[Array, LossSums]):
 
 
 def hold_intercept(metric: Array) -> None:
-    """Let second derivatives (m, n + 1, n + 1) leave the last parameter as it is."""
+    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
     metric[:, -1, :-1] = metric[:, :-1, -1] = 0
     metric[:, -1, -1] = 1
 
 
 def describe(is_done: NDArray[np.bool_], gaps: Array) -> str:
-    """Say how far models are."""
+    """Return a sentence on the progress of models."""
     return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"

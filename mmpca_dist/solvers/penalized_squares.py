@@ -72,7 +72,7 @@ class SquaresPath:
 
 
 class SquaresMinimum(NamedTuple):
-    """Coefficients (m, r), intercepts, minima, and by how much rounding may miss these, relative to them, (m,)."""
+    """Coefficients (m, r), intercepts (m,), minima (m,), and bounds on their relative rounding errors (m,)."""
 
     coef: Array
     intercept: Array
@@ -138,7 +138,7 @@ class Squares:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
         w = path.coefficients(sums.cross, weights)
-        w = w + path.coefficients(left(w), weights)  # takes out what rounding left
+        w = w + path.coefficients(left(w), weights)  # one step of iterative refinement
         objective = sums.squares - np.einsum("mr,mr->m", w, sums.cross + left(w))
         missed = np.abs(np.einsum("mr,mr->m", left(w), path.coefficients(left(w), weights)))
         missed += rounding * (np.abs(w) @ np.sqrt(np.maximum(np.diagonal(sums.scatter), 0))) ** 2
@@ -150,14 +150,14 @@ class Squares:
 @storable
 @dataclass(frozen=True)
 class SquaresFit:
-    """The sums of every fold's training rows, once they are taken."""
+    """The sums of every fold's training rows; empty before the pass."""
 
     squares: tuple[Squares, ...] = ()
 
 
 @dataclass(frozen=True)
 class SquaresPass(Sweep[SquaresFit, LossSums]):
-    """The one pass that squared losses take: sums for ``n_models`` targets, of the training rows of every fold."""
+    """The single pass for squared losses: sums for ``n_models`` targets over the training rows of every fold."""
 
     name: str
     terms: FoldTerms

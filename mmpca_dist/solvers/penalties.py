@@ -1,4 +1,4 @@
-"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, given a reduction P (K, r) and epsilon.
+"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, for a reduction P (K, r) and epsilon.
 
 A penalty is the smallest J(w - P^T v) + epsilon |v|^2 over v; w - P^T v is the part of w outside of the subspace that
 the rows of P span, P^T v the part inside.
@@ -62,17 +62,17 @@ class Penalty(ABC):
         """
 
     def dual_bound(self, alphas: Array, moves: Array, cross: Array, duals: Array) -> Array:
-        """Return a value of the dual problem, which no objective lies below, shape (m,).
+        """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
 
-        Multipliers of both signs are scaled, each sign by a number, so that they cancel where ``moves`` are given, as
-        models with an intercept demand; then all of them, so that the value is largest.
+        Models with an intercept need multipliers that add up to zero: the positive and the negative ones are scaled by
+        a number each. `scaled_bound` then scales all of them.
 
         Parameters
         ----------
         moves : array of shape (2, m)
             Sums of the multipliers by sign; zeros for models without an intercept.
         cross, duals : arrays of shape (2, m, r) and (2, m)
-            Sums of multipliers times rows, and of the dual terms that they leave at least.
+            Sums of multipliers times rows, and of their dual terms s a - L*(s).
         """
         up, down = moves[0], -moves[1]
         least = np.minimum(up, down)
@@ -81,12 +81,10 @@ class Penalty(ABC):
         return self.scaled_bound(alphas, cross, np.einsum("gm,gm->m", shares, duals))
 
     def scaled_bound(self, alphas: Array, cross: Array, dual: Array) -> Array:
-        """Return the largest value of the dual problem at multiples of multipliers that cancel, shape (m,).
+        """Return the largest value of the dual problem at l times the multipliers, for l from 0 to 1, shape (m,).
 
-        Parameters
-        ----------
-        cross, dual : arrays of shape (m, r) and (m,)
-            Sums of multipliers times rows, and of the dual terms that they leave at least.
+        ``cross`` (m, r) and ``dual`` (m,) are sums of multipliers times rows and of dual terms, which are concave in l:
+        those of scaled multipliers are at least l times ``dual``.
         """
         squares, longest = self.conjugate(cross, alphas)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -97,18 +95,19 @@ class Penalty(ABC):
 
 @dataclass(frozen=True)
 class SubspacePenalty(Penalty):
-    """With J the squared length: w^T R w, where R is 1 across the rows of Q, and ``rest`` along them.
+    """The penalty with J the squared length: w^T R w.
 
-    Rows of Q are the right singular vectors of P; with its singular values s, the rest is epsilon / (s^2 + epsilon).
+    Rows of Q are the right singular vectors of P. Along them R is ``rest`` = epsilon / (s^2 + epsilon), with singular
+    values s; across them it is 1.
 
     Attributes
     ----------
     directions : array of shape (k, r)
         Q, orthonormal rows.
     rest : array of shape (k,)
-        What is left of the penalty on each direction: 0 where it is free.
+        The penalty on each direction relative to directions outside; 0 where it is free.
     back : array of shape (K, k)
-        What v are of Q w.
+        The matrix with v = back Q w.
     """
 
     directions: Array
@@ -117,7 +116,7 @@ class SubspacePenalty(Penalty):
 
     @classmethod
     def of(cls, reduction: Array, epsilon: float) -> Self:
-        """Return the penalty for a reduction, shape (K, r); what is zero in it up to rounding counts as zero."""
+        """Return the penalty for a reduction, shape (K, r). Singular values within rounding of zero count as zero."""
         left, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
         kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
         squares = values[kept] ** 2
@@ -169,7 +168,7 @@ class SubspacePenalty(Penalty):
 
 @dataclass(frozen=True)
 class SparsePenalty(Penalty):
-    """With J the sum of absolute values: of parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
+    """The penalty with J the sum of absolute values, in parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
 
     Attributes
     ----------
@@ -190,7 +189,7 @@ class SparsePenalty(Penalty):
 
     @property
     def n_sparse(self) -> int:
-        """The number of parameters whose absolute values count."""
+        """The number of parameters that bear absolute values."""
         return self.reduction.shape[1] - self.n_appended
 
     @property

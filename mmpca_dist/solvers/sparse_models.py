@@ -21,9 +21,9 @@ from mmpca_dist.statistics.coordinates import EPS
 from mmpca_dist.statistics.loss_sums import LossSums
 
 EXACT, MOST_STEPS = 1e-13, 100
-"""Of the quadratic: how near its minimum is, relative to its sum of absolute values, and steps at most."""
+"""The tolerance of the quadratic's minimum, relative to its sum of absolute values, and the largest number of steps."""
 NEARLY, LEAST = 0.995, 1e-3
-"""Of the longest step: what is taken. And of what it leaves: the share that is aimed at, at least."""
+"""The share of the longest step that is taken, and the smallest base of the next target (cubed)."""
 BALANCED = 1e-13
 """Of the sum of absolute multipliers: what rounding leaves of their sum."""
 
@@ -109,7 +109,7 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
         interior.add_to(point, parts, metric, pull, push)
         without, by_mu = solve_definite(metric[0], np.stack([pull[0], push[0]], axis=1)).T[:, None]
         mu = np.zeros(1)
-        for _ in range(2):  # the first step tells how little is left where nothing is centred (Mehrotra 1992)
+        for _ in range(2):  # the first step, without centring, predicts the next products (Mehrotra 1992)
             step = without + mu * by_mu
             change = interior.change(point, parts, step, mu)
             length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)

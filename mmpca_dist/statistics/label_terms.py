@@ -1,4 +1,4 @@
-"""The label terms of rows: what a fit by sweeps is to make of their labels, or of their continuous targets."""
+"""The label terms of rows: the numbers that a fit by sweeps uses for their labels, or for their continuous targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Terms:
-    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows are of the training.
+    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows train each variant.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class LabelTerms(ABC):
 
     @abstractmethod
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        """Read the labels of a unit of rows; return what makes the terms of some of them."""
+        """Read the labels of a unit of rows; return a function that makes the terms of a block of them."""
 
 
 ErrorCounter = Callable[[slice, Array], Array]
@@ -65,7 +65,7 @@ class FoldTerms(LabelTerms):
 
     @abstractmethod
     def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
-        """Read the labels of a unit of rows; return what adds up the errors of candidates in some of them."""
+        """Read the labels of a unit of rows; return a function that counts the errors of candidates in a block."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ClassTerms(FoldTerms):
     unlabelled : int
         Position of the label of rows without a class; -1 where all have one.
     held_out : int array of shape (m,)
-        The fold that does not train a variant; -1 for none.
+        The fold that is held out from a variant; -1 for none.
     n_folds : int
     before : dict of int to array of shape (C,)
         By the first row of a unit: how many rows of each class come before it; empty without folds.
@@ -152,7 +152,7 @@ class ResidualTerms(FoldTerms):
     numbers : int array of shape (m,)
         The target of each model.
     held_out : int array of shape (m,)
-        The fold that does not train a model; -1 for none. Row i is of fold i modulo ``n_folds``.
+        The fold that is held out from a model; -1 for none. Row i is in fold i modulo ``n_folds``.
     n_folds : int
     """
 

@@ -19,7 +19,7 @@ BLOCK_VALUES, FEWEST_ROWS, BLOCK_ROWS = 1 << 17, 64, 2048
 
 
 def block_rows(n_models: int) -> int:
-    """Return how many rows are worked on at once."""
+    """Return the number of rows of a block."""
     return int(np.clip(BLOCK_VALUES // max(n_models, 1), FEWEST_ROWS, BLOCK_ROWS))
 
 
@@ -28,8 +28,8 @@ def block_rows(n_models: int) -> int:
 class LossSums:
     """Sums over the rows for m linear models f = w^T x + b in r coordinates.
 
-    A row moves an output with t = -dL/df. Sums of t come apart by its sign, first the positive: scaled by a number
-    each, they make a point of the dual problem of models with an intercept.
+    The multiplier of a row is t = -dL/df. Sums over positive and over negative t are apart, in this order: scaled by a
+    number each, they make a point of the dual problem of models with an intercept.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class LossSums:
 
 @dataclass(frozen=True)
 class SumLosses:
-    """The step of a sweep: what the rows of a unit leave for m models.
+    """The step of a sweep: the sums over the rows of a unit for m models.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class SumLosses:
         Of all models; ``active`` are the positions of these among them.
     units : RowUnits
     hessian_models : int array of shape (k,)
-        Positions, among these models, of those whose second derivatives are asked for.
+        Positions among these models whose second derivatives are summed.
     """
 
     coef: Array

@@ -29,7 +29,7 @@ class Loss(ABC):
     ----------
     name : str
     renewal : int
-        After so many passes second derivatives are worth their price again.
+        Passes after which second derivatives are renewed.
     divergence, domain : float
         With h = L''(u), L*(s + h z) is at most L*(s) + u h z + ``divergence`` h z^2 for every |z| up to ``domain``.
     """
