@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 
 from mmpca_dist import ProjectionPenaltyClassifier, load_model, run
 from mmpca_dist.errors import ConfigError, InputError
+from mmpca_dist.evaluation_runs.stages import evaluate
 from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.solvers.interior_point import HingeSweep
@@ -127,6 +128,25 @@ def test_merged_moments_serve_squared_losses(merging, tmp_path):
         )  # fmt: skip
         errors.append(by_cell(scored(config)[0]))
     assert errors[0] == errors[1]
+
+
+def test_fits_that_end_too_early_are_noted_once(tmp_path):
+    """In the log, in the record and in the report, of runs and of evaluations."""
+    X, y = labelled(120, 6, 2, seed=5, separation=0.6)
+    uri = store(tmp_path / "rows.npz", X, y)
+    method = {**PENALTY, "max_sweeps": 2, "tolerance": 1e-9}
+    in_run, in_evaluation = Recorder(), Recorder()
+    results = run(config_of(tmp_path / "run", uri, methods=[method], n_components=2), [in_run])
+    (note,) = [note for note in in_run.notes if "raise max_sweeps" in note]
+    assert note in results["solve"]["notes"]
+    config = config_of(
+        tmp_path / "evaluation", uri, methods=["pca", method], n_components=[1, 2],
+        evaluation={"folds": 3, "classifiers": ["own", "fisher"], "margins": False},
+    )  # fmt: skip
+    evaluate(config, [in_evaluation])
+    (note,) = [note for note in in_evaluation.notes if "max_sweeps" in note]
+    assert "6 of 6 fits ended before they reached the tolerance" in note
+    assert "6 of 6 fits ended" in (tmp_path / "evaluation" / "evaluation" / "report" / "index.html").read_text()
 
 
 def test_the_plan_counts_passes(tmp_path):

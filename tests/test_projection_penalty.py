@@ -23,6 +23,7 @@ from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods import penalty_fit
 from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
+from mmpca_dist.solvers.sparse_models import SparseSweep
 
 
 @pytest.mark.fast
@@ -132,6 +133,38 @@ def test_a_gap_is_never_less_than_what_the_objective_misses(loss):
         assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
         assert model.n_iter_ <= passes
     assert "raise max_sweeps" in " ".join(clone(model).set_params(max_sweeps=2).fit(X, y)._remarks())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 24)])
+def test_gaps_of_absolute_values_close_at_a_tiny_alpha(n, d, loss, epsilon):
+    """Sums of multipliers times rows must be at most alpha, which is no more than their rounding."""
+    X, y, P = problem(n, d, 2, seed=n)
+    for alpha in (1e-8, 1e-6, 1e-4):
+        model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=epsilon, loss=loss, penalty="l1").fit(X, y)
+        assert model.gaps_[0] <= 1e-5
+        if n > d:  # the minimum of the twin is 1e-6 too large where it is itself as small
+            least = penalized_model(X, signs(y), P, alpha, epsilon, loss, "l1")[2]
+            assert model.objective_[0] * (1 - model.gaps_[0]) <= least * (1 + 1e-9) <= model.objective_[0] * (1 + 2e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 24)])
+def test_no_bound_of_absolute_values_lies_above_the_minimum(n, d, loss, alpha, monkeypatch):
+    """At every pass, far from the minimum and at it, whatever the scales of columns."""
+    bounds, corrected = [], SparseSweep._corrected_bound
+    monkeypatch.setattr(SparseSweep, "_corrected_bound", lambda *args: bounds.append(corrected(*args)) or bounds[-1])
+    X, y, P = problem(n, d, 2, seed=24)
+    model = ProjectionPenaltyClassifier(P, alpha=alpha, epsilon=0.1, loss=loss, penalty="l1", **EXACT)
+    for scales in (np.ones(d), 10.0 ** np.linspace(-2, 2, d)):
+        model.fit(X * scales, y)
+        assert np.max(bounds) <= model.objective_[0] * (1 + 1e-14)
+        assert n < d or np.max(bounds) >= model.objective_[0] * (1 - 1e-9)
+        bounds.clear()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -254,7 +287,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
     X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
     settings = {"alpha": "auto", "alphas": (0.1, 10.0, 10.0), "loss": loss, "precision": "double"}
     together = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "BENDS_BYTES", 2 * 8 * 5**2)
+    monkeypatch.setattr(penalty_fit, "HESSIAN_BYTES", 2 * 8 * 5**2)
     in_turn = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
     assert in_turn.candidates_.tolist() == [0.1, 10.0] and in_turn.n_iter_ > together.n_iter_
     np.testing.assert_array_equal(in_turn.candidate_errors_, together.candidate_errors_)
@@ -264,7 +297,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
 def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
     X, y, P = problem(80, 6, 2, seed=15)
     with_them = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "LARGEST_BENDS", 0)
+    monkeypatch.setattr(penalty_fit, "LARGEST_HESSIAN", 0)
     without = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
     np.testing.assert_allclose(without.coef_, with_them.coef_, atol=1e-4)
     assert without.n_iter_ > with_them.n_iter_ and without.gaps_[0] <= 1e-9
@@ -282,11 +315,11 @@ def test_parameters_of_sparse_penalties_are_lifted():
     """Derivatives by [w~; v; b] are those by [w; b], w = w~ + P^T v, with the matrix of that map."""
     rng = np.random.default_rng(16)
     P, gradient, root = rng.normal(size=(2, 5)), rng.normal(size=(3, 6)), rng.normal(size=(3, 6, 6))
-    bends, penalty = root @ np.swapaxes(root, 1, 2), SparsePenalty(P, 0.1)
+    hessians, penalty = root @ np.swapaxes(root, 1, 2), SparsePenalty(P, 0.1)
     lift = np.zeros((8, 6))
     lift[:5, :5], lift[5:7, :5], lift[7, 5] = np.eye(5), P, 1
     np.testing.assert_allclose(penalty.lifted(gradient), gradient @ lift.T, atol=1e-12)
-    np.testing.assert_allclose(penalty.lifted_twice(bends), lift @ bends @ lift.T, atol=1e-12)
+    np.testing.assert_allclose(penalty.lifted_twice(hessians), lift @ hessians @ lift.T, atol=1e-12)
 
 
 def test_rounding_of_moments_in_single_precision_is_in_the_gap():

@@ -71,6 +71,7 @@ def evaluate_split(
         "margins": margins,
         "seconds": meter.seconds,
         "notes": notes,
+        "unconverged": reductions.unconverged,
     }
 
 

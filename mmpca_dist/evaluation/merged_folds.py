@@ -88,6 +88,7 @@ def evaluate_parts(
             "seconds": {**shared, MARGINS: shared.get(MARGINS, 0.0) + time.perf_counter() - begin},
             "read": {} if index else dict(meter.n_bytes),
             "notes": notes,
+            "unconverged": fold.reductions.unconverged,
         }
 
 

@@ -34,6 +34,8 @@ class Reduction:
     """Components that there are."""
     own: LinearRule | None = None
     """The method's own classifier of its reduced rows, where it has one."""
+    converged: bool = True
+    """Whether its passes ended within the tolerance of the method."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Reductions:
     def standardized(self, X: Any) -> Any:
         """Return rows in the columns that reductions are of."""
         return X if self.scale is None or self.mean is None else in_units(X, self.mean, self.scale)
+
+    @property
+    def unconverged(self) -> list[str]:
+        """The method of every fit whose passes ended before it converged."""
+        return [item.method for item in self.items if not item.converged]
 
     def without_moments(self) -> Reductions:
         """Return the same with nothing of the statistics that it came from, which are large."""
@@ -98,7 +105,8 @@ def fit_reductions(statistics: Statistics, settings: Any, meter: Meter) -> Reduc
                 matrix, mean = reducer.projection()
                 columns, offset = stack.add(matrix), reducer._offset
                 moments = partial(_reduced_moments, statistics, reducer) if exact and offset is None else None
-                items.append(Reduction(method, size, columns, moments, reducer._n_used, _own_rule(reducer)))
+                own, converged = _own_rule(reducer), _converged(reducer)
+                items.append(Reduction(method, size, columns, moments, reducer._n_used, own, converged))
                 means.append((columns, mean, offset))
     matrix = np.concatenate(stack.blocks, axis=1)
     return Reductions(matrix, items=items, scale=statistics.scale, **_shared_mean(matrix, means))
@@ -135,6 +143,12 @@ def _sizes(
 def _own_rule(reducer: MomentReducer) -> LinearRule | None:
     scores = reducer._own_scores()
     return None if scores is None else replace(rule_of_scores(*scores), classes=reducer.classes_)
+
+
+def _converged(reducer: MomentReducer) -> bool:
+    """Return whether a fit by sweeps converged, by its gaps or its own verdict; True for other fits."""
+    gaps, verdict = getattr(reducer, "gaps_", np.zeros(1)), getattr(reducer, "converged_", np.ones(1))
+    return bool(np.all(gaps <= getattr(reducer, "tolerance", 0.0)) and np.all(verdict))
 
 
 def _reduced_moments(statistics: Statistics, reducer: MomentReducer) -> ReducedMoments:

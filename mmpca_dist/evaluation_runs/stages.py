@@ -108,9 +108,13 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     """Return the results of an evaluation, from the records of its splits."""
     config, count, results = job.config, job.results.of(records.COUNT), job.results
     classes = [str(label) for label in count["classes"]]
-    notes = [note for record in splits for note in record.get("notes", [])]
     maps = results.find(records.MAPS)
-    of_maps = maps["notes"] if maps else []
+    notes = [
+        *notes_on(config, classes, count["counts"]),
+        *(maps["notes"] if maps else []),
+        *_unconverged(config, splits),
+    ]
+    notes += [note for record in splits for note in record.get("notes", [])]
     sampled = any(record.get("margin_rows", record["rows"]) < record["rows"] for record in splits)
     return Evaluation(
         dataset={
@@ -135,11 +139,23 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         bytes_read=_summed(record.get("read", {}) for record in splits),
         published=config.evaluation.published,
         baselines=[100 * record["guessed"] / record["rows"] for record in splits if "guessed" in record],
-        notes=list(dict.fromkeys([*notes_on(config, classes, count["counts"]), *of_maps, *notes])),
+        notes=list(dict.fromkeys(notes)),
         stages={name: results[name]["seconds"] for name in results},
         config_yaml=yaml.safe_dump(asked(config, job.run.config.chooses, exclude={"project"}), sort_keys=False),
         versions=versions(),
     )
+
+
+def _unconverged(config: RunConfig, splits: list[dict[str, Any]]) -> list[str]:
+    """Return a note for every method some of whose fits ended before they converged."""
+    counts = Counter(label for record in splits for label in record.get("unconverged", []))
+    n_fits = len(splits) * len(config.sizes)
+    return [
+        f"{section.title}: {counts[section.label]} of {n_fits} fits ended before they reached the tolerance: raise "
+        "max_sweeps or the tolerance."
+        for section in config.methods
+        if counts[section.label]
+    ]
 
 
 def _summed(costs: Iterable[dict[str, Any]]) -> dict[str, Any]:

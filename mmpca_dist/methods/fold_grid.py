@@ -15,7 +15,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.class_folds import ClassFolds
-from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, KnownTargets
+from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, ResidualTerms
 from mmpca_dist.statistics.sweeps import sweep_spans
 from mmpca_dist.statistics.units import read_units
 
@@ -69,7 +69,7 @@ class FoldGrid:
         shape = (len(candidates), n_folds, len(means))
         values, held_out = _axes(candidates, shape)
         numbers = np.broadcast_to(np.arange(len(means)), shape).ravel()
-        return cls(values, KnownTargets(means, numbers, held_out, n_folds), shape)
+        return cls(values, ResidualTerms(means, numbers, held_out, n_folds), shape)
 
     def numbers(self, n_groups: int) -> NDArray[np.intp]:
         """Return the numbers of the fits for groups of candidates in a row, shape (groups, candidates, folds, m)."""
@@ -131,10 +131,10 @@ class _HeldOutErrors:
     def __call__(self, span: Span) -> Array:
         errors = np.zeros(self.shape[0])
         for start, X in read_units(self.dataset, span, sparse=self.sparse):
-            judge = self.terms.judge(self.dataset, start, start + X.shape[0], self.shape[2])
+            count = self.terms.error_counter(self.dataset, start, start + X.shape[0], self.shape[2])
             folds = self.terms.folds_of(self.dataset, start, start + X.shape[0])
             for first in range(0, X.shape[0], BLOCK_ROWS):
                 block = slice(first, first + BLOCK_ROWS)
                 scores = (self.units(X[block]).images(self.coef).T + self.intercept).reshape(-1, *self.shape)
-                errors += judge(block, np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0])
+                errors += count(block, np.take_along_axis(scores, folds[block, None, None, None], axis=2)[:, :, 0])
         return errors

@@ -68,17 +68,16 @@ def _images(number: int, parts: PenaltyParts, shape: tuple[int, int]) -> Figure:
     caption = (
         "Coefficients of the model of each class: inside of the subspace of the reduction above, outside below. What "
         "is outside a classifier of the reduced rows could not use. Red pixels speak for the class, blue ones against "
-        "it; both parts of a class share a scale." + _first(parts)
+        "it; both parts of a class share a scale."
     )
-    return Figure(
-        f"penalty-{number}", f"{plain(parts.title)}: inside and outside of the subspace", caption,
-        drawing.png(sheet, palette=False),
-    )  # fmt: skip
+    return _figure(number, parts, caption, drawing.png(sheet, palette=False))
 
 
-def _first(parts: PenaltyParts) -> str:
-    shown, models = min(MOST_MODELS, len(parts.classes)), len(parts.classes)
-    return f" The first {shown} of {models} classes are shown." if shown < models else ""
+def _figure(number: int, parts: PenaltyParts, caption: str, image: bytes) -> Figure:
+    n_models = len(parts.classes)
+    if n_models > MOST_MODELS:
+        caption += f" The first {MOST_MODELS} of {n_models} classes are shown."
+    return Figure(f"penalty-{number}", f"{plain(parts.title)}: inside and outside of the subspace", caption, image)
 
 
 def _bars(number: int, parts: PenaltyParts, names: list[str] | None) -> Figure:
@@ -98,11 +97,8 @@ def _bars(number: int, parts: PenaltyParts, names: list[str] | None) -> Figure:
     caption = (
         f"The {features} largest coefficients of each model, inside and outside of the subspace of the reduction; "
         "their sum is what the model uses. What is outside a classifier of the reduced rows could not use."
-        + _first(parts)
     )
-    return Figure(
-        f"penalty-{number}", f"{plain(parts.title)}: inside and outside of the subspace", caption, drawing.png(sheet)
-    )
+    return _figure(number, parts, caption, drawing.png(sheet))
 
 
 def _draw(panel: Axes, inside: NDArray[np.float64], outside: NDArray[np.float64], names: list[str] | None) -> None:

@@ -1,7 +1,7 @@
-"""Minimises m functions side by side, one evaluation of all a pass, with line search and limited-memory BFGS.
+"""Minimises m functions side by side by line search and limited-memory BFGS; a pass evaluates all of them once.
 
-Second derivatives, which cost more, may come with any pass. They are the metric from which BFGS (Nocedal & Wright 2006,
-"Numerical optimization", algorithms 7.4 and 3.1) starts: with fresh ones every step is Newton's.
+Any pass may also sum second derivatives, which cost more. They are the initial matrix of BFGS (Nocedal & Wright 2006,
+"Numerical optimization", algorithms 7.4 and 3.1). The step right after them is Newton's.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from mmpca_dist.statistics.serialization import storable
 MEMORY = 10
 """Steps that BFGS remembers."""
 PAIRS = ("moved", "turned")
-"""What has the minimisations along its second axis."""
+"""Attributes with the minimisations along their second axis."""
 SUFFICIENT = 1e-4
 """Share of the linear decrease that a step must reach."""
 SLACK = 1e-13
-"""Of a value: what rounding may add to a sum."""
+"""The rounding error of a value, relative to it."""
 JITTER = 1e-13
-"""Of a diagonal of ones: what makes a singular matrix of second derivatives definite."""
+"""Added to a diagonal of ones to make a singular matrix of second derivatives definite."""
 
 
 @storable
 @dataclass(frozen=True)
 class Descent:
-    """Where m minimisations in p parameters are.
+    """The state of m minimisations in p parameters.
 
     Attributes
     ----------
     point, gradient, direction : arrays of shape (m, p)
-        The best point so far, the gradient there, and where the search goes from it.
+        The best point so far, its gradient, and the search direction.
     value, step : arrays of shape (m,)
-        The function at the point, infinite before the first pass; and how far the trial goes.
+        The function at the point, infinite before the first pass; and the step length of the trial.
     metric : array of shape (m, p, p), or (0, p, p)
-        Second derivatives near the point, where they are known.
+        Second derivatives near the point, where a pass has brought some.
     moved, turned : arrays of shape (MEMORY, m, p)
         Earlier steps and changes of the gradient, the newest first; zeros where there are none.
     """
@@ -85,36 +85,40 @@ class Descent:
         """The point to evaluate next, shape (m, p)."""
         return self.point + self.step[:, None] * self.direction
 
-    def accepts(self, value: Array, slope: Array | None = None) -> NDArray[np.bool_]:
-        """Tell of each trial, given the function there, whether it is good enough to go on from.
+    @property
+    def slope(self) -> Array:
+        """The gradient along the direction, shape (m,)."""
+        return np.asarray(np.einsum("mp,mp->m", self.gradient, self.direction))
 
-        ``slope`` (m,) is the linear decrease of a whole step, by default that of the gradient.
+    def accepts(self, value: Array, slope: Array) -> NDArray[np.bool_]:
+        """Return whether each trial, with these values, decreases its function enough.
+
+        ``slope`` (m,) is the linear decrease of a whole step.
         """
-        slope = np.einsum("mp,mp->m", self.gradient, self.direction) if slope is None else slope
         with np.errstate(invalid="ignore"):
             limit = self.value + SUFFICIENT * self.step * np.minimum(slope, 0) + SLACK * np.abs(self.value)
         return np.asarray(np.isinf(self.value) | (value <= limit))
 
     def moved_to(
         self,
-        accepted: Array,
+        accepted: NDArray[np.bool_],
         value: Array,
         gradient: Array,
         metric: Array,
-        directed: Callable[[Descent], Array] | None = None,
+        direction_of: Callable[[Descent], Array],
     ) -> Descent:
-        """Return the state at the trials that are accepted; at the others steps are shorter.
+        """Return the state at the accepted trials, and with shorter steps at the others.
 
         Parameters
         ----------
         metric : array of shape (m, p, p), or (0, p, p)
             Second derivatives at the trials.
-        directed : callable, optional
-            Returns where to go from a state, shape (m, p); by default against the gradient, as BFGS does.
+        direction_of : callable
+            Returns the next direction from a state, shape (m, p).
         """
-        at, known = accepted[:, None], np.isfinite(self.value) & accepted
-        step = np.where(known[:, None], self.step[:, None] * self.direction, 0.0)
-        turn = np.where(known[:, None], gradient - self.gradient, 0.0)
+        at, is_later = accepted[:, None], (np.isfinite(self.value) & accepted)[:, None]
+        step = np.where(is_later, self.step[:, None] * self.direction, 0.0)
+        turn = np.where(is_later, gradient - self.gradient, 0.0)
         curved = np.einsum("mp,mp->m", step, turn) > 1e-12 * np.linalg.norm(step, axis=1) * np.linalg.norm(turn, axis=1)
         moved = _with_newest(self.moved, step, curved)
         turned = _with_newest(self.turned, turn, curved)
@@ -133,18 +137,18 @@ class Descent:
         )
         return replace(
             new,
-            direction=np.where(at, (directed or Descent.against_gradient)(new), self.direction),
+            direction=np.where(at, direction_of(new), self.direction),
             step=np.where(accepted, 1.0, self._shorter(value)),
         )
 
     def _shorter(self, value: Array) -> Array:
-        """Return steps where a parabola through what is known is lowest, within a tenth and a half."""
-        slope = np.einsum("mp,mp->m", self.gradient, self.direction) * self.step
+        """Return steps to the minimum of the parabola through both values and the slope, shortened 2 to 10 times."""
+        slope = self.slope * self.step
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             lowest = -slope / (2 * (value - self.value - slope))
         return self.step * np.clip(np.where(np.isfinite(lowest), lowest, 0.1), 0.1, 0.5)
 
-    def against_gradient(self) -> Array:
+    def quasi_newton_direction(self) -> Array:
         """Return -H^-1 g for BFGS's H, shape (m, p)."""
         q, shares = self.gradient.copy(), []
         products = np.einsum("hmp,hmp->hm", self.moved, self.turned)
@@ -159,7 +163,7 @@ class Descent:
         return -q
 
     def _first(self, q: Array, newest: Array) -> Array:
-        """Return H0^-1 q: by the metric, or else by the curvature along the newest step."""
+        """Return H0^-1 q, with the metric as H0, or else with the curvature along the newest step."""
         if len(self.metric):
             return np.stack([solve_definite(metric, each) for metric, each in zip(self.metric, q, strict=True)])
         lengths = np.einsum("mp,mp->m", self.turned[0], self.turned[0])
@@ -167,11 +171,6 @@ class Descent:
         first = np.divide(1.0, sizes, out=np.ones_like(sizes), where=sizes > 0)
         scale = np.divide(newest, lengths, out=first, where=lengths > 0)
         return q * scale[:, None]
-
-    @property
-    def decrease(self) -> Array:
-        """What a step would still gain where the functions are as quadratic as the metric says, shape (m,)."""
-        return -np.einsum("mp,mp->m", self.gradient, self.direction) / 2
 
 
 def _with_newest(pairs: Array, newest: Array, is_used: Array) -> Array:

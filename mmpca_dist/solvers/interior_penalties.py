@@ -1,4 +1,4 @@
-"""What penalties add to Newton's steps of an interior point method, for m models side by side."""
+"""The terms of penalties in Newton's steps of an interior point method, for m models side by side."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ class InteriorPenalty(ABC):
 
     @abstractmethod
     def start(self) -> Parts:
-        """Return the parts at parameters that are zero."""
+        """Return the parts for parameters of zero."""
 
     @abstractmethod
     def add_to(self, point: Array, parts: Parts, metric: Array, pull: Array, push: Array) -> None:
-        """Add second derivatives (m, n + 1, n + 1), and what moves parameters, without and by mu (m, n + 1)."""
+        """Add the penalty's terms in place.
+
+        ``metric`` (m, n + 1, n + 1) has second derivatives; the right side is ``pull`` + mu ``push``, both (m, n + 1).
+        """
 
     @abstractmethod
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
-        """Return the change of the parts with Newton's step, shape (m, n + 1), to products mu (m,)."""
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
+        """Return the change of the parts by Newton's step from a point, both (m, n + 1), to products mu (m,)."""
 
     @abstractmethod
     def products(self, parts: Parts) -> Array:
-        """Return slacks times multipliers, shape (m, number)."""
+        """Return slacks times multipliers, shape (m, number of them)."""
 
     def longest(self, parts: Parts, change: Parts) -> Array:
         """Return the longest step that leaves all parts positive, shape (m,)."""
@@ -58,7 +61,7 @@ class SubspaceInterior(InteriorPenalty):
         metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
         pull[:, :-1] -= 2 * self.alphas[:, None] * self.penalty.apply(point[:, :-1])
 
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
         return ()
 
     def products(self, parts: Parts) -> Array:
@@ -69,8 +72,8 @@ class SubspaceInterior(InteriorPenalty):
 class SparseInterior(InteriorPenalty):
     """Absolute values of w = p - q, p > 0 and q > 0, whose multipliers are P = alpha - g and Q = alpha + g.
 
-    g is what the rows pull w with. Newton's step leaves it at (dw - c) / F, F = p / P + q / Q, with
-    c = mu (1 / P - 1 / Q) - alpha (p / P - q / Q).
+    g is minus the derivative of the losses by w. Newton's step changes it to (dw - c) / F, with F = p / P + q / Q and
+    c = mu (1 / P - 1 / Q) - alpha (p / P - q / Q) + (p - q - w). The last term is rounding: p and q start at 1 / alpha.
     """
 
     penalty: SparsePenalty
@@ -80,14 +83,15 @@ class SparseInterior(InteriorPenalty):
         weights = np.broadcast_to(self.alphas[:, None], shape)
         return START / weights, START / weights, weights.copy(), weights.copy()
 
-    def _quotients(self, parts: Parts) -> tuple[Array, Array, Array]:
-        """Return F, and c without and by mu."""
+    def _quotients(self, point: Array, parts: Parts) -> tuple[Array, Array, Array]:
+        """Return F, c for mu = 0, and the derivative of c by mu."""
         p, q, P, Q = parts
-        return p / P + q / Q, -self.alphas[:, None] * (p / P - q / Q), 1 / P - 1 / Q
+        drift = p - q - point[:, : self.penalty.n_sparse]
+        return p / P + q / Q, drift - self.alphas[:, None] * (p / P - q / Q), 1 / P - 1 / Q
 
     def add_to(self, point: Array, parts: Parts, metric: Array, pull: Array, push: Array) -> None:
         r, n = self.penalty.n_sparse, self.penalty.n_parameters
-        F, fixed, by_mu = self._quotients(parts)
+        F, fixed, by_mu = self._quotients(point, parts)
         sparse, inside, ridge = np.arange(r), np.arange(r, n), 2 * self.alphas * self.penalty.epsilon
         metric[:, sparse, sparse] += 1 / F
         metric[:, inside, inside] += ridge[:, None]
@@ -95,9 +99,9 @@ class SparseInterior(InteriorPenalty):
         push[:, :r] += by_mu / F
         pull[:, r:n] -= ridge[:, None] * point[:, r:n]
 
-    def change(self, parts: Parts, step: Array, mu: Array) -> Parts:
+    def change(self, point: Array, parts: Parts, step: Array, mu: Array) -> Parts:
         p, q, P, Q = parts
-        F, fixed, by_mu = self._quotients(parts)
+        F, fixed, by_mu = self._quotients(point, parts)
         alpha, mu = self.alphas[:, None], mu[:, None]
         g = (step[:, : self.penalty.n_sparse] - fixed - mu * by_mu) / F
         return (mu - p * (alpha - g)) / P, (mu - q * (alpha + g)) / Q, alpha - g - P, alpha + g - Q
@@ -107,9 +111,9 @@ class SparseInterior(InteriorPenalty):
         return np.concatenate([p * P, q * Q], axis=1)
 
     def tends_to_zero(self, parts: Parts, size: Any) -> NDArray[np.bool_]:
-        """Tell which parameters are nearer to zero than their multipliers, shape (m, r).
+        """Return which parameters are nearer to zero than their multipliers, shape (m, r).
 
-        ``size``, a number or an array (m, 1), is that of parameters which are not: multipliers are relative to alpha.
+        Parameters are compared relative to ``size``, a number or an array (m, 1), and multipliers relative to alpha.
         """
         p, q, P, Q = parts
         return np.asarray(np.maximum(p, q) / size < np.minimum(P, Q) / self.alphas[:, None])

@@ -1,7 +1,7 @@
 """Linear models with the hinge loss or its square, by a primal-dual interior point method over the rows.
 
-Each iteration takes two passes: one moves slacks and multipliers of all rows and sums what Newton's next step follows
-from; the other tells how far that step can go.
+Each iteration takes two passes. One moves slacks and multipliers of all rows, and takes the sums for Newton's next
+step. The other finds the longest such step.
 
 Source: Ferris & Munson 2002, "Interior-point methods for massive support vector machines", SIAM J. Optimization 13.
 """
@@ -31,13 +31,11 @@ from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
 NEARLY = 0.995
-"""Of the longest step: what is taken, so that all stays positive."""
+"""Share of the longest step that is taken, so that all stays positive."""
 LEAST, MOST = 0.02, 0.5
-"""Of the mean product: what is aimed at next, the less the longer the step before was."""
-
-
+"""Limits of the next mu as a share of the mean product. A longer step makes it smaller."""
 NOTHING = 1e-15
-"""Of an objective: products that add up to no more are rounding."""
+"""Share of an objective: a sum of products below it is rounding."""
 
 
 @storable
@@ -54,12 +52,12 @@ class HingeFit:
     change : array of shape (m, n + 1)
         Newton's step from the point.
     products, mu, length : arrays of shape (m,)
-        Slacks times multipliers, added up; what each product is to become; and how far the step goes.
+        The sum of slacks times multipliers, the target of each product, and the length of the step.
     objective, bound, start : arrays of shape (m,)
-        At the best point; what the minimum is at least; and at the first point.
+        The objective at the best point, a lower bound of the minimum, and the objective at the first point.
     is_done : bool array of shape (m,)
     idle : int array of shape (m,)
-        Iterations in a row that gained nothing.
+        Consecutive iterations without progress.
     moves : bool
         Whether the next pass moves rows.
     """
@@ -92,7 +90,7 @@ class HingeFit:
 
     @property
     def gaps(self) -> Array:
-        """By how much the objective may lie above its minimum, relative to it, shape (m,)."""
+        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
         return relative_gaps(self.objective, self.bound, self.start)
 
 
@@ -120,7 +118,7 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
 
     def update(self, fitted: HingeFit, sums: HingeSums | Longest) -> HingeFit:
         interior = self.interior
-        moved_parts = interior.change(fitted.parts, fitted.change, fitted.mu)
+        moved_parts = interior.change(fitted.point, fitted.parts, fitted.change, fitted.mu)
         if isinstance(sums, Longest):
             longest = np.minimum(sums.step, interior.longest(fitted.parts, moved_parts))
             length = np.where(fitted.is_done, 0.0, np.minimum(NEARLY * longest, 1.0))
@@ -165,11 +163,11 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
     def _newton(
         self, point: Array, parts: tuple[Array, ...], sums: HingeSums, mu: Array, mean: Array
     ) -> tuple[Array, Array]:
-        """Return Newton's step, shape (m, n + 1), and what one to the present products would still gain, shape (m,)."""
+        """Return Newton's step, shape (m, n + 1), and the decrease by a step to the mean product, shape (m,)."""
         lifted = self.interior.penalty.lifted
         held = np.append(sums.cross.sum(axis=0), sums.moves.sum(axis=0)[:, None], axis=1)
         pull, push = lifted(held + sums.pull), lifted(sums.push)
-        metric = self.interior.penalty.lifted_twice(sums.bends)
+        metric = self.interior.penalty.lifted_twice(sums.hessians)
         self.interior.add_to(point, parts, metric, pull, push)
         if not self.has_intercept:
             pull[:, -1] = push[:, -1] = 0

@@ -23,9 +23,9 @@ from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.sweeps import Step, Sweep
 
 STANDSTILL, LEAST_GAIN = 12, 1e-12
-"""Passes that gain no more than so much of an objective, nor a hundredth of the gap: rounding allows no more."""
+"""Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
 LEAST_SCALE = 1e-3
-"""Gaps are relative to the objective, or to so much of that of the start where that is more."""
+"""Gaps are relative to the objective, or to this share of the objective at the start where that is more."""
 
 
 @storable
@@ -38,14 +38,16 @@ class LinearFit:
     descent : Descent
         Of the penalty's parameters and b.
     bound : array of shape (m,)
-        What the minimum is at least: the largest value of the dual problem so far.
+        A lower bound of the minimum: the largest value of the dual problem so far.
     start : array of shape (m,)
         The objective before the first step.
     is_done : bool array of shape (m,)
     idle : int array of shape (m,)
-        Passes in a row that gained nothing.
+        Consecutive passes without progress.
+    reach : array of shape (m,)
+        An upper bound of the length of rows [x; 1]; infinite before a pass with second derivatives.
     n_passes, age : int
-        Passes so far, and since second derivatives came.
+        Passes so far, and since the last one with second derivatives.
     """
 
     descent: Descent
@@ -53,6 +55,7 @@ class LinearFit:
     start: Array
     is_done: NDArray[np.bool_]
     idle: NDArray[np.int64]
+    reach: Array
     n_passes: int = 0
     age: int = 0
 
@@ -60,29 +63,24 @@ class LinearFit:
     def start_at(cls, point: Array, metric: Array | None = None) -> Self:
         """Return models before their first pass, at parameters and b of shape (m, n + 1)."""
         m = len(point)
-        return cls(
-            Descent.start(point, metric),
-            np.full(m, -np.inf),
-            np.full(m, np.inf),
-            np.zeros(m, bool),
-            np.zeros(m, np.int64),
-        )
+        unknown = np.full(m, np.inf)
+        return cls(Descent.start(point, metric), -unknown, unknown, np.zeros(m, bool), np.zeros(m, np.int64), unknown)
 
     def only(self, models: NDArray[np.intp]) -> LinearFit:
         """Return the fit of some of the models."""
-        arrays: dict[str, Any] = {
-            name: value[models] for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
+        arrays: dict[str, Any] = {name: value[models] for name, value in self._arrays.items()}
         return replace(self, descent=self.descent.only(models), **arrays)
 
     def merged(self, models: NDArray[np.intp], others: LinearFit) -> LinearFit:
         """Return the fit with that of ``others`` for some of the models."""
-        arrays: dict[str, Any] = {
-            name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
+        arrays: dict[str, Any] = {name: value.copy() for name, value in self._arrays.items()}
         for name, value in arrays.items():
             value[models] = getattr(others, name)
         return replace(others, descent=self.descent.merged(models, others.descent), **arrays)
+
+    @property
+    def _arrays(self) -> dict[str, NDArray]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def objective(self) -> Array:
@@ -96,12 +94,12 @@ class LinearFit:
 
     @property
     def gaps(self) -> Array:
-        """By how much the objective may lie above its minimum: see `relative_gaps`."""
+        """Bounds on how far the objectives lie above their minima, shape (m,): see `relative_gaps`."""
         return relative_gaps(self.objective, self.bound, self.start)
 
 
 def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
-    """Return by how much objectives may lie above their minimum, relative to them or to a thousandth of the start."""
+    """Return how far objectives may lie above their minima, relative to them or to a thousandth of the start."""
     with np.errstate(invalid="ignore"):
         scale = np.maximum(objective, LEAST_SCALE * start)
         gaps = np.maximum(objective - bound, 0) / np.where(scale > 0, scale, 1)
@@ -109,7 +107,7 @@ def relative_gaps(objective: Array, bound: Array, start: Array) -> Array:
 
 
 def idle_passes(idle: NDArray[np.int64], objectives: tuple[Array, Array], left: tuple[Array, Array]) -> NDArray:
-    """Return how many passes in a row gained nothing, given objectives and what is left, before and after one."""
+    """Return the numbers of consecutive passes without progress, from objectives and gaps before and after one."""
     with np.errstate(invalid="ignore"):
         gained = objectives[0] - objectives[1] > LEAST_GAIN * np.abs(objectives[1])
         gained |= left[1] < 0.99 * left[0]
@@ -141,42 +139,49 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
     def step(self, fitted: LinearFit) -> Step[LossSums]:
         active, trial = np.flatnonzero(~fitted.is_done), fitted.descent.trial
         coef, intercept = self.penalty.coefficients(trial[active, :-1]), trial[active, -1]
-        bent = np.arange(len(active) if self._wants_bends(fitted) else 0)
-        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, bent)
+        hessian_models = np.arange(len(active) if self._needs_hessian(fitted) else 0)
+        return SumLosses(coef, intercept, self.loss, self.terms, active, self.units, hessian_models)
 
     def update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
         active = np.flatnonzero(~fitted.is_done)
         return fitted.merged(active, replace(self, alphas=self.alphas[active])._update(fitted.only(active), sums))
 
     def _update(self, fitted: LinearFit, sums: LossSums) -> LinearFit:
-        """Return the fit after a pass for models of which none was done before."""
+        """Return the fit after a pass, for models that are all active."""
         trial = fitted.descent.trial
         value = sums.loss + self.alphas * self.penalty.values(trial[:, :-1])
-        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.bends)
+        gradient, metric = self.penalty.lifted(sums.gradient), self.penalty.lifted_twice(sums.hessians)
         self._add_penalty(trial, gradient, metric)
         if not self.has_intercept:
             gradient[:, -1] = 0
             hold_intercept(metric)
-        accepted = self._accepts(fitted.descent, value)
-        descent = self._moved(fitted.descent, accepted, value, gradient, metric)
-        bound = np.where(accepted, self._bound(fitted.bound, sums, descent), fitted.bound)
+        accepted = fitted.descent.accepts(value, self._slope(fitted.descent))
+        descent = fitted.descent.moved_to(accepted, value, gradient, metric, self._direction)
+        bound = np.where(accepted, self._bound(fitted, sums, descent), fitted.bound)
         new = replace(
             fitted,
             descent=descent,
             bound=bound,
             start=fitted.start if fitted.n_passes else value,
+            reach=fitted.reach if fitted.n_passes else self._reach(sums),
             n_passes=fitted.n_passes + 1,
             age=0 if len(metric) else fitted.age + 1,
         )
         idle = idle_passes(fitted.idle, (fitted.objective, new.objective), (fitted.gaps, new.gaps))
         return replace(new, idle=idle, is_done=(new.gaps <= self.tolerance) | (idle >= STANDSTILL))
 
-    def _bound(self, before: Array, sums: LossSums, descent: Descent) -> Array:
-        """Return what the minimum is at least: proved, or, where directions bear no penalty, by what a step gains."""
+    def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
+        """Return a lower bound of the minimum: proved, or estimated where directions bear no penalty."""
         if self.penalty.is_free:
             return descent.value - self._decrease(descent)
         moves = sums.moves if self.has_intercept else np.zeros_like(sums.moves)
-        return np.maximum(before, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+        return np.maximum(before.bound, self.penalty.dual_bound(self.alphas, moves, sums.cross, sums.duals))
+
+    def _reach(self, sums: LossSums) -> Array:
+        """Return a bound on the length of rows [x; 1], shape (m,), from the second derivatives at zero."""
+        if not len(sums.hessians):
+            return np.full(len(sums.loss), np.inf)
+        return np.sqrt(np.trace(sums.hessians, axis1=1, axis2=2) / self.loss(np.ones(1)).curvature)
 
     def is_done(self, fitted: LinearFit) -> bool:
         return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
@@ -185,56 +190,56 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return describe(fitted.is_done, fitted.gaps)
 
     @abstractmethod
-    def _wants_bends(self, fitted: LinearFit) -> bool:
-        """Tell whether the next pass is to bring second derivatives."""
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
+        """Return whether the next pass sums second derivatives."""
 
     @abstractmethod
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
-        """Add what is smooth of the penalty to first and second derivatives."""
+        """Add the smooth part of the penalty to first and second derivatives."""
 
     @abstractmethod
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        """Tell of each trial whether it is good enough."""
+    def _slope(self, descent: Descent) -> Array:
+        """Return the linear decrease of a whole step, shape (m,); negative."""
 
     @abstractmethod
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        """Return the descent after a pass."""
+    def _direction(self, descent: Descent) -> Array:
+        """Return the next direction from a state, shape (m, n + 1)."""
 
     @abstractmethod
     def _decrease(self, descent: Descent) -> Array:
-        """Return what the next step would gain where the objectives are as quadratic as they seem, shape (m,)."""
+        """Return the decrease of the quadratic model along the next step, shape (m,)."""
 
 
 @dataclass(frozen=True)
 class LinearSweep(ModelSweep):
-    """With squared lengths: Newton's method, whose second derivatives are renewed now and then; BFGS corrects between.
+    """Passes for a squared penalty: Newton's method, with BFGS between passes that renew second derivatives.
 
     Attributes
     ----------
-    with_bends : bool
-        Whether there is room for second derivatives, of (r + 1)^2 doubles a model.
+    with_hessian : bool
+        Whether passes may sum second derivatives, which take (r + 1)^2 doubles a model.
     """
 
     penalty: SubspacePenalty
-    with_bends: bool = True
+    with_hessian: bool = True
 
-    def _wants_bends(self, fitted: LinearFit) -> bool:
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
         is_due = not len(fitted.descent.metric) or fitted.age + 1 >= self.loss.renewal
-        return self.with_bends and is_due
+        return self.with_hessian and is_due
 
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
         gradient[:, :-1] += 2 * self.alphas[:, None] * self.penalty.apply(trial[:, :-1])
         if len(metric):
             metric[:, :-1, :-1] += 2 * self.alphas[:, None, None] * self.penalty.matrix()
 
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        return descent.accepts(value)
+    def _slope(self, descent: Descent) -> Array:
+        return descent.slope
 
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        return descent.moved_to(accepted, value, gradient, metric)
+    def _direction(self, descent: Descent) -> Array:
+        return descent.quasi_newton_direction()
 
     def _decrease(self, descent: Descent) -> Array:
-        return descent.decrease
+        return -descent.slope / 2
 
 
 @dataclass(frozen=True)
@@ -266,11 +271,11 @@ class LossPass(Sweep[Array, LossSums]):
 
 
 def hold_intercept(metric: Array) -> None:
-    """Let second derivatives (m, n + 1, n + 1) leave the last parameter as it is."""
+    """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
     metric[:, -1, :-1] = metric[:, :-1, -1] = 0
     metric[:, -1, -1] = 1
 
 
 def describe(is_done: NDArray[np.bool_], gaps: Array) -> str:
-    """Say how far models are."""
+    """Return a sentence on the progress of models."""
     return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"

@@ -72,7 +72,7 @@ class SquaresPath:
 
 
 class SquaresMinimum(NamedTuple):
-    """Coefficients (m, r), intercepts, minima, and by how much rounding may miss these, relative to them, (m,)."""
+    """Coefficients (m, r), intercepts (m,), minima (m,), and bounds on their relative rounding errors (m,)."""
 
     coef: Array
     intercept: Array
@@ -138,7 +138,7 @@ class Squares:
             return sums.cross - w @ sums.scatter - alpha * penalty.apply(w)
 
         w = path.coefficients(sums.cross, weights)
-        w = w + path.coefficients(left(w), weights)  # takes out what rounding left
+        w = w + path.coefficients(left(w), weights)  # one step of iterative refinement
         objective = sums.squares - np.einsum("mr,mr->m", w, sums.cross + left(w))
         missed = np.abs(np.einsum("mr,mr->m", left(w), path.coefficients(left(w), weights)))
         missed += rounding * (np.abs(w) @ np.sqrt(np.maximum(np.diagonal(sums.scatter), 0))) ** 2
@@ -150,14 +150,14 @@ class Squares:
 @storable
 @dataclass(frozen=True)
 class SquaresFit:
-    """The sums of every fold's training rows, once they are taken."""
+    """The sums of every fold's training rows; empty before the pass."""
 
     squares: tuple[Squares, ...] = ()
 
 
 @dataclass(frozen=True)
 class SquaresPass(Sweep[SquaresFit, LossSums]):
-    """The one pass that squared losses take: sums for ``n_models`` targets, of the training rows of every fold."""
+    """The single pass for squared losses: sums for ``n_models`` targets over the training rows of every fold."""
 
     name: str
     terms: FoldTerms
@@ -168,19 +168,17 @@ class SquaresPass(Sweep[SquaresFit, LossSums]):
 
     def step(self, fitted: SquaresFit) -> Step[LossSums]:
         m = len(self.terms.held_out)
-        models, bent = np.arange(m), np.arange(0, m, self.n_models)
+        models, hessian_models = np.arange(m), np.arange(0, m, self.n_models)
         zeros = np.zeros((m, len(self.units.centre)))
-        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, bent)
+        return SumLosses(zeros, np.zeros(m), LOSSES["squared"], self.terms, models, self.units, hessian_models)
 
     def update(self, fitted: SquaresFit, sums: LossSums) -> SquaresFit:
         cross, moves = sums.cross.sum(axis=0) / 2, sums.moves.sum(axis=0) / 2
         folds = []
-        for number, bends in enumerate(sums.bends / 2):
+        for number, outer in enumerate(sums.hessians / 2):
             models = slice(number * self.n_models, (number + 1) * self.n_models)
-            n_rows, total = float(bends[-1, -1]), bends[:-1, -1].copy()
-            folds.append(
-                Squares(n_rows, bends[:-1, :-1].copy(), total, cross[models], moves[models], sums.loss[models])
-            )
+            n_rows, total, scatter = float(outer[-1, -1]), outer[:-1, -1].copy(), outer[:-1, :-1].copy()
+            folds.append(Squares(n_rows, scatter, total, cross[models], moves[models], sums.loss[models]))
         return SquaresFit(tuple(folds))
 
     def is_done(self, fitted: SquaresFit) -> bool:

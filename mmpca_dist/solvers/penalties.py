@@ -1,4 +1,4 @@
-"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, given a reduction P (K, r) and epsilon.
+"""The penalties of Zhang & Schneider 2010 on linear models w of r columns, for a reduction P (K, r) and epsilon.
 
 A penalty is the smallest J(w - P^T v) + epsilon |v|^2 over v; w - P^T v is the part of w outside of the subspace that
 the rows of P span, P^T v the part inside.
@@ -47,7 +47,7 @@ class Penalty(ABC):
         """Return derivatives by [w; b], shape (m, r + 1), as those by the parameters and b."""
 
     @abstractmethod
-    def lifted_twice(self, bends: Array) -> Array:
+    def lifted_twice(self, hessians: Array) -> Array:
         """Return second derivatives by [w; b], shape (m, r + 1, r + 1), as those by the parameters and b."""
 
     @abstractmethod
@@ -62,43 +62,52 @@ class Penalty(ABC):
         """
 
     def dual_bound(self, alphas: Array, moves: Array, cross: Array, duals: Array) -> Array:
-        """Return a value of the dual problem, which no objective lies below, shape (m,).
+        """Return a value of the dual problem, a lower bound of all objectives, shape (m,).
 
-        Multipliers of both signs are scaled, each sign by a number, so that they cancel where ``moves`` are given, as
-        models with an intercept demand; then all of them, so that the value is largest.
+        Models with an intercept need multipliers that add up to zero: the positive and the negative ones are scaled by
+        a number each. `scaled_bound` then scales all of them.
 
         Parameters
         ----------
         moves : array of shape (2, m)
             Sums of the multipliers by sign; zeros for models without an intercept.
         cross, duals : arrays of shape (2, m, r) and (2, m)
-            Sums of multipliers times rows, and of the dual terms that they leave at least.
+            Sums of multipliers times rows, and of their dual terms s a - L*(s).
         """
         up, down = moves[0], -moves[1]
         least = np.minimum(up, down)
         shares = np.stack([np.divide(least, each, out=np.ones_like(each), where=each > 0) for each in (up, down)])
-        linear = np.einsum("gm,gm->m", shares, duals)
-        squares, longest = self.conjugate(np.einsum("gm,gmr->mr", shares, cross), alphas)
+        cross = np.einsum("gm,gmr->mr", shares, cross)
+        return self.scaled_bound(alphas, cross, np.einsum("gm,gm->m", shares, duals))
+
+    def scaled_bound(self, alphas: Array, cross: Array, dual: Array) -> Array:
+        """Return the largest value of the dual problem at l times the multipliers, for l from 0 to 1, shape (m,).
+
+        ``cross`` (m, r) and ``dual`` (m,) are sums of multipliers times rows and of dual terms, which are concave in l:
+        those of scaled multipliers are at least l times ``dual``.
+        """
+        squares, longest = self.conjugate(cross, alphas)
         with np.errstate(divide="ignore", invalid="ignore"):
-            length = np.where(squares > 0, np.clip(linear / (2 * squares), 0, 1), np.where(linear > 0, 1.0, 0.0))
+            length = np.where(squares > 0, np.clip(dual / (2 * squares), 0, 1), np.where(dual > 0, 1.0, 0.0))
             length = np.minimum(length, longest)
-            return np.where(length > 0, length * linear - length**2 * squares, 0.0)
+            return np.where(length > 0, length * dual - length**2 * squares, 0.0)
 
 
 @dataclass(frozen=True)
 class SubspacePenalty(Penalty):
-    """With J the squared length: w^T R w, where R is 1 across the rows of Q, and ``rest`` along them.
+    """The penalty with J the squared length: w^T R w.
 
-    Rows of Q are the right singular vectors of P; with its singular values s, the rest is epsilon / (s^2 + epsilon).
+    Rows of Q are the right singular vectors of P. Along them R is ``rest`` = epsilon / (s^2 + epsilon), with singular
+    values s; across them it is 1.
 
     Attributes
     ----------
     directions : array of shape (k, r)
         Q, orthonormal rows.
     rest : array of shape (k,)
-        What is left of the penalty on each direction: 0 where it is free.
+        The penalty on each direction relative to directions outside; 0 where it is free.
     back : array of shape (K, k)
-        What v are of Q w.
+        The matrix with v = back Q w.
     """
 
     directions: Array
@@ -107,7 +116,7 @@ class SubspacePenalty(Penalty):
 
     @classmethod
     def of(cls, reduction: Array, epsilon: float) -> Self:
-        """Return the penalty for a reduction, shape (K, r); what is zero in it up to rounding counts as zero."""
+        """Return the penalty for a reduction, shape (K, r). Singular values within rounding of zero count as zero."""
         left, values, directions = scipy.linalg.svd(reduction, full_matrices=False)
         kept = values > max(reduction.shape) * EPS * values.max(initial=0.0)
         squares = values[kept] ** 2
@@ -146,8 +155,8 @@ class SubspacePenalty(Penalty):
     def lifted(self, gradient: Array) -> Array:
         return gradient
 
-    def lifted_twice(self, bends: Array) -> Array:
-        return bends
+    def lifted_twice(self, hessians: Array) -> Array:
+        return hessians
 
     def conjugate(self, cross: Array, alphas: Array) -> tuple[Array, Array]:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -159,7 +168,7 @@ class SubspacePenalty(Penalty):
 
 @dataclass(frozen=True)
 class SparsePenalty(Penalty):
-    """With J the sum of absolute values: of parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
+    """The penalty with J the sum of absolute values, in parameters w~ = w - P^T v, shape (r,), and v, shape (K,).
 
     Attributes
     ----------
@@ -180,7 +189,7 @@ class SparsePenalty(Penalty):
 
     @property
     def n_sparse(self) -> int:
-        """The number of parameters whose absolute values count."""
+        """The number of parameters that bear absolute values."""
         return self.reduction.shape[1] - self.n_appended
 
     @property
@@ -203,10 +212,10 @@ class SparsePenalty(Penalty):
         w, b = gradient[:, :-1], gradient[:, -1:]
         return np.concatenate([w[:, : self.n_sparse], w @ self.reduction.T, b], axis=1)
 
-    def lifted_twice(self, bends: Array) -> Array:
+    def lifted_twice(self, hessians: Array) -> Array:
         r, n = self.n_sparse, self.n_parameters
-        lifted = np.empty((len(bends), n + 1, n + 1))
-        for whole, each in zip(lifted, bends, strict=True):
+        lifted = np.empty((len(hessians), n + 1, n + 1))
+        for whole, each in zip(lifted, hessians, strict=True):
             inside = self.reduction @ each[:-1]
             whole[:r, :r], whole[:r, n], whole[n, :r] = each[:r, :r], each[:r, -1], each[-1, :r]
             whole[r:n, :r], whole[r:n, n] = inside[:, :r], inside[:, -1]

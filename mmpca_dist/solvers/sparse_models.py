@@ -11,27 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.solvers.descent import Descent, solve_definite
 from mmpca_dist.solvers.interior_penalties import SparseInterior
-from mmpca_dist.solvers.linear_models import LinearFit, ModelSweep
+from mmpca_dist.solvers.linear_models import LinearFit, ModelSweep, hold_intercept
 from mmpca_dist.solvers.penalties import SparsePenalty
 from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.coordinates import EPS
+from mmpca_dist.statistics.loss_sums import LossSums
 
 EXACT, MOST_STEPS = 1e-13, 100
-"""Of the quadratic: how near its minimum is, relative to its sum of absolute values, and steps at most."""
+"""The tolerance of the quadratic's minimum, relative to its sum of absolute values, and the largest number of steps."""
 NEARLY, LEAST = 0.995, 1e-3
-"""Of the longest step: what is taken. And of what it leaves: the share that is aimed at, at least."""
+"""The share of the longest step that is taken, and the smallest base of the next target (cubed)."""
+BALANCED = 1e-13
+"""Of the sum of absolute multipliers: what rounding leaves of their sum."""
 
 
 @dataclass(frozen=True)
 class SparseSweep(ModelSweep):
-    """With absolute values; attributes as of `ModelSweep`."""
+    """Passes for a penalty on absolute values; attributes as of `ModelSweep`."""
 
     penalty: SparsePenalty
 
-    def _wants_bends(self, fitted: LinearFit) -> bool:
+    def _needs_hessian(self, fitted: LinearFit) -> bool:
         return True
 
     def _add_penalty(self, trial: Array, gradient: Array, metric: Array) -> None:
@@ -42,23 +45,48 @@ class SparseSweep(ModelSweep):
         metric[:, inside, inside] += ridge[:, None]
 
     def _slope(self, descent: Descent) -> Array:
-        """Return what a whole step gains at least of the gradient and the absolute values, shape (m,); negative."""
-        return np.einsum("mp,mp->m", descent.gradient, descent.direction) + self._added(descent)
-
-    def _added(self, descent: Descent) -> Array:
         r = self.penalty.n_sparse
         before, after = descent.point[:, :r], (descent.point + descent.direction)[:, :r]
-        return self.alphas * (np.abs(after) - np.abs(before)).sum(axis=1)
+        return descent.slope + self.alphas * (np.abs(after) - np.abs(before)).sum(axis=1)
 
-    def _accepts(self, descent: Descent, value: Array) -> NDArray[np.bool_]:
-        return descent.accepts(value, self._slope(descent))
-
-    def _moved(self, descent: Descent, accepted: NDArray, value: Array, gradient: Array, metric: Array) -> Descent:
-        return descent.moved_to(accepted, value, gradient, metric, self._directed)
-
-    def _directed(self, descent: Descent) -> Array:
+    def _direction(self, descent: Descent) -> Array:
         parts = zip(descent.metric, descent.gradient, descent.point, self.alphas, strict=True)
         return np.stack([sparse_minimum(H, H @ x - g, alpha, self.penalty) - x for H, g, x, alpha in parts])
+
+    def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
+        bound = super()._bound(before, sums, descent)
+        return bound if self.penalty.is_free else np.maximum(bound, self._corrected_bound(before.reach, sums, descent))
+
+    def _corrected_bound(self, reach: Array, sums: LossSums, descent: Descent) -> Array:
+        """Return the value of the dual problem after a Newton step towards feasible multipliers, shape (m,).
+
+        Scaling multipliers t until |sum t x| <= alpha loses all of the value where rounding of that sum is as large as
+        alpha. Here they become t + h z^T [x; 1], with h = d2L/df2, which changes the sums of t [x; 1] by H z, H the
+        second derivatives. -inf where ``reach`` does not show that all conjugates stay finite.
+        """
+        cross, H = -sums.gradient, sums.hessians.copy()
+        limits = self.alphas[:, None]
+        excess = np.append(np.clip(cross[:, :-1], -limits, limits), np.zeros_like(limits), axis=1) - cross
+        excess[:, self.penalty.n_sparse : -1] = 0
+        if not self.has_intercept:
+            excess[:, -1] = 0
+            hold_intercept(H)
+        z = np.zeros_like(excess)
+        for _ in range(2):  # the second solution takes out what rounding left
+            left = excess - np.einsum("mpq,mq->mp", H, z)
+            z += np.stack([solve_definite(*each) for each in zip(H, left, strict=True)])
+        change = np.einsum("mpq,mq->mp", H, z)
+        cross += change
+        model = np.append(self.penalty.coefficients(descent.point[:, :-1]), descent.point[:, -1:], axis=1)
+        dual = sums.duals.sum(axis=0) + np.einsum("mp,mp->m", model - self.loss.divergence * z, change)
+        size = np.linalg.norm(z, axis=1)
+        rounding = 2 * EPS * H.shape[1] * np.trace(H, axis1=1, axis2=2) * size * (size + np.linalg.norm(model, axis=1))
+        bound = self.penalty.scaled_bound(self.alphas, cross[:, :-1], dual - rounding)
+        with np.errstate(invalid="ignore"):
+            is_valid = size * reach <= self.loss.domain
+        if self.has_intercept:
+            is_valid &= np.abs(cross[:, -1]) <= BALANCED * np.abs(sums.moves).sum(axis=0)
+        return np.where(is_valid, bound, -np.inf)
 
     def _decrease(self, descent: Descent) -> Array:
         curved = np.einsum("mp,mpq,mq->m", descent.direction, descent.metric, descent.direction)
@@ -71,9 +99,7 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
     H is positive semidefinite. An interior point method comes within ``EXACT`` of the minimum, relative to the sum of
     absolute values.
     """
-    interior = SparseInterior(
-        replace(penalty, epsilon=0.0), np.array([alpha], np.float64)
-    )  # the penalty on others is in H
+    interior = SparseInterior(replace(penalty, epsilon=0.0), np.array([float(alpha)]))  # the penalty on others is in H
     point, parts = np.zeros((1, len(q))), interior.start()
     for _ in range(MOST_STEPS):
         products = interior.products(parts)
@@ -83,15 +109,13 @@ def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> 
         interior.add_to(point, parts, metric, pull, push)
         without, by_mu = solve_definite(metric[0], np.stack([pull[0], push[0]], axis=1)).T[:, None]
         mu = np.zeros(1)
-        for _ in range(2):  # the first step tells how little is left where nothing is centred (Mehrotra 1992)
+        for _ in range(2):  # the first step, without centring, predicts the next products (Mehrotra 1992)
             step = without + mu * by_mu
-            change = interior.change(parts, step, mu)
+            change = interior.change(point, parts, step, mu)
             length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)
             ahead = tuple(part + length * moved for part, moved in zip(parts, change, strict=True))
             mu = products.mean(axis=1) * max(float(interior.products(ahead).mean() / products.mean()), LEAST) ** 3
         point, parts = point + length * step, ahead
     sizes = np.abs(q) / np.maximum(np.diagonal(H), np.finfo(float).tiny)
-    point[:, : penalty.n_sparse][
-        interior.tends_to_zero(parts, sizes[None, : penalty.n_sparse].max(axis=1, keepdims=True))
-    ] = 0
+    point[:, : penalty.n_sparse][interior.tends_to_zero(parts, sizes[: penalty.n_sparse].max())] = 0
     return point[0]

@@ -86,9 +86,9 @@ class Interior(ABC):
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         """Return Newton's step of every part to products mu (m, 1) where u changes by du."""
 
-    def longest(self, change: tuple[Array, ...]) -> Array:
-        """Return the longest step that leaves all positive, for every model and row."""
-        return longest_step(self.parts, change)
+    def multiplier_change(self, du: Array, mu: Array) -> Array:
+        """Return Newton's step of a."""
+        return self.width * (self.pull + du + mu * self.push)
 
     @property
     def parts(self) -> tuple[Array, ...]:
@@ -99,7 +99,7 @@ class Interior(ABC):
 
 
 def longest_step(parts: Sequence[Array], change: Sequence[Array]) -> Array:
-    """Return the longest step along changes, for every entry, that leaves all parts positive; infinite for any."""
+    """Return the longest step along changes that leaves all parts positive, for every entry; inf where all do."""
     steps = [
         np.divide(-value, moves, out=np.full_like(value, np.inf), where=moves < 0)
         for value, moves in zip(parts, change, strict=True)
@@ -150,7 +150,7 @@ class HingeInterior(Interior):
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
         a, s, xi, rest = self.parts
-        da = self.width * (self.pull + du + mu * self.push)
+        da = self.multiplier_change(du, mu)
         return da, (mu - s * da) / a - s, (mu + xi * da) / rest - xi, -da
 
 
@@ -192,7 +192,7 @@ class SquaredHingeInterior(Interior):
         return self.a - self.a**2 / 4
 
     def change(self, du: Array, mu: Array) -> tuple[Array, ...]:
-        da = self.width * (self.pull + du + mu * self.push)
+        da = self.multiplier_change(du, mu)
         return da, da / 2 - du
 
 
@@ -224,7 +224,7 @@ class HingeSums:
         Of y a, y a x, and a - L*(a), over rows with y = 1 and with y = -1.
     pull, push : arrays of shape (m, r + 1)
         Of y D pull [x; 1], and of y D push [x; 1].
-    bends : array of shape (m, r + 1, r + 1)
+    hessians : array of shape (m, r + 1, r + 1)
         Of D [x; 1] [x; 1]^T.
     """
 
@@ -236,7 +236,7 @@ class HingeSums:
     duals: Array
     pull: Array
     push: Array
-    bends: Array
+    hessians: Array
 
     def __add__(self, other: HingeSums) -> HingeSums:
         return HingeSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -244,7 +244,7 @@ class HingeSums:
 
 @dataclass(frozen=True)
 class MoveInside:
-    """The step of a sweep: how far all rows can go, or, ``moves``, the rows moved and what they leave.
+    """The step of a sweep: moves the rows and sums over them (``moves``), or returns the longest step they can take.
 
     Attributes
     ----------
@@ -252,7 +252,7 @@ class MoveInside:
     change : array of shape (m, r + 1)
         Of [w; b].
     mu, step : arrays of shape (m,)
-        What products are to become, and how far to go.
+        The target of slacks times multipliers, and the length of the step.
     """
 
     kind: type[Interior]
@@ -287,7 +287,7 @@ class MoveInside:
         du = -y * (rows.images(self.change[:, :-1]) + self.change[:, -1:])
         change = inside.change(du, self.mu[:, None])
         if not self.moves:
-            return inside, Longest(np.where(trains > 0, inside.longest(change), np.inf).min(axis=1))
+            return inside, Longest(np.where(trains > 0, longest_step(inside.parts, change), np.inf).min(axis=1))
         inside = inside.moved(change, np.where(trains > 0, self.step[:, None], 0.0))
         return inside, _sums(inside, rows, y, trains)
 
@@ -309,5 +309,5 @@ def _sums(inside: Interior, rows: CentredRows, y: Array, trains: Array) -> Hinge
         duals=np.where(is_up, inside.duals * trains, 0.0).sum(axis=2),
         pull=summed(y * width * inside.pull),
         push=summed(y * width * inside.push),
-        bends=outer_sums(rows, width, r),
+        hessians=outer_sums(rows, width, r),
     )

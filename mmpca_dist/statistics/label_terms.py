@@ -1,4 +1,4 @@
-"""The label terms of rows: what a fit by sweeps is to make of their labels, or of their continuous targets."""
+"""The label terms of rows: the numbers that a fit by sweeps uses for their labels, or for their continuous targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Models = slice | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Terms:
-    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows are of the training.
+    """The label terms (a, b) of n rows for m variants, T to a row and variant, and which rows train each variant.
 
     Attributes
     ----------
@@ -46,10 +46,10 @@ class LabelTerms(ABC):
 
     @abstractmethod
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
-        """Read the labels of a unit of rows; return what makes the terms of some of them."""
+        """Read the labels of a unit of rows; return a function that makes the terms of a block of them."""
 
 
-Judge = Callable[[slice, Array], Array]
+ErrorCounter = Callable[[slice, Array], Array]
 """Takes a block of a unit's rows and their scores, shape (n, candidates, models); returns the errors of candidates."""
 
 
@@ -67,8 +67,8 @@ class FoldTerms(LabelTerms):
         """Return the fold of each row of a unit."""
 
     @abstractmethod
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
-        """Read the labels of a unit of rows; return what adds up the errors of candidates in some of them."""
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
+        """Read the labels of a unit of rows; return a function that counts the errors of candidates in a block."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ClassTerms(FoldTerms):
     unlabelled : int
         Position of the label of rows without a class; -1 where all have one.
     held_out : int array of shape (m,)
-        The fold that does not train a variant; -1 for none.
+        The fold that is held out from a variant; -1 for none.
     folds : ClassFolds or None
         None where no rows are held out.
     """
@@ -118,7 +118,7 @@ class ClassTerms(FoldTerms):
         assert self.folds is not None  # noqa: S101  (called where there are folds)
         return self.folds.of_rows(encode(dataset.read_labels(start, stop), self.classes, dataset.uri), start)
 
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
         codes = encode(dataset.read_labels(start, stop), self.classes, dataset.uri)
         positive = self.positive[:n_models]
 
@@ -133,7 +133,7 @@ class ClassTerms(FoldTerms):
 
 
 @dataclass(frozen=True)
-class KnownTargets(FoldTerms):
+class ResidualTerms(FoldTerms):
     """One term (y, 1) a row and model: its continuous target less a mean.
 
     Attributes
@@ -142,7 +142,7 @@ class KnownTargets(FoldTerms):
     numbers : int array of shape (m,)
         The target of each model.
     held_out : int array of shape (m,)
-        The fold that does not train a model; -1 for none. Row i is of fold i modulo ``n_folds``.
+        The fold that is held out from a model; -1 for none. Row i is in fold i modulo ``n_folds``.
     n_folds : int
     """
 
@@ -169,7 +169,7 @@ class KnownTargets(FoldTerms):
     def folds_of(self, dataset: Dataset, start: int, stop: int) -> NDArray[np.int64]:
         return np.arange(start, stop) % self.n_folds
 
-    def judge(self, dataset: Dataset, start: int, stop: int, n_models: int) -> Judge:
+    def error_counter(self, dataset: Dataset, start: int, stop: int, n_models: int) -> ErrorCounter:
         targets = dataset.read_targets(start, stop) - self.means  # type: ignore[attr-defined]
         return lambda block, scores: ((scores - targets[block, None]) ** 2).sum(axis=(0, 2))
 
@@ -188,8 +188,8 @@ class TargetTerms(LabelTerms):
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:
         targets = dataset.read_targets(start, stop)  # type: ignore[attr-defined]
-        is_known = ~np.isnan(targets)
-        y = np.where(is_known, (targets - self.means) / self.deviations, 0.0)
-        levels = np.where(is_known[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
-        signs = is_known[:, :, None] * np.array([1.0, -1.0])
+        has_target = ~np.isnan(targets)
+        y = np.where(has_target, (targets - self.means) / self.deviations, 0.0)
+        levels = np.where(has_target[:, :, None], np.stack([y - self.epsilon, -y - self.epsilon], axis=2), 0.0)
+        signs = has_target[:, :, None] * np.array([1.0, -1.0])
         return lambda rows: Terms(levels[rows], signs[rows])

@@ -19,7 +19,7 @@ BLOCK_VALUES, FEWEST_ROWS, BLOCK_ROWS = 1 << 17, 64, 2048
 
 
 def block_rows(n_models: int) -> int:
-    """Return how many rows are worked on at once."""
+    """Return the number of rows of a block."""
     return int(np.clip(BLOCK_VALUES // max(n_models, 1), FEWEST_ROWS, BLOCK_ROWS))
 
 
@@ -28,8 +28,8 @@ def block_rows(n_models: int) -> int:
 class LossSums:
     """Sums over the rows for m linear models f = w^T x + b in r coordinates.
 
-    A row moves an output with t = -dL/df. Sums of t come apart by its sign, first the positive: scaled by a number
-    each, they make a point of the dual problem of models with an intercept.
+    The multiplier of a row is t = -dL/df. Sums over positive and over negative t are apart, in this order: scaled by a
+    number each, they make a point of the dual problem of models with an intercept.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class LossSums:
         Of t x.
     duals : array of shape (2, m)
         Of s a - L*(s), with s the derivative of L.
-    bends : array of shape (k, r + 1, r + 1)
+    hessians : array of shape (k, r + 1, r + 1)
         Of d2L/df2 [x; 1] [x; 1]^T, for the models asked for.
     """
 
@@ -48,7 +48,7 @@ class LossSums:
     moves: Array
     cross: Array
     duals: Array
-    bends: Array
+    hessians: Array
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -61,7 +61,7 @@ class LossSums:
 
 @dataclass(frozen=True)
 class SumLosses:
-    """The step of a sweep: what the rows of a unit leave for m models.
+    """The step of a sweep: the sums over the rows of a unit for m models.
 
     Attributes
     ----------
@@ -70,8 +70,8 @@ class SumLosses:
     terms : LabelTerms
         Of all models; ``active`` are the positions of these among them.
     units : RowUnits
-    bent : int array of shape (k,)
-        Positions, among these models, of those whose second derivatives are asked for.
+    hessian_models : int array of shape (k,)
+        Positions among these models whose second derivatives are summed.
     """
 
     coef: Array
@@ -80,7 +80,7 @@ class SumLosses:
     terms: LabelTerms
     active: NDArray[np.intp]
     units: RowUnits
-    bent: NDArray[np.intp]
+    hessian_models: NDArray[np.intp]
 
     def __call__(self, dataset: Dataset, start: int, X: Any, state: NDArray | None) -> tuple[LossSums, None]:
         n = X.shape[0]
@@ -99,10 +99,10 @@ class SumLosses:
 
     def _sums(self, rows: CentredRows, a: Array, b: Array, trains: Array | None) -> LossSums:
         u = a - b * (rows.images(self.coef) + self.intercept[:, None])
-        loss, slope, bend = self.loss(u)
+        loss, slope, curvature = self.loss(u)
         duals, moves = slope * a - self.loss.conjugate(slope), slope * b
         if trains is not None:
-            for each in (loss, duals, moves, bend):
+            for each in (loss, duals, moves, curvature):
                 each *= trains
         by_sign = np.stack([np.maximum(moves, 0), np.minimum(moves, 0)])
         m, r = self.coef.shape
@@ -111,15 +111,15 @@ class SumLosses:
             moves=by_sign.sum(axis=2),
             cross=rows.cross(by_sign.reshape(2 * m, -1)).reshape(2, m, r),
             duals=np.stack([np.where(moves > 0, duals, 0).sum(axis=1), np.where(moves < 0, duals, 0).sum(axis=1)]),
-            bends=outer_sums(rows, (bend * b**2)[self.bent], r),
+            hessians=outer_sums(rows, (curvature * b**2)[self.hessian_models], r),
         )
 
 
 def outer_sums(rows: CentredRows, weights: Array, r: int) -> Array:
     """Return the sums of [x; 1] [x; 1]^T with weights (m, n), shape (m, r + 1, r + 1)."""
-    bends = np.empty((len(weights), r + 1, r + 1))
-    bends[:, :r, r] = bends[:, r, :r] = rows.cross(weights)
-    bends[:, r, r] = weights.sum(axis=1)
-    for each, of_model in zip(bends, weights, strict=True):
+    sums = np.empty((len(weights), r + 1, r + 1))
+    sums[:, :r, r] = sums[:, r, :r] = rows.cross(weights)
+    sums[:, r, r] = weights.sum(axis=1)
+    for each, of_model in zip(sums, weights, strict=True):
         each[:r, :r] = rows.scatter(of_model)
-    return bends
+    return sums

@@ -19,7 +19,7 @@ class Values(NamedTuple):
 
     loss: Array
     slope: Array
-    bend: Array
+    curvature: Array
 
 
 class Loss(ABC):
@@ -29,11 +29,15 @@ class Loss(ABC):
     ----------
     name : str
     renewal : int
-        After so many passes second derivatives are worth their price again.
+        Passes after which second derivatives are renewed.
+    divergence, domain : float
+        With h = L''(u), L*(s + h z) is at most L*(s) + u h z + ``divergence`` h z^2 for every |z| up to ``domain``.
     """
 
     name: ClassVar[str]
     renewal: ClassVar[int] = 5
+    divergence: ClassVar[float] = 0.5
+    domain: ClassVar[float] = np.inf
 
     @abstractmethod
     def __call__(self, u: Array) -> Values:
@@ -57,6 +61,7 @@ class Logistic(Loss):
     """log(1 + exp(u - 1)): of the margin 1 - u the negative log-likelihood."""
 
     name = "logistic"
+    divergence, domain = 1.0, 1.0  # of Bernoulli variables: Kullback-Leibler is at most chi-squared divergence
 
     def __call__(self, u: Array) -> Values:
         loss, slope = np.logaddexp(0, u - 1), expit(u - 1)

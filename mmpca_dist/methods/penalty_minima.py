@@ -1,0 +1,238 @@
+"""The minima of linear models with a projection penalty, each kind by its own passes over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+from mmpca_dist.methods.working_rows import WorkingRows
+from mmpca_dist.solvers.interior_penalties import SparseInterior, SubspaceInterior
+from mmpca_dist.solvers.interior_point import HingeFit, HingeSweep
+from mmpca_dist.solvers.linear_models import LinearFit, LinearSweep, LossPass
+from mmpca_dist.solvers.penalized_squares import Squares, SquaresFit, SquaresMinimum, SquaresPass
+from mmpca_dist.solvers.penalties import SubspacePenalty
+from mmpca_dist.solvers.sparse_models import SparseSweep
+from mmpca_dist.statistics.centred_rows import Array
+from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.hinge_sums import INTERIORS
+from mmpca_dist.statistics.label_terms import FoldTerms
+from mmpca_dist.statistics.losses import LOSSES
+from mmpca_dist.statistics.scatters import total_scatter
+from mmpca_dist.statistics.sweeps import Sweep
+from mmpca_dist.statistics.sweeps_together import FitsTogether, SweepsTogether
+
+HESSIAN_BYTES = 256 << 20
+"""Second derivatives of the models that are fitted together, at most, unless they are of a single one."""
+MOST_HINGES, MOST_SMOOTH = 64, 1024
+"""Models that are fitted together, at most: of hinge losses each keeps up to four numbers a row."""
+LARGEST_HESSIAN = 64 << 20
+"""Models whose second derivatives take more do without them, where they can."""
+WIDEST = 8192
+"""Columns of models that cannot: hinge losses, and absolute values."""
+SMALL = 1e-6
+"""Of the largest coefficient: those that an interior point leaves of zeros, at most."""
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models to be fitted that share a penalty.
+
+    Attributes
+    ----------
+    penalty : SparsePenalty or SubspacePenalty
+        For l1 or l2.
+    terms : FoldTerms
+        Of the rows for each model.
+    alphas : array of shape (m,)
+    place : int array of shape (m,) or None
+        Their numbers in a grid of fits.
+    """
+
+    penalty: Any
+    terms: FoldTerms
+    alphas: Array
+    place: NDArray[np.intp] | None = None
+
+    def only(self, models: slice) -> Models:
+        """Return some of the models."""
+        return Models(self.penalty, self.terms.only(models), self.alphas[models])
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Parameters (m, n) and b (m,) of models, what they reach, (m,), and passes."""
+
+    parameters: Array
+    intercept: Array
+    objective: Array
+    gaps: Array
+    n_passes: int
+
+    @classmethod
+    def of(cls, fitted: LinearFit | HingeFit) -> Minimum:
+        """Return what passes have reached."""
+        return cls(fitted.best[:, :-1], fitted.best[:, -1], fitted.objective, fitted.gaps, fitted.n_passes)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Minimum]) -> Minimum:
+        """Return the models of several fits, one after the other."""
+        names = ("parameters", "intercept", "objective", "gaps")
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(**arrays, n_passes=sum(part.n_passes for part in parts))
+
+
+def most_together(loss: str, width: int) -> int:
+    """Return how many models are fitted together, of ``width`` parameters each."""
+    return min(max(1, HESSIAN_BYTES // (8 * width**2)), MOST_HINGES if loss in INTERIORS else MOST_SMOOTH)
+
+
+@dataclass(frozen=True)
+class Minimizer:
+    """Fits models to rows; settings are those of the estimators."""
+
+    loss: str
+    penalty: str
+    fit_intercept: bool
+    tolerance: float
+    max_sweeps: int
+    statistics: Statistics
+    working: WorkingRows
+
+    def minima(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> list[Minimum]:
+        """Return the minima of models; ``once`` are the label terms of ``n_models`` models for each fold.
+
+        As many models share their passes as second derivatives of which fit in memory.
+        """
+        self._refuse_wide()
+        if self.loss == "squared" and self.penalty == "l2":
+            return self._least_squares(name, models, once, n_models)
+        size = most_together(self.loss, self.working.width + 1)
+        pieces = [
+            (number, some.only(slice(start, start + size)))
+            for number, some in enumerate(models)
+            for start in range(0, len(some.alphas), size)
+        ]
+        turns, minima = _turns(pieces, size), [list[Minimum]() for _ in models]
+        for turn, together in enumerate(turns, 1):
+            job = f"{name}-{turn}" if len(turns) > 1 else name
+            fits = self._in_passes(job, [some for _, some in together])
+            for (number, _), minimum in zip(together, fits, strict=True):
+                minima[number].append(minimum)
+        return [Minimum.joined(parts) for parts in minima]
+
+    def _refuse_wide(self) -> None:
+        hinge, d = self.loss in INTERIORS, self.working.width
+        if (hinge or self.penalty == "l1") and d + 1 > WIDEST:
+            what = f"loss={self.loss!r}" if hinge else "penalty='l1'"
+            raise InputError(
+                f"{what} takes a matrix of {d:,} x {d:,} a model; {WIDEST:,} columns are the most. Use the logistic "
+                "loss with penalty='l2', or choose columns first."
+            )
+
+    def _least_squares(self, name: str, models: Sequence[Models], once: FoldTerms, n_models: int) -> list[Minimum]:
+        """Return the minima from the sums of one pass, whatever the number of alphas and penalties."""
+        sweep = SquaresPass(name, once, n_models, self.working.units(), self.working.keeps_sparse)
+        squares = self.working.sweeper.run(sweep, SquaresFit()).squares
+        folds = dict(zip(once.held_out[::n_models].tolist(), squares, strict=True))
+        return [self._from_squares(folds, some, n_models) for some in models]
+
+    def _from_squares(self, folds: dict[int, Squares], models: Models, n_models: int) -> Minimum:
+        """Return the minima from sums over the rows that train; models come by alpha, then by fold."""
+        values = models.alphas[np.sort(np.unique(models.alphas, return_index=True)[1])]
+        held_out = models.terms.held_out[: len(models.alphas) // len(values) : n_models].tolist()
+        by_fold = [folds[fold].minimum(models.penalty, values, has_intercept=self.fit_intercept) for fold in held_out]
+        coef, intercept, objective, gaps = (
+            np.concatenate([np.asarray(getattr(minima[i], part)) for i in range(len(values)) for minima in by_fold])
+            for part in SquaresMinimum._fields
+        )
+        return Minimum(coef, intercept, objective, gaps, 1)
+
+    def _in_passes(self, name: str, models: Sequence[Models]) -> list[Minimum]:
+        """Fit models in passes that they share."""
+        sweeps, starts = zip(*(self._sweep(name, some) for some in models), strict=True)
+        run = self.working.sweeper.run
+        if len(models) == 1:
+            fits = [run(sweeps[0], starts[0])]
+        else:
+            fits = list(run(SweepsTogether(name, sweeps), FitsTogether(starts)).fits)
+        for number, (some, sweep) in enumerate(zip(models, sweeps, strict=True)):
+            if isinstance(sweep, HingeSweep) and isinstance(sweep.interior, SparseInterior):
+                fits[number] = self._with_zeros(f"{name}-zeros-{number + 1}", some, sweep.interior, fits[number])
+        return [Minimum.of(fitted) for fitted in fits]
+
+    def _sweep(self, name: str, models: Models) -> tuple[Sweep[Any, Any], LinearFit | HingeFit]:
+        """Return the passes that fit models, and where these start."""
+        shared: dict[str, Any] = {
+            "name": name, "terms": models.terms, "units": self.working.units(), "has_intercept": self.fit_intercept,
+            "tolerance": self.tolerance, "max_sweeps": self.max_sweeps, "keeps_sparse": self.working.keeps_sparse,
+        }  # fmt: skip
+        is_sparse = self.penalty == "l1"
+        if self.loss in INTERIORS:
+            interior = (SparseInterior if is_sparse else SubspaceInterior)(models.penalty, models.alphas)
+            if is_sparse:
+                shared["tolerance"] /= 10  # setting to zero what tends to it costs some
+            return HingeSweep(kind=INTERIORS[self.loss], interior=interior, **shared), HingeFit.start_at(interior)
+        shared |= {"loss": LOSSES[self.loss], "penalty": models.penalty, "alphas": models.alphas}
+        start = np.zeros((len(models.alphas), models.penalty.n_parameters + 1))
+        if is_sparse:
+            return SparseSweep(**shared), LinearFit.start_at(start)
+        with_hessian = 8 * start.shape[1] ** 2 <= LARGEST_HESSIAN
+        if models.penalty.is_free and not with_hessian:
+            raise InputError(
+                f"epsilon=0 with {start.shape[1] - 1:,} columns: nothing would tell how near the minimum is. "
+                "Set epsilon above 0."
+            )
+        metric = self._metric(models.penalty, models.alphas) if with_hessian else None
+        return LinearSweep(with_hessian=with_hessian, **shared), LinearFit.start_at(start, metric)
+
+    def _with_zeros(self, name: str, models: Models, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
+        """Return models whose parameters that tend to zero are zero, with their objectives, which take a pass."""
+        m, sparse = len(fitted.best), interior.penalty.n_sparse
+        size = np.maximum(np.abs(fitted.best[:, :sparse]).max(axis=1, keepdims=True), TINY)
+        small = np.abs(fitted.best[:, :sparse]) < SMALL * size
+        tried = np.concatenate([fitted.best, fitted.best])
+        tried[:, :sparse][np.concatenate([interior.tends_to_zero(fitted.parts, size), small])] = 0
+        sweep = LossPass(
+            name, LOSSES[self.loss], interior.penalty.coefficients(tried[:, :-1]), tried[:, -1], models.terms,
+            np.tile(np.arange(m), 2), self.working.units(), self.working.keeps_sparse,
+        )  # fmt: skip
+        losses = self.working.sweeper.run(sweep, np.empty(0))
+        objectives = losses + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
+        with_zeros = replace(fitted, n_passes=fitted.n_passes + 1)
+        for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
+            is_good = objectives[kind] - fitted.objective <= self.tolerance * np.maximum(fitted.objective, TINY) / 2
+            with_zeros = replace(
+                with_zeros,
+                best=np.where(is_good[:, None], tried[kind], with_zeros.best),
+                objective=np.where(is_good, objectives[kind], with_zeros.objective),
+            )
+        return with_zeros
+
+    def _metric(self, penalty: SubspacePenalty, alphas: Array) -> Array | None:
+        """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
+        if self.statistics.approximation is not None or self.working.is_uncentred:
+            return None
+        n, r = self.statistics.moments.n_rows, penalty.n_parameters
+        scatter = total_scatter(self.statistics.moments).dense(self.statistics.moments)
+        curvature = float(LOSSES[self.loss](np.ones(1)).curvature[0]) * n
+        metric = np.zeros((len(alphas), r + 1, r + 1))
+        metric[:, : len(scatter), : len(scatter)] = curvature * scatter
+        metric[:, :r, :r] += 2 * alphas[:, None, None] * penalty.matrix()
+        metric[:, r, r] = curvature
+        return metric
+
+
+def _turns(pieces: Sequence[tuple[int, Models]], size: int) -> list[list[tuple[int, Models]]]:
+    """Return pieces in a row, as many together as have at most ``size`` models."""
+    turns: list[list[tuple[int, Models]]] = [[]]
+    for piece in pieces:
+        if turns[-1] and sum(len(some.alphas) for _, some in [*turns[-1], piece]) > size:
+            turns.append([])
+        turns[-1].append(piece)
+    return turns
