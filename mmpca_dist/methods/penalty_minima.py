@@ -192,7 +192,7 @@ class Minimizer:
         return LinearSweep(with_hessian=with_hessian, **shared), LinearFit.start_at(start, metric)
 
     def _with_zeros(self, name: str, models: Models, interior: SparseInterior, fitted: HingeFit) -> HingeFit:
-        """Return models whose parameters that tend to zero are zero, with their objectives, which take a pass."""
+        """Return the models with zeros for parameters that tend to zero; their objectives take a pass."""
         m, sparse = len(fitted.best), interior.penalty.n_sparse
         size = np.maximum(np.abs(fitted.best[:, :sparse]).max(axis=1, keepdims=True), TINY)
         small = np.abs(fitted.best[:, :sparse]) < SMALL * size
@@ -204,18 +204,15 @@ class Minimizer:
         )  # fmt: skip
         losses = self.working.sweeper.run(sweep, np.empty(0))
         objectives = losses + np.tile(interior.alphas, 2) * interior.penalty.values(tried[:, :-1])
-        with_zeros = replace(fitted, n_passes=fitted.n_passes + 1)
+        best, objective = fitted.best, fitted.objective
         for kind in (slice(m, 2 * m), slice(0, m)):  # the one with more zeros last
             is_good = objectives[kind] - fitted.objective <= self.tolerance * np.maximum(fitted.objective, TINY) / 2
-            with_zeros = replace(
-                with_zeros,
-                best=np.where(is_good[:, None], tried[kind], with_zeros.best),
-                objective=np.where(is_good, objectives[kind], with_zeros.objective),
-            )
-        return with_zeros
+            best = np.where(is_good[:, None], tried[kind], best)
+            objective = np.where(is_good, objectives[kind], objective)
+        return replace(fitted, best=best, objective=objective, n_passes=fitted.n_passes + 1)
 
     def _metric(self, penalty: SubspacePenalty, alphas: Array) -> Array | None:
-        """Return second derivatives at zero, where rows that train are as all rows, from the moments."""
+        """Return second derivatives at zero from the moments of all rows, those of held-out folds included."""
         if self.statistics.approximation is not None or self.working.is_uncentred:
             return None
         n, r = self.statistics.moments.n_rows, penalty.n_parameters
