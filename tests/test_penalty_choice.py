@@ -91,6 +91,7 @@ def test_the_choice_is_the_same_for_any_chunks_and_kinds_of_rows(loss, limits):
     in_units = clone(model).fit(X, y)
     chunked = clone(model).fit(da.from_array(X, chunks=(17, 5)), da.from_array(y, chunks=17))
     sparse = clone(model).fit(csr_array(X), y)
+    assert whole.candidate_gaps_.shape == whole.candidate_errors_.shape and whole.candidate_gaps_.max() <= 1e-3
     for other in (in_units, chunked, sparse):
         np.testing.assert_allclose(other.candidate_errors_, whole.candidate_errors_, atol=0)
         np.testing.assert_allclose(other.coef_, whole.coef_, atol=1e-4 * np.abs(whole.coef_).max())

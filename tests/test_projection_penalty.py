@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods import penalty_fit
+from mmpca_dist.methods import penalty_minima
 from mmpca_dist.solvers.penalties import SparsePenalty, SubspacePenalty
 from mmpca_dist.solvers.sparse_models import SparseSweep
 
@@ -287,7 +287,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
     X, y, P = problem(60, 4, 2, seed=14, n_classes=3)
     settings = {"alpha": "auto", "alphas": (0.1, 10.0, 10.0), "loss": loss, "precision": "double"}
     together = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "HESSIAN_BYTES", 2 * 8 * 5**2)
+    monkeypatch.setattr(penalty_minima, "HESSIAN_BYTES", 2 * 8 * 5**2)
     in_turn = ProjectionPenaltyClassifier(P, **settings).fit(X, y)
     assert in_turn.candidates_.tolist() == [0.1, 10.0] and in_turn.n_iter_ > together.n_iter_
     np.testing.assert_array_equal(in_turn.candidate_errors_, together.candidate_errors_)
@@ -297,7 +297,7 @@ def test_models_that_do_not_fit_in_memory_together_are_fitted_in_turn(loss, monk
 def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
     X, y, P = problem(80, 6, 2, seed=15)
     with_them = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
-    monkeypatch.setattr(penalty_fit, "LARGEST_HESSIAN", 0)
+    monkeypatch.setattr(penalty_minima, "LARGEST_HESSIAN", 0)
     without = ProjectionPenaltyClassifier(P, alpha=1.0, **EXACT).fit(X, y)
     np.testing.assert_allclose(without.coef_, with_them.coef_, atol=1e-4)
     assert without.n_iter_ > with_them.n_iter_ and without.gaps_[0] <= 1e-9
@@ -306,7 +306,7 @@ def test_logistic_models_without_second_derivatives_are_the_same(monkeypatch):
 @pytest.mark.parametrize("settings", [{"loss": "hinge"}, {"penalty": "l1"}])
 def test_too_many_columns_for_a_matrix_are_refused(settings, monkeypatch):
     X, y, P = problem(60, 6, 2)
-    monkeypatch.setattr(penalty_fit, "WIDEST", 5)
+    monkeypatch.setattr(penalty_minima, "WIDEST", 5)
     with pytest.raises(InputError, match="takes a matrix of 6 x 6 a model; 5 columns are the most"):
         ProjectionPenaltyClassifier(P, **settings).fit(X, y)
 

@@ -72,8 +72,8 @@ class ProjectionPenalty(TakesReduction):
     scratch: str | None = None
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
-        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "fitted_by_fold_", "objective_", "gaps_",
-        "passes_", "proved_", "weights_", "outputs_at_mean_",
+        "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
+        "objective_", "gaps_", "passes_", "proved_", "weights_", "outputs_at_mean_",
     )  # fmt: skip
 
     def _means_of_targets(self) -> tuple[float, ...]:
@@ -132,7 +132,9 @@ class ProjectionPenalty(TakesReduction):
         self.alpha_ = np.asarray([choice.alpha])
         self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
         self.fitted_by_fold_ = np.asarray([choice.is_nested])
-        self.candidate_errors_ = choice.errors if self.n_components == "auto" else choice.errors.ravel()
+        self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
+        if self.n_components != "auto":
+            self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
         self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
         self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)

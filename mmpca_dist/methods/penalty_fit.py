@@ -97,11 +97,13 @@ class PenaltyFit(SweptNeed):
         once = grid.terms.only(slice(0, grid.shape[1] * grid.shape[2]))
         minima = rough.minima("choose", models, once, grid.shape[2])
         coef, intercept = np.empty((len(grid.values), working.width)), np.empty(len(grid.values))
+        gaps = np.empty(len(grid.values))
         for some, minimum in zip(models, minima, strict=True):
             coef[some.place] = some.penalty.coefficients(minimum.parameters)
-            intercept[some.place] = minimum.intercept
+            intercept[some.place], gaps[some.place] = minimum.intercept, minimum.gaps
         errors = grid.errors(working, coef, intercept).reshape(-1, len(alphas))
-        return Choice.of_least(tuple(reductions), alphas, errors, is_nested=is_nested)
+        largest = gaps.reshape(*errors.shape, -1).max(axis=2)
+        return Choice.of_least(tuple(reductions), alphas, errors, largest, is_nested=is_nested)
 
     def _minimizer(self, statistics: Statistics, working: WorkingRows) -> Minimizer:
         return Minimizer(

@@ -73,7 +73,7 @@ def choice_from_folds(
 
     ``reduced`` returns the reduction that moments of training rows determine.
     """
-    errors = np.zeros((len(sizes), len(alphas)))
+    errors, gaps = np.zeros((len(sizes), len(alphas))), np.zeros((len(sizes), len(alphas)))
     for held_out, training in training_folds(folds):
         scale = training.scale if standardize else None
         squares = target_squares(training, scale, has_intercept=has_intercept)
@@ -84,8 +84,9 @@ def choice_from_folds(
                 w = minimum.coef if scale is None else minimum.coef / scale
                 at_mean = minimum.intercept + minimum.coef @ squares.total / squares.n_rows
                 at_mean = at_mean + training.target_mean if has_intercept else at_mean
+                gaps[number, i] = max(gaps[number, i], minimum.gaps.max())
                 errors[number, i] += held_out.squared_error(w, at_mean - w @ (training.mean - held_out.mean))
-    return Choice.of_least(sizes, alphas, errors, is_nested=not reduction.is_fitted_to_all)
+    return Choice.of_least(sizes, alphas, errors, gaps, is_nested=not reduction.is_fitted_to_all)
 
 
 def models_of_squares(

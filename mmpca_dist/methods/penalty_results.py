@@ -23,8 +23,8 @@ class Choice:
     alpha : float
     sizes, alphas : arrays of shape (S,) and (A,)
         Numbers of components and values of alpha that were tried; empty where both were given.
-    errors : array of shape (S, A)
-        Their errors in rows held out.
+    errors, gaps : arrays of shape (S, A)
+        Their errors in rows held out, and the largest gap of the objectives of the fits behind them.
     is_nested : bool
         Whether the reduction was fitted without the rows held out, where it is fitted to rows at all.
     """
@@ -34,19 +34,22 @@ class Choice:
     sizes: Array
     alphas: Array
     errors: Array
+    gaps: Array
     is_nested: bool = True
 
     @classmethod
     def given(cls, n_components: int, alpha: float) -> Self:
         """Return the choice where there is none."""
-        return cls(n_components, float(alpha), np.empty(0), np.empty(0), np.empty((0, 0)))
+        return cls(n_components, float(alpha), np.empty(0), np.empty(0), np.empty((0, 0)), np.empty((0, 0)))
 
     @classmethod
-    def of_least(cls, sizes: Sequence[int], alphas: Sequence[float], errors: Array, *, is_nested: bool = True) -> Self:
+    def of_least(
+        cls, sizes: Sequence[int], alphas: Sequence[float], errors: Array, gaps: Array, *, is_nested: bool
+    ) -> Self:
         """Return the pair with the least errors; of equal ones that of the largest alpha, then of fewest components."""
         pairs = [(errors[i, j], -alpha, size) for i, size in enumerate(sizes) for j, alpha in enumerate(alphas)]
         _, alpha, size = min(pairs)
-        return cls(size, -float(alpha), np.asarray(sizes, np.float64), np.asarray(alphas), errors, is_nested)
+        return cls(size, -float(alpha), np.asarray(sizes, np.float64), np.asarray(alphas), errors, gaps, is_nested)
 
 
 @storable

@@ -97,6 +97,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     alpha_, candidates_, candidate_sizes_, candidate_errors_ : arrays
         The alpha in use, those tried, numbers of components tried, and the held-out rows that each alpha got wrong, or,
         with ``n_components="auto"``, each pair, shape (sizes, alphas).
+    candidate_gaps_ : array
+        The largest gap of the fits behind each of these errors, which end at 1e-3 or the tolerance.
     fitted_by_fold_ : array of shape (1,)
         False where the rows held out took part in the fit of the reduction: where it is none of class moments, and the
         rows exceed 512 MiB, or where it is a transformer of scikit-learn that was not fitted before.
