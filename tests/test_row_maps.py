@@ -223,6 +223,18 @@ def test_bits_of_mapped_rows_do_not_depend_on_what_is_read_together(name, kind):
     np.testing.assert_array_equal(table.read_sparse(5, 9).toarray(), whole[5:9])
 
 
+@pytest.mark.parametrize("name", [*MAPS, "unit"])
+def test_bits_do_not_depend_on_the_order_of_an_array_in_memory(name):
+    by_row = np.abs(labelled(1100, 40, 2, seed=3)[0])
+    for precision in (np.float64, np.float32):
+        tables = [
+            fitted(rows_in_memory(values, np.zeros(1100, int), "X"), MAPS.get(name, [UnitLength()]))
+            for values in (by_row.astype(precision), np.asfortranarray(by_row, precision))
+        ]
+        for start, stop in ((0, 1100), (0, 1), (255, 257), (256, 512), (3, 1000)):
+            assert np.array_equal(*(table.read_rows(start, stop) for table in tables))
+
+
 def test_dense_and_sparse_rows_and_precisions_agree():
     rows = np.round(X)
     maps = [Nystroem(n_components=30), Fourier(n_components=20)]

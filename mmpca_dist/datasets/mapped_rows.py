@@ -155,7 +155,7 @@ class MappedRows(DatasetProxy):
     def _rows_in_place(self, X: Any, start: int) -> Any:
         """Return rows after maps that keep their columns."""
         self._refuse_not_finite(X, start)
-        X = X.astype(self.dtype, copy=False)
+        X = _row_by_row(X, self.dtype)
         for step in self._applied:
             X = step(X)
         return X
@@ -167,7 +167,7 @@ class MappedRows(DatasetProxy):
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
             begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
-            block = filled_up(X[begin - start : end - start].astype(self.dtype, copy=False), begin - first)
+            block = filled_up(_row_by_row(X[begin - start : end - start], self.dtype), begin - first)
             rows = apply_steps(block, self.maps, self._applied)[begin - first : end - first]
             with np.errstate(over="ignore"):
                 out[begin - start : end - start] = rows
@@ -189,6 +189,11 @@ class MappedRows(DatasetProxy):
             f"{self.describe_chunk(row)}, that {self.dtype} cannot hold. Lower its gamma or degree, or map rows to "
             "unit-length before."
         )
+
+
+def _row_by_row(X: Any, dtype: np.dtype) -> Any:
+    """Return rows, dense or CSR, as a type; dense ones row by row in memory: of others sums may round differently."""
+    return X.astype(dtype, copy=False) if issparse(X) else np.ascontiguousarray(X, dtype)
 
 
 def filled_up(X: Any, offset: int) -> Any:
