@@ -151,6 +151,20 @@ def test_rows_of_other_types_and_a_singular_kernel(kind, kernel):
     for rows in (X, csr_matrix(X), pd.DataFrame(X, columns=list("abcde"))):
         found = kind(kernel=kernel).fit(rows, y).transform(rows)
         np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    found = kind(kernel=kernel).fit(X, y).transform(csr_matrix(X))
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", REDUCERS)
+def test_rounding_errors_of_a_large_mean_are_no_directions(kind):
+    """Values of this function lose digits to the mean, which it does not subtract; its images have rank 3."""
+    X, y = labelled(40, 3, 3, seed=9)
+    X = np.round(X * 1024) / 1024
+    near = kind(kernel="linear").fit(X, y)
+    with pytest.warns(UserWarning, match="rounding errors count"):
+        far = kind(kernel=lambda A, B: A @ B.T).fit(X + 2.0**20, y)
+    scale = np.abs(near.transform(X)).max()
+    np.testing.assert_allclose(far.transform(X + 2.0**20), near.transform(X), atol=1e-2 * scale)
 
 
 @pytest.mark.parametrize("kind", REDUCERS)

@@ -33,7 +33,7 @@ def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
     best = problem.certified(start)
     point, sets = _snapped(problem, best.point)
     freed_many, n_iter = True, 0
-    while best.gap > tolerance * best.objective and n_iter < 10 * len(problem.y) + 100:
+    while best.gap > tolerance and n_iter < 10 * len(problem.y) + 100:
         n_iter += 1
         point, share = _moved(problem, point, sets)
         if not np.isfinite(point.beta).all():

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, principal_images
+from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
 from mmpca_dist.methods.parameters import check_number, estimator
 
 WEIGHTS = ("uniform", "heat", "cosine")
@@ -39,7 +39,8 @@ class OrthogonalLaplacianProjection(KernelReducer):
     variance_share : float
         The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
     tolerance : float
-        Principal directions with a variance of at most so much of the largest one are the null space.
+        Principal directions with a variance of at most so much of the largest one, or of no more than rounding errors,
+        are the null space.
 
     Attributes
     ----------
@@ -75,11 +76,9 @@ class OrthogonalLaplacianProjection(KernelReducer):
     weights: Literal["uniform", "heat", "cosine"] = "uniform"
     width: float | None = None
     variance_share: float = 1.0
-    tolerance: float = 1e-10
 
-    def _directions(self, centred: Array, codes: NDArray[np.intp]) -> Array:
+    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         self._check_options()
-        images = principal_images(centred, self.tolerance)
         kept = _leading(images.coordinates, self.variance_share)
         Z = images.coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
@@ -104,7 +103,6 @@ class OrthogonalLaplacianProjection(KernelReducer):
         if self.width is not None:
             check_number("width", self.width, {"gt": 0}, integral=False)
         check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
-        check_number("tolerance", self.tolerance, {"ge": 0, "lt": 1}, integral=False)
 
     def _graph(self, codes: NDArray[np.intp]) -> Array:
         """Return the weights of neighbours, shape (n, n)."""
@@ -147,7 +145,5 @@ def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tu
 
 def _leading(Z: Array, share: float) -> int:
     """Return how many principal coordinates hold this share of the variance."""
-    variances = np.einsum("ij,ij->j", Z, Z)
-    if share >= 1:
-        return len(variances)
-    return int(np.searchsorted(np.cumsum(variances), share * variances.sum())) + 1
+    sums = np.cumsum(np.einsum("ij,ij->j", Z, Z))
+    return len(sums) if share >= 1 else int(np.searchsorted(sums, share * sums[-1])) + 1
