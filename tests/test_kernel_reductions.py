@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import FisherDiscriminant, GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection
 from mmpca_dist.errors import InputError
+from mmpca_dist.kernels.orthogonal_laplacian import orthogonal_minimisers
 
 POLY = {"kernel": "poly", "degree": 2, "gamma": 0.3, "coef0": 1.0}
 SHAPES = {"tall": (60, 3, 3), "square": (20, 4, 4), "wide": (12, 9, 3)}
@@ -115,6 +116,13 @@ def test_with_few_rows_laplacian_projections_span_what_has_no_spread_within_clas
     null = basis @ np.linalg.svd(basis.T @ W @ basis)[0][:, -2:]
     assert subspace_angles(model.components_.T, null).max() < 1e-6
     np.testing.assert_allclose(np.trace(model.components_ @ B @ model.components_.T), np.trace(null.T @ B @ null))
+
+
+def test_classes_that_are_points_end_the_search():
+    """Rounding makes the criterion of one direction negative, and that of all: -4e-16 once kept it from being a tie."""
+    ratios, vectors = orthogonal_minimisers(-4e-16 * np.eye(3), 44 * np.eye(3), np.diag([1.0, 3.0, 2.0]), 2)
+    np.testing.assert_array_equal(ratios, 0)
+    np.testing.assert_allclose(np.abs(vectors), np.eye(3)[:, [1, 2]], atol=1e-12)
 
 
 def test_where_criteria_are_equal_both_reductions_find_the_same_features():

@@ -15,6 +15,10 @@ from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalI
 from mmpca_dist.methods.parameters import check_number, estimator
 
 WEIGHTS = ("uniform", "heat", "cosine")
+TIE = 1e-9
+"""Ratios that differ by no more than this share of the average ratio are equal."""
+ROUNDING = 1e-14
+"""Ratios, which lie between 0 and 2, that differ by no more are equal, too: rounding may make those of 0 negative."""
 
 
 @estimator
@@ -133,7 +137,7 @@ def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tu
         # with mode "full" the last columns of Q are orthonormal to those found
         basis = scipy.linalg.qr(found)[0][:, found.shape[1] :] if found.shape[1] else np.eye(r)
         values, vectors = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
-        tied = int(np.count_nonzero(values <= values[0] + 1e-9 * max(scale, values[0])))
+        tied = int(np.count_nonzero(values <= values[0] + max(TIE * scale, TIE * values[0], ROUNDING)))
         least = scipy.linalg.orth(basis @ vectors[:, :tied])
         order = np.linalg.eigh(least.T @ variance @ least)[1][:, ::-1]
         block = (least @ order)[:, : count - found.shape[1]]
