@@ -310,9 +310,10 @@ def test_every_check_of_scikit_learn_passes(model, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (RandomFourierFeatures(0), "n_components=0: Input should be greater than or equal to 1"),
-        (RandomFourierFeatures(3, gamma=-1), "gamma=-1: "),
-        (NystroemFeatures(3, kernel="rbg"), "kernel='rbg': "),
+        (RandomFourierFeatures(0), "n_components=0 must be a whole number from 1 to 100000"),
+        (RandomFourierFeatures(3, gamma=-1), r"gamma=-1 must be scale, or a number above 0\.$"),
+        (RandomFourierFeatures(3, gamma="scales"), r"gamma='scales' must be .* Did you mean 'scale'\?"),
+        (NystroemFeatures(3, kernel="rbg"), r"kernel='rbg' must be rbf or .* Did you mean 'rbf'\?"),
         (
             NystroemFeatures(3, kernel="linear", gamma=2),
             "gamma is a parameter of rbf and laplacian and polynomial, and",

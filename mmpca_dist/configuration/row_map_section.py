@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
 from pydantic_core import CoreSchema
 
-from mmpca_dist.configuration.parsing import parse_model
+from mmpca_dist.configuration.parsing import named_content, parse_model
 from mmpca_dist.datasets.mapped_rows import stored_form
 from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
-from mmpca_dist.errors import did_you_mean
 
 
 class RowMapSection(BaseModel):
@@ -26,17 +25,8 @@ class RowMapSection(BaseModel):
     def _from_yaml(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
-        content = {"name": value} if isinstance(value, str) else value
-        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-            raise ValueError(
-                f"a row map is a name, or a mapping such as {{name: nystroem, n_components: 300}} (found {value!r})"
-            )
-        name = content["name"]
-        if name not in ROW_MAPS:
-            raise ValueError(
-                f"unknown row map {name!r}; there are {', '.join(ROW_MAPS)}.{did_you_mean(name, ROW_MAPS)}"
-            )
-        options = {key: option for key, option in content.items() if key != "name"}
+        options = dict(named_content(value, ROW_MAPS, "row map", "{name: nystroem, n_components: 300}"))
+        name = options.pop("name")
         return {"name": name, "map": parse_model(ROW_MAPS[name].options, options, name)}
 
     @model_serializer
