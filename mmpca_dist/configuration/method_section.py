@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
-from mmpca_dist.configuration.parsing import named_content, parse_model
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import METHODS, Method, MethodOptions, title_of
 from mmpca_dist.solvers.needs import Needs
@@ -73,12 +72,5 @@ class MethodSection(BaseModel):
         return self.method.reducer(n_components, self.options, **shared)
 
 
-class _NameOrMapping:
-    """What forms offer: the names of the methods, or a mapping."""
-
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "object", "required": ["name"]}]}
-
-
-MethodSetting = Annotated[MethodSection, _NameOrMapping()]
+MethodSetting = Annotated[MethodSection, NameOrMapping(METHODS)]
 """A method as a form or file may give it."""

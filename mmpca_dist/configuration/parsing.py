@@ -11,7 +11,8 @@ from datetime import date
 from typing import Any, TypeGuard, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
 from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
@@ -186,6 +187,16 @@ def named_content(value: Any, registry: Mapping[str, Any], kind: str, example: s
     if name not in registry:
         raise ValueError(f"unknown {kind} {name!r}; there are {', '.join(registry)}.{did_you_mean(name, registry)}")
     return content
+
+
+@dataclass(frozen=True, eq=False)
+class NameOrMapping:
+    """What forms offer for such a setting: the names of a registry, or a mapping."""
+
+    registry: Mapping[str, Any]
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "enum": list(self.registry)}, {"type": "object", "required": ["name"]}]}
 
 
 def _sentences(model: type[BaseModel], error: ValidationError, where: str, sources: dict[str, str]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
-from mmpca_dist.configuration.parsing import named_content, parse_model
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.datasets.mapped_rows import stored_form
 from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
 
@@ -34,12 +33,5 @@ class RowMapSection(BaseModel):
         return stored_form(self.map)
 
 
-class _NameOrMapping:
-    """What forms offer: the names of the row maps, or a mapping."""
-
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string", "enum": list(ROW_MAPS)}, {"type": "object", "required": ["name"]}]}
-
-
-RowMapSetting = Annotated[RowMapSection, _NameOrMapping()]
+RowMapSetting = Annotated[RowMapSection, NameOrMapping(ROW_MAPS)]
 """A row map as a form or file may give it."""
