@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
 from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.solvers.dense import fix_signs
 
 TIE = 1e-8
 """Criteria that differ by less are equal: errors of eigenvalues of the kernel, relative to the least one kept, are."""
@@ -107,5 +108,4 @@ def _ordered(values: Array, vectors: Array, variances: Array) -> tuple[Array, Ar
     for group in groups:
         basis = np.linalg.qr(vectors[:, group])[0]
         turned.append(basis @ np.linalg.eigh(basis.T @ (basis * variances[:, None]))[1][:, ::-1])
-    found = np.concatenate(turned, axis=1)
-    return values, found * np.where(found[np.abs(found).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
+    return values, fix_signs(np.concatenate(turned, axis=1).T).T

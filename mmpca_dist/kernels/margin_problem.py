@@ -73,10 +73,6 @@ class MarginProblem:
         objective, bound, at_zero = np.asarray([[primal], [dual - missed], [len(y)]], np.float64)
         return Solved(Point(beta, point.u, b), primal, float(relative_gaps(objective, bound, at_zero)[0]))
 
-    def u_of(self, beta: Array) -> Array:
-        """Return the u that belongs to a dual point where no ridge is 0."""
-        return (self.features.T @ beta) / self.ridge
-
 
 def _best_intercept(scores: Array, y: Array, b: float) -> float:
     """Return the intercept of least hinge loss that is nearest to b.

@@ -44,7 +44,8 @@ def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point
         machine.fit(matrix, problem.y)
     beta = np.zeros(len(problem.y))
     beta[machine.support_] = machine.dual_coef_[0]
-    return Point(beta, problem.u_of(beta), float(machine.intercept_[0])), max(int(machine.n_iter_[0]), 1)
+    u = (problem.features.T @ beta) / problem.ridge
+    return Point(beta, u, float(machine.intercept_[0])), max(int(machine.n_iter_[0]), 1)
 
 
 def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:

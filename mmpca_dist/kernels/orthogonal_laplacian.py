@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
-from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
-from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.methods.parameters import check_choice, check_number, estimator
+from mmpca_dist.solvers.dense import fix_signs
 
 WEIGHTS = ("uniform", "heat", "cosine")
 TIE = 1e-9
@@ -99,11 +99,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return dual
 
     def _check_options(self) -> None:
-        if self.weights not in WEIGHTS:
-            raise InputError(
-                f"weights={self.weights!r} must be one of {some_names(WEIGHTS)}."
-                f"{did_you_mean(str(self.weights), WEIGHTS)}"
-            )
+        check_choice("weights", self.weights, WEIGHTS)
         if self.width is not None:
             check_number("width", self.width, {"gt": 0}, integral=False)
         check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
@@ -131,20 +127,19 @@ def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tu
     matrices that become singular with rounding. Minimisers of equal ratio are ordered by ``variance``, largest first.
     """
     r = len(L)
-    ratios, found = [], np.zeros((r, 0))
+    ratios, vectors = [], np.zeros((r, 0))
     scale = float(np.trace(L) / np.trace(D))
-    while found.shape[1] < count:
-        # with mode "full" the last columns of Q are orthonormal to those found
-        basis = scipy.linalg.qr(found)[0][:, found.shape[1] :] if found.shape[1] else np.eye(r)
-        values, vectors = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
+    while vectors.shape[1] < count:
+        # the last columns of a full Q are orthogonal to the vectors
+        basis = scipy.linalg.qr(vectors)[0][:, vectors.shape[1] :] if vectors.shape[1] else np.eye(r)
+        values, minimisers = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
         tied = int(np.count_nonzero(values <= values[0] + max(TIE * scale, TIE * values[0], ROUNDING)))
-        least = scipy.linalg.orth(basis @ vectors[:, :tied])
+        least = scipy.linalg.orth(basis @ minimisers[:, :tied])
         order = np.linalg.eigh(least.T @ variance @ least)[1][:, ::-1]
-        block = (least @ order)[:, : count - found.shape[1]]
+        block = (least @ order)[:, : count - vectors.shape[1]]
         ratios += [float(a @ L @ a / (a @ D @ a)) for a in block.T]
-        found = np.column_stack([found, block])
-    signs = np.where(found[np.abs(found).argmax(axis=0), np.arange(count)] < 0, -1.0, 1.0)
-    return np.maximum(np.asarray(ratios), 0.0), found * signs
+        vectors = np.column_stack([vectors, block])
+    return np.maximum(np.asarray(ratios), 0.0), fix_signs(vectors.T).T
 
 
 def _leading(Z: Array, share: float) -> int:

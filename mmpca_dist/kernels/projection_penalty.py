@@ -8,24 +8,25 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import labels_of
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError
 from mmpca_dist.kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.kernels.kernel_functions import Array, KernelEstimator
 from mmpca_dist.kernels.margin_problem import MarginProblem, Solved
 from mmpca_dist.kernels.margin_solvers import solve
-from mmpca_dist.methods.parameters import check_number, estimator, parameter
+from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
+from mmpca_dist.methods.parameters import check_choice, check_number, estimator, parameter
 
 SOLVERS = ("auto", "libsvm", "clarabel")
 
 
 @estimator
-class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
+class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     """A support vector machine that a reduction guides, but does not confine: the kernel form of projection penalties.
 
     For labels of -1 and +1 it minimises over w, v and b
@@ -175,10 +176,7 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
             check_number(name, getattr(self, name), {"gt": 0}, integral=False)
         check_number("epsilon", self.epsilon, {"ge": 0}, integral=False)
         check_number("max_iter", self.max_iter, {"ge": -1}, integral=True)
-        if self.solver not in SOLVERS:
-            raise InputError(
-                f"solver={self.solver!r} must be one of {some_names(SOLVERS)}.{did_you_mean(str(self.solver), SOLVERS)}"
-            )
+        check_choice("solver", self.solver, SOLVERS)
         if self.solver == "libsvm" and self.epsilon == 0:
             raise InputError(
                 "solver='libsvm' cannot solve for epsilon=0, whose dual has an equality constraint for each reduced "
@@ -246,31 +244,18 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         tuple of two arrays of shape (n_samples,), or (n_samples, C) for more than two classes
             With ``intercept_`` they sum to ``decision_function``.
         """
+        outside, inside = self._parts(X)
+        return (outside[:, 0], inside[:, 0]) if len(self.dual_coef_) == 1 else (outside, inside)
+
+    def _parts(self, X: Any) -> tuple[Array, Array]:
         check_is_fitted(self, "dual_coef_")
         rows = self._new_rows(X)
         outside = self._kernel(rows, self.X_fit_) @ self.dual_coef_.T + self._level
-        inside = self._reduced(X, rows) @ self.weights_.T
-        return (outside[:, 0], inside[:, 0]) if len(self.dual_coef_) == 1 else (outside, inside)
+        return outside, self._reduced(X, rows) @ self.weights_.T
 
-    def decision_function(self, X: Any) -> Array:
-        """Return f(x) of each machine; positive for its class, or of two classes for the second.
-
-        Parameters
-        ----------
-        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,), or (n_samples, C) for more than two classes
-        """
-        outside, inside = self.decision_parts(X)
-        return outside + inside + (self.intercept_[0] if outside.ndim == 1 else self.intercept_)
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the class with the largest decision value, shape (n_samples,)."""
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[codes]
+    def _outputs(self, X: Any) -> Array:
+        outside, inside = self._parts(X)
+        return outside + inside + self.intercept_
 
 
 class _Reduced(NamedTuple):

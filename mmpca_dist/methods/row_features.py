@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar, Literal, Self
 
 import dask
@@ -190,11 +191,11 @@ def _sample_of(rows: Any, count: int, seed: int) -> Any:
         return spread_sample(Tasks(scheduler=Threads() if configured.in_process else configured), rows, count, seed)
     plan = sample_plan(rows.shape[0], count, seed)
     stretches = dask.compute(*(rows[start:stop] for start, stop, _ in plan))
-    sample = None
-    for X, (_, _, picks) in zip(stretches, plan, strict=True):
-        picked = csr_array(X)[picks] if issparse(X) else np.asarray(X)[picks]
-        sample = picked if sample is None else joined(sample, picked)
-    assert sample is not None  # noqa: S101  (there is a stretch for every 32nd of the rows)
+    picked = [
+        (csr_array(X) if issparse(X) else np.asarray(X))[picks]
+        for X, (_, _, picks) in zip(stretches, plan, strict=True)
+    ]
+    sample = reduce(joined, picked)
     if not np.isfinite(sample.data if issparse(sample) else sample).all():
         raise InputError("X holds values that are not finite. Rows must be finite: fill or drop such values.")
     return sample
