@@ -7,6 +7,7 @@ import naive_kernels as naive
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.kernels import overlapping
 from helpers.samples import labelled
 from scipy.linalg import subspace_angles
 from scipy.sparse import csr_matrix
@@ -161,6 +162,14 @@ def test_rows_of_other_types_and_a_singular_kernel(kind, kernel):
         np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
     found = kind(kernel=kernel).fit(X, y).transform(csr_matrix(X))
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("seed", [28, 44, 51])
+def test_rounding_errors_of_a_large_mean_are_no_negative_eigenvalues(seed):
+    """The least eigenvalue of these is below - 1.5 n eps times the largest value."""
+    X, y = overlapping(30, 5, seed)
+    with pytest.warns(UserWarning, match="rounding errors count"):
+        GeneralizedDiscriminantAnalysis(kernel=lambda A, B: A @ B.T + 1).fit(X + 1e6, y)
 
 
 @pytest.mark.parametrize("kind", REDUCERS)

@@ -37,6 +37,9 @@ MOVABLE = ("linear", "rbf", "laplacian")
 
 LARGEST = 1e6
 """Kernel values that are larger in units of centred images bring a warning: the others lose more than six digits."""
+ROUNDING = 8 * np.finfo(np.float64).eps
+"""Errors of eigenvalues of a centred kernel matrix, in units of its order times the largest kernel value: up to 2.5 eps
+in 3,000 random tables with a mean of a million spreads."""
 INDEFINITE = 1e-6
 """Eigenvalues of kernel functions may be so far below 0, as a share of their sum: values may be of single precision."""
 
@@ -104,7 +107,7 @@ class KernelEstimator(BaseEstimator):
         """Return the kernel matrix (n, n) of centred images, and the rounding errors of its eigenvalues."""
         matrix = self._kernel(rows, rows)
         largest = float(np.abs(np.diagonal(matrix)).max())
-        rounding = len(matrix) * np.finfo(np.float64).eps * largest
+        rounding = ROUNDING * len(matrix) * largest
         self._centerer = KernelCenterer().fit(matrix)
         centred = self._centerer.transform(matrix, copy=False)
         if callable(self.kernel):

@@ -37,7 +37,7 @@ class OrthogonalLaplacianProjection(KernelReducer):
         As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
     weights : {"uniform", "heat", "cosine"}
         Of neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows, where it is positive.
-        All are of the rows as they are given.
+        They are computed from the rows themselves, whatever the kernel.
     width : float, optional
         Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
     variance_share : float
@@ -123,8 +123,8 @@ class OrthogonalLaplacianProjection(KernelReducer):
 def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
     """Return ratios a^T L a / a^T D a (K,) and orthonormal a (r, K), each least among those orthogonal to the former.
 
-    The minimiser orthogonal to given directions is found in a basis of their complement, where the paper inverts
-    matrices that become singular with rounding. Minimisers of equal ratio are ordered by ``variance``, largest first.
+    The next minimiser comes from a basis of the complement of those before it. The paper inverts matrices, which
+    rounding makes singular. Minimisers of equal ratio are ordered by ``variance``, largest first.
     """
     r = len(L)
     ratios, vectors = [], np.zeros((r, 0))
