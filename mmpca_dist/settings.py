@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 
 class Section(BaseModel):
@@ -23,6 +25,35 @@ def setting(default: Any = ..., *, values: str | None = None, example: Any = Non
     """Return a field; ``values`` says in words what it may be, where its type does not."""
     extra: dict[str, Any] | None = None if values is None else {"values": values}
     return Field(default, json_schema_extra=extra, examples=[example], **more)
+
+
+_TYPES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def values_of(field: FieldInfo) -> str:
+    """Return in words what a field may be."""
+    extra = field.json_schema_extra
+    stated = extra.get("values") if isinstance(extra, dict) else None
+    return str(stated) if stated else _described(field.annotation) + _bounds(field.metadata)
+
+
+def _described(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(str(value) for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_described(kind) for kind in arguments if kind is not type(None))
+    if origin is list:
+        return f"{_described(arguments[0])}, one or several"
+    return _TYPES[annotation]
+
+
+def _bounds(metadata: list[Any]) -> str:
+    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
+    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    return "" if low is None else f" of at least {low}"
 
 
 def as_list(value: Any) -> Any:

@@ -7,6 +7,7 @@ import naive_kernels as naive
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.kernels import overlapping
 from helpers.samples import labelled
 from scipy.linalg import subspace_angles
 from scipy.sparse import csr_matrix
@@ -14,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from mmpca_dist import FisherDiscriminant, GeneralizedDiscriminantAnalysis, OrthogonalLaplacianProjection
 from mmpca_dist.errors import InputError
+from mmpca_dist.kernels.orthogonal_laplacian import orthogonal_minimisers
 
 POLY = {"kernel": "poly", "degree": 2, "gamma": 0.3, "coef0": 1.0}
 SHAPES = {"tall": (60, 3, 3), "square": (20, 4, 4), "wide": (12, 9, 3)}
@@ -117,6 +119,13 @@ def test_with_few_rows_laplacian_projections_span_what_has_no_spread_within_clas
     np.testing.assert_allclose(np.trace(model.components_ @ B @ model.components_.T), np.trace(null.T @ B @ null))
 
 
+def test_classes_that_are_points_end_the_search():
+    """Rounding makes the criterion of one direction negative, and that of all: -4e-16 once kept it from being a tie."""
+    ratios, vectors = orthogonal_minimisers(-4e-16 * np.eye(3), 44 * np.eye(3), np.diag([1.0, 3.0, 2.0]), 2)
+    np.testing.assert_array_equal(ratios, 0)
+    np.testing.assert_allclose(np.abs(vectors), np.eye(3)[:, [1, 2]], atol=1e-12)
+
+
 def test_where_criteria_are_equal_both_reductions_find_the_same_features():
     X, y = labelled(15, 40, 5, seed=6)
     Z, other = (kind(**POLY).fit(X, y).transform(X) for kind in REDUCERS)
@@ -151,6 +160,28 @@ def test_rows_of_other_types_and_a_singular_kernel(kind, kernel):
     for rows in (X, csr_matrix(X), pd.DataFrame(X, columns=list("abcde"))):
         found = kind(kernel=kernel).fit(rows, y).transform(rows)
         np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    found = kind(kernel=kernel).fit(X, y).transform(csr_matrix(X))
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("seed", [28, 44, 51])
+def test_rounding_errors_of_a_large_mean_are_no_negative_eigenvalues(seed):
+    """The least eigenvalue of these is below - 1.5 n eps times the largest value."""
+    X, y = overlapping(30, 5, seed)
+    with pytest.warns(UserWarning, match="rounding errors count"):
+        GeneralizedDiscriminantAnalysis(kernel=lambda A, B: A @ B.T + 1).fit(X + 1e6, y)
+
+
+@pytest.mark.parametrize("kind", REDUCERS)
+def test_rounding_errors_of_a_large_mean_are_no_directions(kind):
+    """Values of this function lose digits to the mean, which it does not subtract; its images have rank 3."""
+    X, y = labelled(40, 3, 3, seed=9)
+    X = np.round(X * 1024) / 1024
+    near = kind(kernel="linear").fit(X, y)
+    with pytest.warns(UserWarning, match="rounding errors count"):
+        far = kind(kernel=lambda A, B: A @ B.T).fit(X + 2.0**20, y)
+    scale = np.abs(near.transform(X)).max()
+    np.testing.assert_allclose(far.transform(X + 2.0**20), near.transform(X), atol=1e-2 * scale)
 
 
 @pytest.mark.parametrize("kind", REDUCERS)

@@ -223,6 +223,18 @@ def test_bits_of_mapped_rows_do_not_depend_on_what_is_read_together(name, kind):
     np.testing.assert_array_equal(table.read_sparse(5, 9).toarray(), whole[5:9])
 
 
+@pytest.mark.parametrize("name", [*MAPS, "unit"])
+def test_bits_do_not_depend_on_the_order_of_an_array_in_memory(name):
+    by_row = np.abs(labelled(1100, 40, 2, seed=3)[0])
+    for precision in (np.float64, np.float32):
+        tables = [
+            fitted(rows_in_memory(values, np.zeros(1100, int), "X"), MAPS.get(name, [UnitLength()]))
+            for values in (by_row.astype(precision), np.asfortranarray(by_row, precision))
+        ]
+        for start, stop in ((0, 1100), (0, 1), (255, 257), (256, 512), (3, 1000)):
+            assert np.array_equal(*(table.read_rows(start, stop) for table in tables))
+
+
 def test_dense_and_sparse_rows_and_precisions_agree():
     rows = np.round(X)
     maps = [Nystroem(n_components=30), Fourier(n_components=20)]
@@ -298,9 +310,10 @@ def test_every_check_of_scikit_learn_passes(model, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (RandomFourierFeatures(0), "n_components=0: Input should be greater than or equal to 1"),
-        (RandomFourierFeatures(3, gamma=-1), "gamma=-1: "),
-        (NystroemFeatures(3, kernel="rbg"), "kernel='rbg': "),
+        (RandomFourierFeatures(0), "n_components=0 must be a whole number from 1 to 100000"),
+        (RandomFourierFeatures(3, gamma=-1), r"gamma=-1 must be scale, or a number above 0\.$"),
+        (RandomFourierFeatures(3, gamma="scales"), r"gamma='scales' must be .* Did you mean 'scale'\?"),
+        (NystroemFeatures(3, kernel="rbg"), r"kernel='rbg' must be rbf or .* Did you mean 'rbf'\?"),
         (
             NystroemFeatures(3, kernel="linear", gamma=2),
             "gamma is a parameter of rbf and laplacian and polynomial, and",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
-from mmpca_dist.configuration.parsing import parse_model
-from mmpca_dist.errors import did_you_mean
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.registry import METHODS, Method, MethodOptions, title_of
 from mmpca_dist.solvers.needs import Needs
@@ -32,13 +30,9 @@ class MethodSection(BaseModel):
     def _from_yaml(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
-        content = {"name": value} if isinstance(value, str) else value
-        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-            raise ValueError(f"a method is a name, or a mapping such as {{name: ridge, alpha: 10}} (found {value!r})")
-        name = content["name"]
-        if name not in METHODS:
-            raise ValueError(f"unknown method {name!r}; there are {', '.join(METHODS)}.{did_you_mean(name, METHODS)}")
-        label = content.get("label", name)
+        options = dict(named_content(value, METHODS, "method", "{name: ridge, alpha: 10}"))
+        name = options.pop("name")
+        label = options.pop("label", name)
         if not isinstance(label, str) or not LABEL.fullmatch(label):
             raise ValueError(
                 f"label of {name} must be at most 64 letters, digits, dots, dashes, underscores and plus signs (found "
@@ -46,7 +40,6 @@ class MethodSection(BaseModel):
             )
         if label != name and label in METHODS:
             raise ValueError(f"label {label!r} of {name} is the name of another method; choose another label")
-        options = {key: option for key, option in content.items() if key not in ("name", "label")}
         return {"name": name, "label": label, "options": parse_model(METHODS[name].options, options, name)}
 
     @model_serializer
@@ -79,12 +72,5 @@ class MethodSection(BaseModel):
         return self.method.reducer(n_components, self.options, **shared)
 
 
-class _NameOrMapping:
-    """What forms offer: the names of the methods, or a mapping."""
-
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "object", "required": ["name"]}]}
-
-
-MethodSetting = Annotated[MethodSection, _NameOrMapping()]
+MethodSetting = Annotated[MethodSection, NameOrMapping(METHODS)]
 """A method as a form or file may give it."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeGuard, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
 from mmpca_dist.datasets.stores.addresses import refuse_secrets
 from mmpca_dist.errors import ConfigError, InputError, did_you_mean
+from mmpca_dist.settings import values_of
 
 MOST_BYTES = 1 << 20
 MOST_DEPTH = 30
@@ -119,9 +119,6 @@ def _refuse_value(value: Any, key: str, where: str) -> None:
         raise ConfigError(f"{where}: {key} is a number of {int(value.bit_length() * math.log10(2)) + 1} digits.")
 
 
-_TYPES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-
-
 @dataclass(frozen=True)
 class Setting:
     """A field by its dotted key, its ``values`` in words; ``default`` is None also where a value is ``required``."""
@@ -142,7 +139,7 @@ def settings_of(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
             continue
         yield Setting(
             key=prefix + name,
-            values=_values(field),
+            values=values_of(field),
             required=field.is_required(),
             default=None if field.is_required() else field.default,
             example=(field.examples or [None])[0],
@@ -167,31 +164,6 @@ def keys_of(model: type[BaseModel], path: list[str]) -> list[str]:
     return list(model.model_fields)
 
 
-def _values(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    stated = extra.get("values") if isinstance(extra, dict) else None
-    return str(stated) if stated else _described(field.annotation) + _bounds(field.metadata)
-
-
-def _described(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return " or ".join(str(value) for value in arguments)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_described(kind) for kind in arguments if kind is not type(None))
-    if origin is list:
-        return f"{_described(arguments[0])}, one or several"
-    return _TYPES[annotation]
-
-
-def _bounds(metadata: list[Any]) -> str:
-    low = next((bound.ge for bound in metadata if hasattr(bound, "ge")), None)
-    high = next((bound.le for bound in metadata if hasattr(bound, "le")), None)
-    if low is not None and high is not None:
-        return f" from {low} to {high}"
-    return "" if low is None else f" of at least {low}"
-
-
 MOST_PROBLEMS = 20
 """Number of keys that a message names."""
 Model = TypeVar("Model", bound=BaseModel)
@@ -204,6 +176,27 @@ def parse_model(model: type[Model], content: Any, where: str, sources: dict[str,
         return model.model_validate(content)
     except ValidationError as error:
         raise ConfigError(_sentences(model, error, where, sources or {})) from error
+
+
+def named_content(value: Any, registry: Mapping[str, Any], kind: str, example: str) -> dict[str, Any]:
+    """Return the mapping of name and options that a setting is: a name in a registry alone, or such a mapping."""
+    content = {"name": value} if isinstance(value, str) else value
+    if not isinstance(content, dict) or not isinstance(content.get("name"), str):
+        raise ValueError(f"a {kind} is a name, or a mapping such as {example} (found {value!r})")
+    name = content["name"]
+    if name not in registry:
+        raise ValueError(f"unknown {kind} {name!r}; there are {', '.join(registry)}.{did_you_mean(name, registry)}")
+    return content
+
+
+@dataclass(frozen=True, eq=False)
+class NameOrMapping:
+    """What forms offer for such a setting: the names of a registry, or a mapping."""
+
+    registry: Mapping[str, Any]
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "enum": list(self.registry)}, {"type": "object", "required": ["name"]}]}
 
 
 def _sentences(model: type[BaseModel], error: ValidationError, where: str, sources: dict[str, str]) -> str:

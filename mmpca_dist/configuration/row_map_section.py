@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, SerializeAsAny, model_serializer, model_validator
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, SerializeAsAny, model_serializer, model_validator
 
-from mmpca_dist.configuration.parsing import parse_model
+from mmpca_dist.configuration.parsing import NameOrMapping, named_content, parse_model
 from mmpca_dist.datasets.mapped_rows import stored_form
 from mmpca_dist.datasets.row_maps.specification import ROW_MAPS, RowMap
-from mmpca_dist.errors import did_you_mean
 
 
 class RowMapSection(BaseModel):
@@ -26,17 +24,8 @@ class RowMapSection(BaseModel):
     def _from_yaml(cls, value: Any) -> Any:
         if isinstance(value, cls):
             return value
-        content = {"name": value} if isinstance(value, str) else value
-        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-            raise ValueError(
-                f"a row map is a name, or a mapping such as {{name: nystroem, n_components: 300}} (found {value!r})"
-            )
-        name = content["name"]
-        if name not in ROW_MAPS:
-            raise ValueError(
-                f"unknown row map {name!r}; there are {', '.join(ROW_MAPS)}.{did_you_mean(name, ROW_MAPS)}"
-            )
-        options = {key: option for key, option in content.items() if key != "name"}
+        options = dict(named_content(value, ROW_MAPS, "row map", "{name: nystroem, n_components: 300}"))
+        name = options.pop("name")
         return {"name": name, "map": parse_model(ROW_MAPS[name].options, options, name)}
 
     @model_serializer
@@ -44,12 +33,5 @@ class RowMapSection(BaseModel):
         return stored_form(self.map)
 
 
-class _NameOrMapping:
-    """What forms offer: the names of the row maps, or a mapping."""
-
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string", "enum": list(ROW_MAPS)}, {"type": "object", "required": ["name"]}]}
-
-
-RowMapSetting = Annotated[RowMapSection, _NameOrMapping()]
+RowMapSetting = Annotated[RowMapSection, NameOrMapping(ROW_MAPS)]
 """A row map as a form or file may give it."""

@@ -57,24 +57,17 @@ class MappedRows(DatasetProxy):
         self.in_memory = False  # rows are new ones
         for name in ("has_labels", "features", "label", "missing_chunks", "missing_label_rows", "label_fill"):
             setattr(self, name, getattr(rows, name))
-        widths = [rows.n_features]
+        width, self.row_operations, self._block_bytes = rows.n_features, rows.row_operations, 0
         for row_map in self.maps:
-            widths.append(row_map.n_columns(widths[-1]))
+            self.row_operations += row_map.row_operations(width)
+            self._block_bytes += row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
+            self.resident_bytes += row_map.fitted_bytes(width)
+            width = row_map.n_columns(width)
         own = [i for i, row_map in enumerate(self.maps) if row_map.own_columns]
         self.own_columns = bool(own)
-        self.row_operations = rows.row_operations + sum(
-            row_map.row_operations(width) for row_map, width in zip(self.maps, widths, strict=False)
-        )
-        self._block_bytes = sum(
-            row_map.block_bytes(BLOCK_ROWS, width) + 3 * 8 * BLOCK_ROWS * width
-            for row_map, width in zip(self.maps, widths, strict=False)
-        )
-        self.resident_bytes += sum(
-            row_map.fitted_bytes(width) for row_map, width in zip(self.maps, widths, strict=False)
-        )
         if own:
             self.sparse, self.named_columns, self.image_shape = False, False, None
-            self.n_features = widths[-1]
+            self.n_features = width
             self.dtype = np.result_type(self.dtype, np.float32)  # half precision would lose what kernels tell apart
             self._prefix = name_of(self.maps[own[-1]])
             self.feature_names = [f"{self._prefix}{column}" for column in range(self.n_features)]
@@ -155,7 +148,7 @@ class MappedRows(DatasetProxy):
     def _rows_in_place(self, X: Any, start: int) -> Any:
         """Return rows after maps that keep their columns."""
         self._refuse_not_finite(X, start)
-        X = X.astype(self.dtype, copy=False)
+        X = _row_by_row(X, self.dtype)
         for step in self._applied:
             X = step(X)
         return X
@@ -167,7 +160,7 @@ class MappedRows(DatasetProxy):
         out = np.empty((stop - start, self.n_features), self.dtype) if out is None else out
         for first in range(start - start % BLOCK_ROWS, stop, BLOCK_ROWS):
             begin, end = max(first, start), min(first + BLOCK_ROWS, stop)
-            block = filled_up(X[begin - start : end - start].astype(self.dtype, copy=False), begin - first)
+            block = filled_up(_row_by_row(X[begin - start : end - start], self.dtype), begin - first)
             rows = apply_steps(block, self.maps, self._applied)[begin - first : end - first]
             with np.errstate(over="ignore"):
                 out[begin - start : end - start] = rows
@@ -185,10 +178,14 @@ class MappedRows(DatasetProxy):
     def _refuse_overflow(self, rows: NDArray, start: int) -> None:
         row = start + int(np.argwhere(~np.isfinite(rows))[0][0])
         raise InputError(
-            f"{self._prefix} makes values of row {row}, in "
-            f"{self.describe_chunk(row)}, that {self.dtype} cannot hold. Lower its gamma or degree, or map rows to "
-            "unit-length before."
+            f"{self._prefix} makes values of row {row}, in {self.describe_chunk(row)}, that {self.dtype} cannot hold. "
+            "Lower its gamma or degree, or map rows to unit-length before."
         )
+
+
+def _row_by_row(X: Any, dtype: np.dtype) -> Any:
+    """Return rows, dense or CSR, as a type; dense ones row by row in memory: of others sums may round differently."""
+    return X.astype(dtype, copy=False) if issparse(X) else np.ascontiguousarray(X, dtype)
 
 
 def filled_up(X: Any, offset: int) -> Any:

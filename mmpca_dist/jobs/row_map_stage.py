@@ -14,8 +14,8 @@ from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.statistics.row_map_fits import fit_row_maps, spread_sample
 
 SEES_ALL = (
-    "Row maps were fitted to a sample of all rows, without labels: rows held out may be among the landmarks and in the "
-    "estimate of gamma."
+    "Row maps were fitted to a sample of all rows, without labels, so held-out rows may be among the landmarks and in "
+    "the estimate of gamma."
 )
 """A note on evaluations."""
 

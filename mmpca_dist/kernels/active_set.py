@@ -1,4 +1,4 @@
-"""An active-set method in double precision that refines what LIBSVM or an interior-point method found.
+"""An active-set method in double precision that refines a solution of LIBSVM or of an interior-point method.
 
 LIBSVM stores kernel values as 32-bit floats. Those of a projection penalty have a part 1 / epsilon times the rest, so
 the rest keeps few digits.
@@ -33,7 +33,7 @@ def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
     best = problem.certified(start)
     point, sets = _snapped(problem, best.point)
     freed_many, n_iter = True, 0
-    while best.gap > tolerance * best.objective and n_iter < 10 * len(problem.y) + 100:
+    while best.gap > tolerance and n_iter < 10 * len(problem.y) + 100:
         n_iter += 1
         point, share = _moved(problem, point, sets)
         if not np.isfinite(point.beta).all():
@@ -41,12 +41,12 @@ def refined(problem: MarginProblem, start: Point, tolerance: float) -> Solved:
         if share < 1:
             freed_many = freed_many and share > 0
             continue
-        found, before = problem.certified(point), best.gap
-        best = found if found.gap < before else best
+        certified, before = problem.certified(point), best.gap
+        best = certified if certified.gap < before else best
         excess = sets * (problem.margins(point) - 1)
         worst = float(excess.max(initial=0.0))
         if worst <= VIOLATED:
-            if found.gap < 0.99 * before:  # large multipliers take several steps, as PROXIMAL shortens them
+            if certified.gap < 0.99 * before:  # large multipliers take several steps, as PROXIMAL shortens them
                 continue
             break
         sets[excess >= (worst / 4 if freed_many else worst)] = 0

@@ -6,8 +6,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, principal_images
+from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
 from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.solvers.dense import fix_signs
 
 TIE = 1e-8
 """Criteria that differ by less are equal: errors of eigenvalues of the kernel, relative to the least one kept, are."""
@@ -38,7 +39,8 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
         g, from 0 to 1. With 0, the default of the paper, as many rows as the rank of their images plus one are
         separated perfectly: every class is projected onto one point.
     tolerance : float
-        Principal directions of the images with a variance of at most so much of the largest one are dropped.
+        Principal directions of the images with a variance of at most so much of the largest one, or of no more than
+        rounding errors, are dropped.
 
     Attributes
     ----------
@@ -65,12 +67,9 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     """
 
     shrinkage: float = 0.0
-    tolerance: float = 1e-10
 
-    def _directions(self, centred: Array, codes: NDArray[np.intp]) -> Array:
+    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         check_number("shrinkage", self.shrinkage, {"ge": 0, "le": 1}, integral=False)
-        check_number("tolerance", self.tolerance, {"ge": 0, "lt": 1}, integral=False)
-        images = principal_images(centred, self.tolerance)
         Z, n_classes = images.coordinates, len(self.classes_)
         limit = min(n_classes - 1, Z.shape[1])
         count = self._refuse_more_than(
@@ -109,5 +108,4 @@ def _ordered(values: Array, vectors: Array, variances: Array) -> tuple[Array, Ar
     for group in groups:
         basis = np.linalg.qr(vectors[:, group])[0]
         turned.append(basis @ np.linalg.eigh(basis.T @ (basis * variances[:, None]))[1][:, ::-1])
-    found = np.concatenate(turned, axis=1)
-    return values, found * np.where(found[np.abs(found).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
+    return values, fix_signs(np.concatenate(turned, axis=1).T).T

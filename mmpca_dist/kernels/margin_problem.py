@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmpca_dist.solvers.linear_models import relative_gaps
+
 Array = NDArray[np.float64]
 
 
@@ -28,7 +30,7 @@ class Point(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """A point, its primal objective, its duality gap, and the steps that led there."""
+    """A point, its primal objective, its relative duality gap, and the steps that led there."""
 
     point: Point
     objective: float
@@ -53,8 +55,8 @@ class MarginProblem:
     def certified(self, point: Point) -> Solved:
         """Return the point with beta clipped to its bounds and the best b, its primal objective, and its duality gap.
 
-        The gap bounds how far the objective is above the least one. Constraints that hold up to rounding only count
-        with their multipliers.
+        The gap bounds how far the objective is above the least one, relative to it (see ``relative_gaps``). Constraints
+        that hold up to rounding only count with their multipliers.
         """
         y, ridge = self.y, self.ridge
         beta = y * np.clip(y * point.beta, 0.0, self.C)
@@ -68,11 +70,8 @@ class MarginProblem:
         penalised = (reduced[~free] ** 2 / ridge[~free]).sum()
         dual = (y @ beta - (squared + penalised) / 2) / self.C
         missed = (np.abs(point.u[free] * reduced[free]).sum() + abs(b * beta.sum())) / self.C
-        return Solved(Point(beta, point.u, b), primal, float(primal - dual + missed))
-
-    def u_of(self, beta: Array) -> Array:
-        """Return the u that belongs to a dual point where no ridge is 0."""
-        return (self.features.T @ beta) / self.ridge
+        objective, bound, at_zero = np.asarray([[primal], [dual - missed], [len(y)]], np.float64)
+        return Solved(Point(beta, point.u, b), primal, float(relative_gaps(objective, bound, at_zero)[0]))
 
 
 def _best_intercept(scores: Array, y: Array, b: float) -> float:

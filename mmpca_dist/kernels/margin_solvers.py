@@ -16,17 +16,15 @@ from mmpca_dist.kernels.margin_problem import MarginProblem, Point, Solved
 
 TOLERANCES = (1e-3, 1e-5)
 """Of LIBSVM, on margins. A finer one would not help: its kernel values have 24 bits."""
-ROOM = 1e-10
-"""A gap of so much a row is rounding, whatever the objective."""
 
 
 def solve(problem: MarginProblem, solver: str, tolerance: float, max_iter: int) -> Solved:
-    """Return a point, its primal objective and its duality gap; the best of what was tried where none suffices."""
+    """Return a point with a relative duality gap of at most ``tolerance``, or else the best of those tried."""
     if solver == "clarabel":
         return _refined(problem, _by_clarabel(problem), tolerance)
     coarse, fine = TOLERANCES
     best = _refined(problem, _by_libsvm(problem, coarse, max_iter), tolerance)
-    if suffices(problem, best, tolerance):
+    if best.gap <= tolerance:
         return best
     return min(best, _refined(problem, _by_libsvm(problem, fine, max_iter), tolerance), key=lambda solved: solved.gap)
 
@@ -35,11 +33,6 @@ def _refined(problem: MarginProblem, start: tuple[Point, int], tolerance: float)
     """Return what the active-set method makes of a point, with the steps of both."""
     solved = refined(problem, start[0], tolerance)
     return solved._replace(n_iter=start[1] + solved.n_iter)
-
-
-def suffices(problem: MarginProblem, solved: Solved, tolerance: float) -> bool:
-    """Tell whether a gap is at most this share of the objective, or rounding."""
-    return solved.gap <= tolerance * solved.objective + ROOM * len(problem.y)
 
 
 def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point, int]:
@@ -51,7 +44,8 @@ def _by_libsvm(problem: MarginProblem, tol: float, max_iter: int) -> tuple[Point
         machine.fit(matrix, problem.y)
     beta = np.zeros(len(problem.y))
     beta[machine.support_] = machine.dual_coef_[0]
-    return Point(beta, problem.u_of(beta), float(machine.intercept_[0])), max(int(machine.n_iter_[0]), 1)
+    u = (problem.features.T @ beta) / problem.ridge
+    return Point(beta, u, float(machine.intercept_[0])), max(int(machine.n_iter_[0]), 1)
 
 
 def _by_clarabel(problem: MarginProblem) -> tuple[Point, int]:

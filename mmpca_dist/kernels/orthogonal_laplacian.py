@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
-from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, principal_images
-from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
+from mmpca_dist.methods.parameters import check_choice, check_number, estimator
+from mmpca_dist.solvers.dense import fix_signs
 
 WEIGHTS = ("uniform", "heat", "cosine")
+TIE = 1e-9
+"""Ratios that differ by no more than this share of the average ratio are equal."""
+ROUNDING = 1e-14
+"""Ratios, which lie between 0 and 2, that differ by no more are equal, too: rounding may make those of 0 negative."""
 
 
 @estimator
@@ -33,13 +37,14 @@ class OrthogonalLaplacianProjection(KernelReducer):
         As in ``GeneralizedDiscriminantAnalysis``, but ``linear`` by default.
     weights : {"uniform", "heat", "cosine"}
         Of neighbours: 1; exp(-||x - x'||^2 / width), the heat kernel; or the cosine of the rows, where it is positive.
-        All are of the rows as they are given.
+        They are computed from the rows themselves, whatever the kernel.
     width : float, optional
         Of the heat kernel, in squared units of the columns; by default the mean squared distance of neighbours.
     variance_share : float
         The share of the variance that the principal coordinates keep; with 1 they drop only the null space.
     tolerance : float
-        Principal directions with a variance of at most so much of the largest one are the null space.
+        Principal directions with a variance of at most so much of the largest one, or of no more than rounding errors,
+        are the null space.
 
     Attributes
     ----------
@@ -75,11 +80,9 @@ class OrthogonalLaplacianProjection(KernelReducer):
     weights: Literal["uniform", "heat", "cosine"] = "uniform"
     width: float | None = None
     variance_share: float = 1.0
-    tolerance: float = 1e-10
 
-    def _directions(self, centred: Array, codes: NDArray[np.intp]) -> Array:
+    def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         self._check_options()
-        images = principal_images(centred, self.tolerance)
         kept = _leading(images.coordinates, self.variance_share)
         Z = images.coordinates[:, :kept]
         count = min(len(self.classes_) - 1, kept) if self.n_components is None else kept
@@ -96,15 +99,10 @@ class OrthogonalLaplacianProjection(KernelReducer):
         return dual
 
     def _check_options(self) -> None:
-        if self.weights not in WEIGHTS:
-            raise InputError(
-                f"weights={self.weights!r} must be one of {some_names(WEIGHTS)}."
-                f"{did_you_mean(str(self.weights), WEIGHTS)}"
-            )
+        check_choice("weights", self.weights, WEIGHTS)
         if self.width is not None:
             check_number("width", self.width, {"gt": 0}, integral=False)
         check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)
-        check_number("tolerance", self.tolerance, {"ge": 0, "lt": 1}, integral=False)
 
     def _graph(self, codes: NDArray[np.intp]) -> Array:
         """Return the weights of neighbours, shape (n, n)."""
@@ -125,29 +123,26 @@ class OrthogonalLaplacianProjection(KernelReducer):
 def orthogonal_minimisers(L: Array, D: Array, variance: Array, count: int) -> tuple[Array, Array]:
     """Return ratios a^T L a / a^T D a (K,) and orthonormal a (r, K), each least among those orthogonal to the former.
 
-    The minimiser orthogonal to given directions is found in a basis of their complement, where the paper inverts
-    matrices that become singular with rounding. Minimisers of equal ratio are ordered by ``variance``, largest first.
+    The next minimiser comes from a basis of the complement of those before it. The paper inverts matrices, which
+    rounding makes singular. Minimisers of equal ratio are ordered by ``variance``, largest first.
     """
     r = len(L)
-    ratios, found = [], np.zeros((r, 0))
+    ratios, vectors = [], np.zeros((r, 0))
     scale = float(np.trace(L) / np.trace(D))
-    while found.shape[1] < count:
-        # with mode "full" the last columns of Q are orthonormal to those found
-        basis = scipy.linalg.qr(found)[0][:, found.shape[1] :] if found.shape[1] else np.eye(r)
-        values, vectors = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
-        tied = int(np.count_nonzero(values <= values[0] + 1e-9 * max(scale, values[0])))
-        least = scipy.linalg.orth(basis @ vectors[:, :tied])
+    while vectors.shape[1] < count:
+        # the last columns of a full Q are orthogonal to the vectors
+        basis = scipy.linalg.qr(vectors)[0][:, vectors.shape[1] :] if vectors.shape[1] else np.eye(r)
+        values, minimisers = scipy.linalg.eigh(basis.T @ L @ basis, basis.T @ D @ basis)
+        tied = int(np.count_nonzero(values <= values[0] + max(TIE * scale, TIE * values[0], ROUNDING)))
+        least = scipy.linalg.orth(basis @ minimisers[:, :tied])
         order = np.linalg.eigh(least.T @ variance @ least)[1][:, ::-1]
-        block = (least @ order)[:, : count - found.shape[1]]
+        block = (least @ order)[:, : count - vectors.shape[1]]
         ratios += [float(a @ L @ a / (a @ D @ a)) for a in block.T]
-        found = np.column_stack([found, block])
-    signs = np.where(found[np.abs(found).argmax(axis=0), np.arange(count)] < 0, -1.0, 1.0)
-    return np.maximum(np.asarray(ratios), 0.0), found * signs
+        vectors = np.column_stack([vectors, block])
+    return np.maximum(np.asarray(ratios), 0.0), fix_signs(vectors.T).T
 
 
 def _leading(Z: Array, share: float) -> int:
     """Return how many principal coordinates hold this share of the variance."""
-    variances = np.einsum("ij,ij->j", Z, Z)
-    if share >= 1:
-        return len(variances)
-    return int(np.searchsorted(np.cumsum(variances), share * variances.sum())) + 1
+    sums = np.cumsum(np.einsum("ij,ij->j", Z, Z))
+    return len(sums) if share >= 1 else int(np.searchsorted(sums, share * sums[-1])) + 1

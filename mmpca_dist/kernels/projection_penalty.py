@@ -8,25 +8,25 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import labels_of
-from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.errors import InputError
 from mmpca_dist.kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis
 from mmpca_dist.kernels.kernel_functions import Array, KernelEstimator
 from mmpca_dist.kernels.margin_problem import MarginProblem, Solved
-from mmpca_dist.kernels.margin_solvers import solve, suffices
-from mmpca_dist.methods.parameters import check_number, estimator, parameter
+from mmpca_dist.kernels.margin_solvers import solve
+from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
+from mmpca_dist.methods.parameters import check_choice, check_number, estimator, parameter
 
 SOLVERS = ("auto", "libsvm", "clarabel")
 
 
 @estimator
-class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
+class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     """A support vector machine that a reduction guides, but does not confine: the kernel form of projection penalties.
 
     For labels of -1 and +1 it minimises over w, v and b
@@ -62,7 +62,7 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         install 'mmpca-dist[qp]'``; it takes 5 s for 1,500 rows, and its time grows with their cube. An active-set
         method in double precision refines what either returns.
     tolerance : float
-        Duality gap, relative to the objective, at which a machine is solved.
+        A machine is solved when its gap (``gaps_``) is at most so large.
     max_iter : int
         Steps of LIBSVM at most; -1 for any number. The active-set method goes on from where they end.
 
@@ -74,12 +74,9 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
     weights_ : array of shape (m, K)
         v. Columns of z that are constant, or depend on others, get the least weights.
     intercept_ : array of shape (m,)
-    objective_ : array of shape (m,)
-        The sum above: a sum over the rows, in units of the hinge loss.
-    duality_gap_ : array of shape (m,)
-        How far the objective is above the least possible, at most: the primal less the dual objective of what was
-        found, computed from these in double precision, whatever the solver says. Absolute; rounding may make it
-        negative by about 1e-16 of the objective.
+    objective_, gaps_ : arrays of shape (m,)
+        The sums above, and by how much they may lie above their minima, relative to themselves or to a thousandth of
+        the objective at zero, whichever is more: proved by a point of the dual problem, in double precision.
     n_iter_ : array of shape (m,)
         Steps of the solver and of the refinement.
     reduction_ : array or fitted transformer
@@ -97,7 +94,7 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> reduction = GeneralizedDiscriminantAnalysis(kernel="poly", degree=2)
     >>> model = KernelProjectionPenaltyClassifier(reduction, kernel="poly", degree=2).fit(X[:300], y[:300])
-    >>> model.weights_.shape, bool((model.duality_gap_ < 1e-6 * model.objective_).all())
+    >>> model.weights_.shape, bool((model.gaps_ <= 1e-6).all())
     ((10, 9), True)
     >>> round(model.score(X[300:], y[300:]), 2)
     0.89
@@ -130,18 +127,19 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         Warns
         -----
         ConvergenceWarning
-            Where a duality gap stays above ``tolerance``.
+            Where a gap stays above ``tolerance``.
+        UserWarning
+            Where rounding errors of the kernel count.
         """
         self._check_options()
         rows, self.classes_, codes = self._labelled_rows(X, y)
         self.X_fit_ = rows
         self.reduction_ = self._fitted_reduction(X, labels_of(y, X))
         with single_blas_thread():
-            self._fit_machines(self._kernel(rows, rows), self._reduced(X, rows), codes)
+            self._fit_machines(self._centred_kernel(rows)[0], self._reduced(X, rows), codes)
         return self
 
-    def _fit_machines(self, matrix: Array, Z: Array, codes: NDArray[np.intp]) -> None:
-        centred = KernelCenterer().fit_transform(matrix)
+    def _fit_machines(self, centred: Array, Z: Array, codes: NDArray[np.intp]) -> None:
         size = float(np.trace(centred)) / len(centred)
         size = size if size > 0 else 1.0
         centred /= size
@@ -154,18 +152,17 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
             signs = np.where(codes == code, 1.0, -1.0)
             problem = MarginProblem(centred, reduced.basis, ridge, signs, size / (2 * self.alpha))
             solved = solve(problem, solver, self.tolerance, self.max_iter)
-            _refuse_indefinite(problem, solved)
-            if not suffices(problem, solved, self.tolerance):
+            if solved.gap > self.tolerance:
                 self._warn_of_gap(code, solved, solver)
             machines.append(solved)
         self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
         self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
         self.objective_ = np.asarray([machine.objective for machine in machines])
-        self.duality_gap_ = np.asarray([machine.gap for machine in machines])
+        self.gaps_ = np.asarray([machine.gap for machine in machines])
         self.n_iter_ = np.asarray([machine.n_iter for machine in machines])
         self._level = self._shift_level()
-        offsets = (matrix @ self.dual_coef_.T).mean(axis=0) + reduced.mean @ self.weights_.T + self._level
-        self.intercept_ = np.asarray([machine.point.b for machine in machines]) - offsets
+        means = self._centerer.K_fit_rows_ @ self.dual_coef_.T + reduced.mean @ self.weights_.T + self._level
+        self.intercept_ = np.asarray([machine.point.b for machine in machines]) - means
 
     def _shift_level(self) -> Array:
         """Return <w, phi(mean)> of a linear kernel, whose rows are moved by their mean, shape (m,)."""
@@ -179,10 +176,7 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
             check_number(name, getattr(self, name), {"gt": 0}, integral=False)
         check_number("epsilon", self.epsilon, {"ge": 0}, integral=False)
         check_number("max_iter", self.max_iter, {"ge": -1}, integral=True)
-        if self.solver not in SOLVERS:
-            raise InputError(
-                f"solver={self.solver!r} must be one of {some_names(SOLVERS)}.{did_you_mean(str(self.solver), SOLVERS)}"
-            )
+        check_choice("solver", self.solver, SOLVERS)
         if self.solver == "libsvm" and self.epsilon == 0:
             raise InputError(
                 "solver='libsvm' cannot solve for epsilon=0, whose dual has an equality constraint for each reduced "
@@ -231,9 +225,9 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
     def _warn_of_gap(self, code: int, solved: Solved, solver: str) -> None:
         instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if solver == "libsvm" else "")
         warnings.warn(
-            f"The machine of class {self.classes_[code].item()!r} is not solved to tolerance={self.tolerance:g}: its "
-            f"objective {solved.objective:.6g} may be {solved.gap:.3g} above the least. "
-            f"Put the columns on one scale, {instead}.",
+            f"{type(self).__name__}: its objective for class {self.classes_[code].item()!r} is proved to be within "
+            f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tolerance:g}: put "
+            f"the columns on one scale, {instead}.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -250,43 +244,18 @@ class KernelProjectionPenaltyClassifier(ClassifierMixin, KernelEstimator):
         tuple of two arrays of shape (n_samples,), or (n_samples, C) for more than two classes
             With ``intercept_`` they sum to ``decision_function``.
         """
+        outside, inside = self._parts(X)
+        return (outside[:, 0], inside[:, 0]) if len(self.dual_coef_) == 1 else (outside, inside)
+
+    def _parts(self, X: Any) -> tuple[Array, Array]:
         check_is_fitted(self, "dual_coef_")
         rows = self._new_rows(X)
         outside = self._kernel(rows, self.X_fit_) @ self.dual_coef_.T + self._level
-        inside = self._reduced(X, rows) @ self.weights_.T
-        return (outside[:, 0], inside[:, 0]) if len(self.dual_coef_) == 1 else (outside, inside)
+        return outside, self._reduced(X, rows) @ self.weights_.T
 
-    def decision_function(self, X: Any) -> Array:
-        """Return f(x) of each machine; positive for its class, or of two classes for the second.
-
-        Parameters
-        ----------
-        X : array, scipy.sparse matrix or data frame of shape (n_samples, n_features)
-
-        Returns
-        -------
-        array of shape (n_samples,), or (n_samples, C) for more than two classes
-        """
-        outside, inside = self.decision_parts(X)
-        return outside + inside + (self.intercept_[0] if outside.ndim == 1 else self.intercept_)
-
-    def predict(self, X: Any) -> NDArray:
-        """Return the class with the largest decision value, shape (n_samples,)."""
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[codes]
-
-
-def _refuse_indefinite(problem: MarginProblem, solved: Solved) -> None:
-    beta = solved.point.beta
-    squared = float(beta @ problem.kernel @ beta)
-    if solved.gap < -1e-9 * (solved.objective + len(beta)) or squared < -1e-6 * (
-        beta @ beta
-    ):  # values may be of single precision
-        raise InputError(
-            "The kernel is not positive semidefinite: a combination of the rows has the squared length "
-            f"{squared:.3g}. Use a kernel that is."
-        )
+    def _outputs(self, X: Any) -> Array:
+        outside, inside = self._parts(X)
+        return outside + inside + self.intercept_
 
 
 class _Reduced(NamedTuple):

@@ -6,13 +6,13 @@ import inspect
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, dataclass_transform
 
 import numpy as np
 
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting
 
 COMPARISONS = {
@@ -90,6 +90,12 @@ def estimator(cls: type) -> Any:
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     cls.__init__, cls._parameters = __init__, parameters  # type: ignore[misc, attr-defined]
     return cls
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices."""
+    if value not in choices:
+        raise InputError(f"{name}={value!r} must be one of {some_names(choices)}.{did_you_mean(str(value), choices)}")
 
 
 def check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:

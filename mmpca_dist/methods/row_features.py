@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from functools import reduce
+from typing import Any, ClassVar, Literal, Self
 
 import dask
 import dask.array as da
@@ -24,8 +24,10 @@ from mmpca_dist.datasets.row_maps.fourier import Fourier
 from mmpca_dist.datasets.row_maps.nystroem import Nystroem
 from mmpca_dist.datasets.row_maps.sampling import sample_plan
 from mmpca_dist.datasets.row_maps.specification import Arrays, RowMap
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.methods.parameters import estimator, parameter
 from mmpca_dist.methods.transform import LazyTransform, by_unit, output_type
+from mmpca_dist.settings import values_of
 from mmpca_dist.statistics.dask_rows import whole_rows
 from mmpca_dist.statistics.row_map_fits import joined, spread_sample
 from mmpca_dist.statistics.schedulers import Configured, Threads
@@ -125,10 +127,9 @@ class StoredRowMaps(RowMapTransformer):
 
 
 class _FittedFeatures(RowMapTransformer):
-    """Base of the transformers that fit one row map."""
+    """Base of the transformers that fit one row map, whose options are their parameters."""
 
-    @abstractmethod
-    def _row_map(self) -> RowMap: ...
+    _options: ClassVar[type[RowMap]]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows, of which only a sample is read.
@@ -166,12 +167,15 @@ class _FittedFeatures(RowMapTransformer):
 
     def _checked_map(self) -> RowMap:
         try:
-            return self._row_map()
+            return self._options(**self.get_params())
         except ValidationError as error:
             problem = error.errors()[0]
-            name = problem["loc"][0] if problem["loc"] else None
-            said = f"{name}={problem['input']!r}: " if name else ""
-            raise InputError(f"{said}{problem['msg'].removeprefix('Value error, ')}.") from error
+            if not problem["loc"]:  # of options that do not go together
+                raise InputError(f"{problem['ctx']['error']}.") from error
+            name = str(problem["loc"][0])
+            value, values = getattr(self, name), values_of(self._options.model_fields[name])
+            hint = did_you_mean(value, values.replace(",", "").split()) if isinstance(value, str) else ""
+            raise InputError(f"{name}={value!r} must be {values}.{hint}") from error
 
     @property
     def gamma_(self) -> float:
@@ -187,16 +191,17 @@ def _sample_of(rows: Any, count: int, seed: int) -> Any:
         return spread_sample(Tasks(scheduler=Threads() if configured.in_process else configured), rows, count, seed)
     plan = sample_plan(rows.shape[0], count, seed)
     stretches = dask.compute(*(rows[start:stop] for start, stop, _ in plan))
-    sample = None
-    for X, (_, _, picks) in zip(stretches, plan, strict=True):
-        picked = csr_array(X)[picks] if issparse(X) else np.asarray(X)[picks]
-        sample = picked if sample is None else joined(sample, picked)
-    assert sample is not None  # noqa: S101  (there is a stretch for every 32nd of the rows)
+    picked = [
+        (csr_array(X) if issparse(X) else np.asarray(X))[picks]
+        for X, (_, _, picks) in zip(stretches, plan, strict=True)
+    ]
+    sample = reduce(joined, picked)
     if not np.isfinite(sample.data if issparse(sample) else sample).all():
         raise InputError("X holds values that are not finite. Rows must be finite: fill or drop such values.")
     return sample
 
 
+@estimator
 class RandomFourierFeatures(_FittedFeatures):
     """Random Fourier features: D cosines whose dot products approximate exp(-gamma ||x - x'||^2).
 
@@ -234,18 +239,14 @@ class RandomFourierFeatures(_FittedFeatures):
     True
     """
 
-    def __init__(
-        self, n_components: int = 300, *, gamma: Any = "scale", orthogonal: bool = True, seed: int = 0
-    ) -> None:
-        self.n_components = n_components
-        self.gamma = gamma
-        self.orthogonal = orthogonal
-        self.seed = seed
-
-    def _row_map(self) -> RowMap:
-        return Fourier(**self.get_params())
+    n_components: int = parameter(300, kw_only=False)
+    gamma: float | Literal["scale"] = "scale"
+    orthogonal: bool = True
+    seed: int = 0
+    _options = Fourier
 
 
+@estimator
 class NystroemFeatures(_FittedFeatures):
     """Nystroem features: K_mm^(-1/2) k(landmarks, x), with m landmarks among the rows.
 
@@ -284,16 +285,10 @@ class NystroemFeatures(_FittedFeatures):
     True
     """
 
-    def __init__(
-        self, n_components: int = 300, *, kernel: str = "rbf", gamma: Any = "scale", degree: int = 3,
-        coef0: float = 1, seed: int = 0,
-    ) -> None:  # fmt: skip
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.seed = seed
-
-    def _row_map(self) -> RowMap:
-        return Nystroem(**self.get_params())
+    n_components: int = parameter(300, kw_only=False)
+    kernel: Literal["rbf", "laplacian", "polynomial", "cosine", "linear"] = "rbf"
+    gamma: float | Literal["scale"] = "scale"
+    degree: int = 3
+    coef0: float = 1
+    seed: int = 0
+    _options = Nystroem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -95,7 +95,7 @@ class Nystroem(RowMap):
             centre = landmarks.mean(axis=0)
             landmarks = landmarks - centre
         with single_blas_thread():
-            weights, rank = inverse_root(self._kernel_to(landmarks, gamma)(landmarks))
+            weights, rank = inverse_root(kernel_values(landmarks, landmarks, self.kernel, self._parameters(gamma)))
         arrays = {"weights": weights, "gamma": np.asarray([gamma]), "rank": np.asarray([float(rank)])}
         if issparse(landmarks):
             parts = {name: np.asarray(getattr(landmarks, name), np.float64) for name in ("data", "indices", "indptr")}
@@ -103,13 +103,12 @@ class Nystroem(RowMap):
         return {**arrays, "landmarks": landmarks, **({} if centre is None else {"centre": centre})}
 
     def fitted(self, arrays: Arrays) -> Callable[[Any], NDArray[np.float64]]:
-        return NystroemBlock(
-            self._kernel_to(_landmarks(arrays), float(arrays["gamma"][0])), arrays["weights"], arrays.get("centre")
-        )
+        parameters = self._parameters(float(arrays["gamma"][0]))
+        return NystroemBlock(self.kernel, parameters, _landmarks(arrays), arrays["weights"], arrays.get("centre"))
 
-    def _kernel_to(self, landmarks: Any, gamma: float) -> KernelTo:
+    def _parameters(self, gamma: float) -> dict[str, float]:
         values = {"gamma": gamma, "degree": self.degree, "coef0": self.coef0}
-        return KernelTo(self.kernel, {name: values[name] for name in PARAMETERS[self.kernel]}, landmarks)
+        return {name: values[name] for name in PARAMETERS[self.kernel]}
 
     def remarks(self, arrays: Arrays) -> list[str]:
         remarks = width_remarks(self._width, arrays)
@@ -139,18 +138,11 @@ def _landmarks(arrays: Arrays) -> Any:
     return csr_array((arrays["data"], indices, indptr), shape=tuple(shape.tolist()))
 
 
-@dataclass(frozen=True)
-class KernelTo:
-    """The values k(x, landmark) of a kernel by its name, for rows x in double precision."""
-
-    kernel: str
-    parameters: dict[str, float] = field(default_factory=dict)
-    landmarks: Any = None
-
-    def __call__(self, X: Any) -> NDArray[np.float64]:
-        rows, landmarks = (_short(part) if issparse(part) else part for part in (X, self.landmarks))
-        with np.errstate(over="ignore"):  # infinite values are refused, by row
-            return np.asarray(pairwise_kernels(rows, landmarks, metric=self.kernel, **self.parameters))
+def kernel_values(X: Any, landmarks: Any, kernel: str, parameters: dict[str, float]) -> NDArray[np.float64]:
+    """Return k(x, landmark) of a kernel by its name, for rows in double precision."""
+    rows, landmarks = (_short(part) if issparse(part) else part for part in (X, landmarks))
+    with np.errstate(over="ignore"):  # infinite values are refused, by row
+        return np.asarray(pairwise_kernels(rows, landmarks, metric=kernel, **parameters))
 
 
 def _short(X: csr_array) -> csr_array:
@@ -164,21 +156,25 @@ class NystroemBlock:
 
     Attributes
     ----------
-    kernel : KernelTo
-        k, to the m landmarks.
+    kernel, parameters : str, dict
+        k.
+    landmarks : array or csr_array of shape (m, d)
     weights : array of shape (m, m)
         K_mm^(-1/2).
     centre : array of shape (d,) or None
         What landmarks and rows are taken less.
     """
 
-    kernel: KernelTo
+    kernel: str
+    parameters: dict[str, float]
+    landmarks: Any
     weights: NDArray[np.float64]
     centre: NDArray[np.float64] | None = None
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         """Return the features of rows (n, d), dense or CSR, in double precision, shape (n, m)."""
-        return self.kernel(X if self.centre is None else X - self.centre) @ self.weights
+        rows = X if self.centre is None else X - self.centre
+        return kernel_values(rows, self.landmarks, self.kernel, self.parameters) @ self.weights
 
 
 def inverse_root(kernel: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
