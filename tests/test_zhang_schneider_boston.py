@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.tables import table
 from mmpca_paper.zhang_schneider import boston
-from mmpca_paper.zhang_schneider.table import published
+from mmpca_paper.zhang_schneider.table import Figure, published
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 
@@ -85,3 +85,13 @@ def test_a_file_without_a_target_is_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("no Parquet")
     with pytest.raises(InputError, match="not readable as Parquet"):
         table("boston", data=str(tmp_path / "text.parquet")).load()
+
+
+@pytest.mark.slow
+def test_all_runs_of_the_paper_have_its_figures_within_three_standard_errors(real_path):
+    config = table("boston", data=str(real_path("boston.parquet")))
+    config = config.model_copy(update={"runs": config.FULL})
+    figures = published(config.NUMBERS)
+    for model, values in config.values(config.load(), boston.TRAINING).items():
+        own, stated = Figure.of(values), figures[boston.TRAINING, model]
+        assert abs(own.mean - stated.mean) < 3 * np.hypot(own.error, stated.error), model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.tables import table
 from mmpca_paper.zhang_schneider import newsgroups
-from mmpca_paper.zhang_schneider.table import published
+from mmpca_paper.zhang_schneider.table import Figure, published
 from scipy.sparse import csr_array
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.frozen import FrozenEstimator
@@ -111,3 +111,13 @@ def test_appended_topics_are_those_of_a_frozen_reduction(news):
     appended = ProjectionPenaltyClassifier(np.eye(both.shape[1])[rows.shape[1] :], **options).fit(both, labels)
     assert frozen.alpha_ == appended.alpha_
     np.testing.assert_allclose(frozen.decision_function(rows), appended.decision_function(both), atol=0.02)
+
+
+@pytest.mark.slow
+def test_topics_with_the_penalty_err_less_than_words_and_less_than_topics_over_all_pairs(real_path):
+    config = table("newsgroups", data=str(real_path("newsgroups20.npz")))
+    assert config.pairs == 190
+    errors = {model: np.asarray(values) for model, values in config.errors(config.load(), 5, config.seed).items()}
+    for rival in ("L2-LGR", "LGR-Topic"):
+        gain = Figure.of(errors[rival] - errors["Proj-Topic"])  # over pairs
+        assert gain.mean > 2 * gain.error, rival

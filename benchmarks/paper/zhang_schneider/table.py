@@ -110,6 +110,11 @@ class Table(Section):
             )
         return path
 
+    def values(self, data: Any, amount: int) -> dict[str, Array]:
+        """Return the figures of every model, shape (runs,), with so many training rows."""
+        runs = [self.run(data, amount, self.seed + number) for number in range(self.runs)]
+        return {model: np.asarray([run[model] for run in runs]) for model in runs[0]}
+
     def compare(self) -> None:
         """Print means over the runs beside the published ones, and what projection penalties gain on other models."""
         data, figures, differences = self.load(), published(self.NUMBERS), []
@@ -117,8 +122,7 @@ class Table(Section):
         width = len(self.TRAINING)
         print(f"{self.TRAINING}  {'model':11}    own (s.e.)     published (s.e.)")
         for amount in self.amounts:
-            runs = [self.run(data, amount, self.seed + number) for number in range(self.runs)]
-            values = {model: np.asarray([run[model] for run in runs]) for model in runs[0]}
+            values = self.values(data, amount)
             for model, own in values.items():
                 differences.append(own.mean() - figures[amount, model].mean)
                 print(f"{amount:{width}}  {model:11}  {Figure.of(own)}  {figures[amount, model]}", flush=True)
