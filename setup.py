@@ -11,6 +11,7 @@ MOVED = {
     "mmpca_dist.conf.paper": "conf/paper",
     "mmpca_pipelines": "pipelines",
     "mmpca_paper": "benchmarks/paper",
+    "mmpca_paper.zhang_schneider": "benchmarks/paper/zhang_schneider",
 }
 
 setup(packages=[*find_packages(include=["mmpca_dist*"]), *MOVED], package_dir=MOVED)

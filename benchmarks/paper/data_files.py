@@ -24,14 +24,15 @@ def read_cells(name: str, source: str, splits: int) -> tuple[PublishedCell, ...]
             line["certain"] == "1",
             source,
         )
-        for line in csv.DictReader(_text(name).splitlines())
+        for line in csv.DictReader(read_text(name).splitlines())
     )
 
 
 def read_reasons(name: str) -> tuple[Reason, ...]:
     """Return the reasons of a YAML file."""
-    return tuple(Reason.of(entry) for entry in yaml.safe_load(_text(name)))
+    return tuple(Reason.of(entry) for entry in yaml.safe_load(read_text(name)))
 
 
-def _text(name: str) -> str:
+def read_text(name: str) -> str:
+    """Return the text of a data file."""
     return files(__package__).joinpath("data", name).read_text("utf-8")

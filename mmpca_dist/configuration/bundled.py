@@ -1,4 +1,4 @@
-"""The configuration files in the package: for runs, deployments and automations."""
+"""The configuration files in the package: for runs, tables of a paper, deployments and automations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 OPERATIONS = ("automations", "notifications", "prefect", "prefect-docker", "prefect-kubernetes")
 """Files for Prefect, which are no configurations of runs."""
+TABLES = tuple(f"paper/zhang-schneider-{data}" for data in ("boston", "newsgroups", "yale"))
+"""Tables of a paper, which ``python -m mmpca_paper.zhang_schneider`` computes."""
 
 
 def folder() -> Path:
@@ -27,4 +29,4 @@ def path_of(name: str) -> Path | None:
 
 def run_names() -> list[str]:
     """Return the names of the bundled configurations of runs and evaluations."""
-    return [name for name in names() if name not in OPERATIONS]
+    return [name for name in names() if name not in (*OPERATIONS, *TABLES)]

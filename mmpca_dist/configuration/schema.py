@@ -259,6 +259,11 @@ def load_config(
         raise ConfigError(f"{path} is not readable as YAML: {' '.join(str(error).split()).rstrip('.')}.") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold keys and values, such as 'dataset:' and 'methods:'.")
+    if "table" in content:
+        raise ConfigError(
+            f"{path} is the configuration of a table, not of a run. Compute it with "
+            f"'python -m mmpca_paper.zhang_schneider {path}'."
+        )
     from_environment, variables = _settings_from_environment()
     changes = changes or {}
     sources = variables | {key: f"the change of {key}" for key in changes} | (places or {})

@@ -1,0 +1,15 @@
+"""The configurations of the tables of Zhang & Schneider, changed for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mmpca_paper.zhang_schneider.__main__ import load_table
+
+PAPER = Path(__file__).parents[2] / "conf" / "paper"
+
+
+def table(kind, /, **changes):
+    """Return the tables of a kind with some settings changed."""
+    config = load_table(str(PAPER / f"zhang-schneider-{kind}.yaml"))
+    return type(config).model_validate({**config.model_dump(), **changes})
