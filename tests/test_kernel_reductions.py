@@ -206,13 +206,13 @@ def test_components_are_there_with_a_linear_kernel_only():
 MISTAKES = {
     "too many": (GeneralizedDiscriminantAnalysis(3), "n_components=3 is more than the 2 .*classes less one"),
     "none": (GeneralizedDiscriminantAnalysis(0), "n_components=0 must be a whole number of at least 1"),
-    "shrinkage": (GeneralizedDiscriminantAnalysis(shrinkage=2), "shrinkage=2 must lie between 0 and 1"),
-    "tolerance": (GeneralizedDiscriminantAnalysis(tolerance=1), "tolerance=1 must lie between 0 and 1"),
+    "shrinkage": (GeneralizedDiscriminantAnalysis(shrinkage=2), "shrinkage=2 must be a number of at least 0"),
+    "tolerance": (GeneralizedDiscriminantAnalysis(tolerance=1), "tolerance=1 must be a number of .* less than 1"),
     "kernel": (GeneralizedDiscriminantAnalysis(kernel="rfb"), "Did you mean 'rbf'"),
     "coef0": (GeneralizedDiscriminantAnalysis(kernel="poly", coef0=-1), "coef0=-1 must be a number of at least 0"),
     "weights": (OrthogonalLaplacianProjection(weights="heet"), "Did you mean 'heat'"),
     "width": (OrthogonalLaplacianProjection(width=0), "width=0 must be a number of more than 0"),
-    "share": (OrthogonalLaplacianProjection(variance_share=0), "variance_share=0 must lie between 0 and 1"),
+    "share": (OrthogonalLaplacianProjection(variance_share=0), "variance_share=0 must be a number of more than 0"),
     "indefinite": (GeneralizedDiscriminantAnalysis(kernel=lambda A, B: A * [3, 1, 1, -2] @ B.T), "semidefinite"),
     "nothing": (GeneralizedDiscriminantAnalysis(kernel=lambda A, B: np.ones((len(A), len(B)))), "same image"),
 }  # fmt: skip

@@ -317,13 +317,14 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         k = self.n_components
         is_word = isinstance(k, str) and k in self._parameters["n_components"].words
         if k is not None and not is_word and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
-            raise InputError(f"n_components={k!r} must be a positive whole number, or None for all.")
+            words = "".join(f", {word!r}" for word in self._parameters["n_components"].words)
+            raise InputError(f"n_components={k!r} must be a positive whole number{words}, or None for the default.")
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
         for name, described in self._parameters.items():
             value = getattr(self, name)
             if described.bounds and described.default is not None and value not in described.words:
-                check_number(name, value, described.bounds, described.integral)
+                check_number(name, value, described.bounds, described.integral, described.words)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""

@@ -98,14 +98,14 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise InputError(f"{name}={value!r} must be one of {some_names(choices)}.{did_you_mean(str(value), choices)}")
 
 
-def check_number(name: str, value: Any, bounds: Mapping[str, float], integral: bool) -> None:
-    """Refuse a value that is no number (or no whole one: ``integral``), or out of bounds."""
+def check_number(
+    name: str, value: Any, bounds: Mapping[str, float], integral: bool, words: tuple[str, ...] = ()
+) -> None:
+    """Refuse a value that is no number (or no whole one: ``integral``), or out of bounds; ``words`` are what else it may be."""
     number = int | np.integer if integral else numbers.Real
-    is_number = isinstance(value, number) and not (integral and isinstance(value, bool)) and math.isfinite(float(value))
+    is_number = isinstance(value, number) and not isinstance(value, bool) and math.isfinite(float(value))
     if is_number and all(COMPARISONS[kind][0](value, bound) for kind, bound in bounds.items()):
         return
-    (kind, limit), *others = bounds.items()
-    what = f"be a {'whole ' if integral else ''}number of {COMPARISONS[kind][1]} {limit}"
-    if others:
-        what = f"lie between {limit} and {others[0][1]}"
-    raise InputError(f"{name}={value!r} must {what}.")
+    what = " and ".join(f"{COMPARISONS[kind][1]} {limit:g}" for kind, limit in bounds.items())
+    choices = "".join(f", or {word!r}" for word in words)
+    raise InputError(f"{name}={value!r} must be a {'whole ' if integral else ''}number of {what}{choices}.")

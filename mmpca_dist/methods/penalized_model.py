@@ -168,6 +168,11 @@ class ProjectionPenalty(TakesReduction):
         return self.weights_.shape[1]
 
     @property
+    def n_components_(self) -> int:
+        """The number of components of the reduction, that is of rows of P."""
+        return self._n_used
+
+    @property
     def n_iter_(self) -> int:
         """Passes over the rows for the final models; 0 where moments sufficed."""
         return int(self.passes_[0])

@@ -15,7 +15,7 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
-from mmpca_dist.errors import InputError
+from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base import Mergeable, MomentReducer
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.fold_grid import MOST_FOLDS
@@ -92,6 +92,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         P^T v and w - P^T v, which add up to w.
     weights_ : array of shape (m, K)
         v.
+    n_components_ : int
+        K.
     components_ : array of shape (2 m, n_features)
         The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
     alpha_, candidates_, candidate_sizes_, candidate_errors_ : arrays
@@ -156,7 +158,8 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
 
     def _check_parameters(self) -> None:
         if self.loss not in LOSSES:
-            raise InputError(f"loss={self.loss!r} must be one of {', '.join(LOSSES)}.")
+            meant = did_you_mean(str(self.loss).replace("_", " "), LOSSES)
+            raise InputError(f"loss={self.loss!r} must be one of {', '.join(LOSSES)}.{meant}")
         super()._check_parameters()
 
 
@@ -170,7 +173,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     Parameters
     ----------
     reduction : as in ``ProjectionPenaltyClassifier``
-        Methods of this project must take continuous targets: ``pls``, ``supervised-pca``.
+        Methods of this project must take continuous targets: ``pls``, ``hsic`` (``SupervisedPCA``). For principal
+        components give scikit-learn's ``PCA``.
     alpha : float or "auto"
         With ``l2`` and given, moments suffice: one pass, and ``partial_fit`` extends the fit.
 
@@ -205,8 +209,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             return None
         if not isinstance(given, TargetReducer) or not given._continuous:
             raise InputError(
-                f"The reduction, {type(given).__name__}, takes classes, and y holds numbers: choose one with "
-                "target='continuous' (pls, supervised-pca), a transformer of scikit-learn, or an array."
+                f"The reduction, {type(given).__name__}, takes classes, and y holds numbers: choose pls, hsic, an "
+                "estimator with target='continuous', a transformer of scikit-learn such as its PCA, or an array."
             )
         return clone(given).set_params(n_components=self.n_components, standardize=self.standardize)
 

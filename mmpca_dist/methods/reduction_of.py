@@ -179,7 +179,8 @@ class MethodReduction(ReductionOf):
 
     @classmethod
     def of(cls, reducer: MomentReducer) -> MethodReduction:
-        """Return the reduction that an estimator, not yet fitted, makes."""
+        """Return the reduction that an estimator, not yet fitted, makes; raise InputError for mistaken parameters."""
+        reducer._check_parameters()
         parameters = reducer.get_params(deep=False).items()
         options = {name: _hashable(value) for name, value in parameters if name not in OF_THE_STATISTICS}
         return cls(type(reducer), tuple(sorted(options.items())), reducer.n_components)

@@ -19,7 +19,6 @@ from mmpca_dist.solvers.interior_penalties import InteriorPenalty
 from mmpca_dist.solvers.linear_models import (
     LEAST_SCALE,
     STANDSTILL,
-    describe,
     hold_intercept,
     idle_passes,
     relative_gaps,
@@ -28,7 +27,7 @@ from mmpca_dist.statistics.centred_rows import Array, RowUnits
 from mmpca_dist.statistics.hinge_sums import START, HingeSums, Interior, Longest, MoveInside
 from mmpca_dist.statistics.label_terms import LabelTerms
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.sweeps import Step, Sweep
+from mmpca_dist.statistics.sweeps import Step, Sweep, describe_models
 
 NEARLY = 0.995
 """Share of the longest step that is taken, so that all stays positive."""
@@ -181,4 +180,4 @@ class HingeSweep(Sweep[HingeFit, "HingeSums | Longest"]):
         return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
 
     def describe(self, fitted: HingeFit) -> str:
-        return describe(fitted.is_done, fitted.gaps)
+        return describe_models(fitted.is_done, fitted.gaps)

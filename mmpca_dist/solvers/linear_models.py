@@ -20,7 +20,7 @@ from mmpca_dist.statistics.label_terms import LabelTerms
 from mmpca_dist.statistics.loss_sums import LossSums, SumLosses
 from mmpca_dist.statistics.losses import Loss
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.sweeps import Step, Sweep
+from mmpca_dist.statistics.sweeps import Step, Sweep, describe_models
 
 STANDSTILL, LEAST_GAIN = 12, 1e-12
 """Fits end after so many passes that gain less than this share of an objective and less than 1% of the gap."""
@@ -187,7 +187,7 @@ class ModelSweep(Sweep[LinearFit, LossSums]):
         return fitted.n_passes >= self.max_sweeps or bool(fitted.is_done.all())
 
     def describe(self, fitted: LinearFit) -> str:
-        return describe(fitted.is_done, fitted.gaps)
+        return describe_models(fitted.is_done, fitted.gaps)
 
     @abstractmethod
     def _needs_hessian(self, fitted: LinearFit) -> bool:
@@ -274,8 +274,3 @@ def hold_intercept(metric: Array) -> None:
     """Make second derivatives, shape (m, n + 1, n + 1), leave the last parameter unchanged; in place."""
     metric[:, -1, :-1] = metric[:, :-1, -1] = 0
     metric[:, -1, -1] = 1
-
-
-def describe(is_done: NDArray[np.bool_], gaps: Array) -> str:
-    """Return a sentence on the progress of models."""
-    return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"

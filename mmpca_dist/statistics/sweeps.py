@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import psutil
 from numpy.typing import NDArray
 
@@ -92,6 +93,11 @@ class Sweeper:
         for span in spans:
             for start, _ in span.units:
                 self.tables.drop(f"{name}-{start}")
+
+
+def describe_models(is_done: NDArray[np.bool_], gaps: NDArray[np.float64]) -> str:
+    """Say how many models have yet to reach their minimum, and how far they may be from it."""
+    return f"{np.count_nonzero(~is_done)} of {len(is_done)} models to go, gaps up to {gaps.max():.2g}"
 
 
 def states_fit_memory(n_rows: int, state_bytes: int, limit: int | None = None) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.statistics.serialization import storable
-from mmpca_dist.statistics.sweeps import Step, Sweep
+from mmpca_dist.statistics.sweeps import Step, Sweep, describe_models
 
 
 @storable
@@ -34,7 +34,10 @@ class SumsTogether:
 
 @dataclass(frozen=True)
 class SweepsTogether(Sweep[FitsTogether, SumsTogether]):
-    """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all."""
+    """Sweeps whose states, if any, are alike up to the length of their last axis; the rows are read once for all.
+
+    Fits tell which of their models are done, and how far these may be from their minima, ``is_done`` and ``gaps`` (m,).
+    """
 
     name: str
     sweeps: tuple[Sweep[Any, Any], ...]
@@ -60,9 +63,9 @@ class SweepsTogether(Sweep[FitsTogether, SumsTogether]):
         return all(sweep.is_done(fit) for sweep, fit in zip(self.sweeps, fitted.fits, strict=True))
 
     def describe(self, fitted: FitsTogether) -> str:
-        pairs = zip(self.sweeps, fitted.fits, strict=True)
-        to_go = [sweep.describe(fit) for sweep, fit in pairs if not sweep.is_done(fit)]
-        return f"{len(to_go)} of {len(self.sweeps)} fits to go" + (f", the first: {to_go[0]}" if to_go else "")
+        return describe_models(
+            np.concatenate([fit.is_done for fit in fitted.fits]), np.concatenate([fit.gaps for fit in fitted.fits])
+        )
 
 
 @dataclass(frozen=True)
