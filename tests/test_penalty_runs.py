@@ -160,6 +160,16 @@ def test_the_plan_counts_passes(tmp_path):
     assert passes["hinge"] == ["moments", *["sweep"] * 45, "project"]
 
 
+@pytest.mark.parametrize("alpha", [5.0, "auto"])
+@pytest.mark.parametrize("reduction", ["pca", "m-pca2"])
+def test_the_plan_holds_the_states_of_rows(alpha, reduction, tmp_path):
+    """They are on the disk where workers are other processes; a sweep writes new ones before the old ones go."""
+    compute = {"cluster": "local", "workers": 2, "threads_per_worker": 1}
+    method = {"name": "projection-penalty", "alpha": alpha, "loss": "hinge", "reduction": reduction}
+    plan = preview(config_of(tmp_path / "out", "bundled:wine", methods=[method], compute=compute))
+    assert plan.states >= 2 * 178 * 3 * 4 * 8
+
+
 @pytest.mark.parametrize(("option", "message"), [
     ({"reduction": "m-pca"}, "Unknown method 'm-pca'"),
     ({"reduction": {"name": "m-pca2", "serch": "exact"}}, "m-pca2 has no option 'serch'"),
