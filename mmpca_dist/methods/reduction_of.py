@@ -134,6 +134,11 @@ class FoldedReduction(ReductionOf):
     folds: tuple[GivenReduction, ...]
 
     @property
+    def n_components(self) -> int:
+        """K of the reduction of all rows."""
+        return self.whole.n_components
+
+    @property
     def needs(self) -> Needs:
         return self.whole.needs
 
@@ -228,7 +233,7 @@ class MethodReduction(ReductionOf):
 
 def distinct(by_size: dict[int, list[NDArray[np.float64]]]) -> dict[int, list[NDArray[np.float64]]]:
     """Return the smallest of all numbers of components that come to the same P."""
-    smallest = {len(folds[0]): size for size, folds in sorted(by_size.items(), reverse=True)}
+    smallest = {tuple(map(len, folds)): size for size, folds in sorted(by_size.items(), reverse=True)}
     return {size: by_size[size] for size in sorted(smallest.values())}
 
 
