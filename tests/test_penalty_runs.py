@@ -18,6 +18,7 @@ from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.solvers.interior_point import HingeSweep
 from mmpca_dist.solvers.linear_models import ModelSweep
+from mmpca_dist.statistics.scratch import ZarrScratch
 
 PENALTY = {"name": "projection-penalty", "alpha": 5.0}
 
@@ -88,6 +89,44 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
         tmp_path / "whole", ["projection-penalty"]
     )
     assert not (tmp_path / "broken" / "scratch").exists()
+
+
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+@pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2"])
+def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp_path, monkeypatch, limits):
+    """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
+    X, y = labelled(240, 5, 3, seed=2, separation=0.5)
+    limits.resumable_bytes = 0
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(50, 5))
+    group.create_array("y", data=y, chunks=(50,))
+    grid = {"alpha": "auto", "alphas": [0.1, 10.0], "loss": loss}
+    method = {"name": "projection-penalty", "reduction": reduction, **grid}
+    settings = {"methods": [method], "n_components": 2}
+    run(make_config(tmp_path / "whole", str(tmp_path / "rows.zarr"), **settings))
+    config = make_config(tmp_path / "broken", str(tmp_path / "rows.zarr"), **settings)
+    put, recorded = ZarrScratch.put_value, []
+
+    def put_or_fail(self, name, value):
+        put(self, name, value)
+        recorded.append(name)
+        if len(recorded) in (2, 5):
+            raise OSError("the machine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZarrScratch, "put_value", put_or_fail)
+        for _ in range(1 if loss == "squared" else 2):
+            with pytest.raises(OSError, match="gone"):
+                run(config)
+    run(config)
+    assert model_hash(tmp_path / "broken", ["projection-penalty"]) == model_hash(
+        tmp_path / "whole", ["projection-penalty"]
+    )
+    model = load_model(config.output, "projection-penalty")
+    own = ProjectionPenaltyClassifier(reduction, n_components=2, precision="double", **grid).fit(X, y)
+    assert model.candidate_errors_.tolist() == own.candidate_errors_.tolist() and model.fitted_by_fold_[0]
+    np.testing.assert_allclose(model.coef_, own.coef_, atol=1e-6 * np.abs(own.coef_).max())
 
 
 @pytest.mark.usefixtures("no_report")
