@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
 
-from mmpca_dist import ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
+from mmpca_dist import PLS, ProjectionPenaltyClassifier, ProjectionPenaltyRegressor
 from mmpca_dist.errors import InputError
 
 GRID = (1e-2, 1.0, 100.0)
@@ -157,6 +157,36 @@ def test_choices_that_are_refused(settings, expected):
     X, y, _ = problem(40, 5, 2)
     with pytest.raises(InputError, match=expected):
         ProjectionPenaltyClassifier(**{"reduction": "pca", **settings}).fit(X, y)
+
+
+def test_a_size_that_the_first_fold_does_not_reach_is_tried_in_the_others():
+    X, y, _ = problem(40, 4, 2)
+    X[:, 3] = 0
+    X[0, 3] = 5  # row 0 is in the first fold: without it, one direction less
+    model = ProjectionPenaltyClassifier("pca", n_components="auto", sizes=(3, 4), alpha=1.0, loss="squared").fit(X, y)
+    assert model.candidate_sizes_.tolist() == [3, 4]
+
+
+def test_the_reduction_of_a_regressor_keeps_its_own_size_whatever_is_chosen():
+    X, Y, _ = regression(100, 20)
+    reduction = PLS(n_components=13, target="continuous")
+    for penalty in ("l2", "l1"):
+        model = ProjectionPenaltyRegressor(reduction, alpha="auto", alphas=(1.0, 10.0), penalty=penalty).fit(X, Y)
+        assert model.weights_.shape[1] == 13
+
+
+def test_a_fold_without_components_is_named():
+    X, y = np.zeros((10, 3)), np.array([0, 1] * 5)
+    X[0] = 1
+    with pytest.raises(InputError, match=r"Without the rows of a fold.* give both as numbers.* the 0 components"):
+        ProjectionPenaltyClassifier("pca", n_components=1, alpha="auto").fit(X, y)
+
+
+def test_another_fit_refuses_what_the_first_would():
+    X, y, _ = problem(40, 5, 2)
+    model = ProjectionPenaltyClassifier(PCA(2).fit(X), loss="squared").fit(X, y)
+    with pytest.raises(InputError, match="give n_components as a number"):
+        model.set_params(reduction="bm2pca", n_components="auto").fit(X, y)
 
 
 def test_no_other_estimator_takes_auto():

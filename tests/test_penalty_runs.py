@@ -18,6 +18,7 @@ from mmpca_dist.report.penalty_parts import PenaltyParts, penalty_parts
 from mmpca_dist.runs.stages import preview
 from mmpca_dist.solvers.interior_point import HingeSweep
 from mmpca_dist.solvers.linear_models import ModelSweep
+from mmpca_dist.statistics.scratch import ZarrScratch
 
 PENALTY = {"name": "projection-penalty", "alpha": 5.0}
 
@@ -91,6 +92,44 @@ def test_a_run_goes_on_between_passes_with_the_same_bits(loss, cluster, tmp_path
 
 
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
+@pytest.mark.parametrize("reduction", ["m-pca0", "m-pca2"])
+def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp_path, monkeypatch, limits):
+    """Fits with the reduction of their own fold share passes; a run keeps what the estimator fits."""
+    X, y = labelled(240, 5, 3, seed=2, separation=0.5)
+    limits.resumable_bytes = 0
+    group = zarr.open_group(str(tmp_path / "rows.zarr"), mode="w")
+    group.create_array("X", data=X, chunks=(50, 5))
+    group.create_array("y", data=y, chunks=(50,))
+    grid = {"alpha": "auto", "alphas": [0.1, 10.0], "loss": loss}
+    method = {"name": "projection-penalty", "reduction": reduction, **grid}
+    settings = {"methods": [method], "n_components": 2}
+    run(make_config(tmp_path / "whole", str(tmp_path / "rows.zarr"), **settings))
+    config = make_config(tmp_path / "broken", str(tmp_path / "rows.zarr"), **settings)
+    put, recorded = ZarrScratch.put_value, []
+
+    def put_or_fail(self, name, value):
+        put(self, name, value)
+        recorded.append(name)
+        if len(recorded) in (2, 5):
+            raise OSError("the machine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZarrScratch, "put_value", put_or_fail)
+        for _ in range(1 if loss == "squared" else 2):
+            with pytest.raises(OSError, match="gone"):
+                run(config)
+    run(config)
+    assert model_hash(tmp_path / "broken", ["projection-penalty"]) == model_hash(
+        tmp_path / "whole", ["projection-penalty"]
+    )
+    model = load_model(config.output, "projection-penalty")
+    own = ProjectionPenaltyClassifier(reduction, n_components=2, precision="double", **grid).fit(X, y)
+    assert model.candidate_errors_.tolist() == own.candidate_errors_.tolist() and model.fitted_by_fold_[0]
+    np.testing.assert_allclose(model.coef_, own.coef_, atol=1e-6 * np.abs(own.coef_).max())
+
+
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_an_evaluation_scores_its_own_classifier_and_others(loss, tmp_path):
     X, y = labelled(120, 6, 3, seed=3, separation=0.6)
@@ -158,6 +197,16 @@ def test_the_plan_counts_passes(tmp_path):
     assert passes["squared"] == ["moments", "project"]
     assert passes["logistic"] == ["moments", *["sweep"] * 15, "project"]
     assert passes["hinge"] == ["moments", *["sweep"] * 45, "project"]
+
+
+@pytest.mark.parametrize("alpha", [5.0, "auto"])
+@pytest.mark.parametrize("reduction", ["pca", "m-pca2"])
+def test_the_plan_holds_the_states_of_rows(alpha, reduction, tmp_path):
+    """They are on the disk where workers are other processes; a sweep writes new ones before the old ones go."""
+    compute = {"cluster": "local", "workers": 2, "threads_per_worker": 1}
+    method = {"name": "projection-penalty", "alpha": alpha, "loss": "hinge", "reduction": reduction}
+    plan = preview(config_of(tmp_path / "out", "bundled:wine", methods=[method], compute=compute))
+    assert plan.states >= 2 * 178 * 3 * 4 * 8
 
 
 @pytest.mark.parametrize(("option", "message"), [

@@ -274,7 +274,7 @@ class ProjectionPenalty(TakesReduction):
             raise InputError(f"sizes={self.sizes!r} must be a list of numbers of components.")
         for value in self.sizes:
             check_number("a value among sizes", value, {"ge": 1}, integral=True)
-        reduction = self._described()
+        reduction = self._from_parameters()
         if isinstance(reduction, MethodReduction) and not reduction.estimator._nested:
             raise InputError(
                 f"n_components='auto' is for reductions whose first components are a smaller reduction; those of "

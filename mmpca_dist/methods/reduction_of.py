@@ -134,6 +134,11 @@ class FoldedReduction(ReductionOf):
     folds: tuple[GivenReduction, ...]
 
     @property
+    def n_components(self) -> int:
+        """K of the reduction of all rows."""
+        return self.whole.n_components
+
+    @property
     def needs(self) -> Needs:
         return self.whole.needs
 
@@ -218,7 +223,14 @@ class MethodReduction(ReductionOf):
         self, statistics: Statistics, sizes: Sequence[int], scale: NDArray[np.float64] | None
     ) -> dict[int, NDArray[np.float64]]:
         """Return P for each number of components, for columns over a scale in place of that of the statistics."""
-        reducer, by_size = self.reducer(max(sizes)).fit_statistics(statistics, at_most=True), {}
+        reducer, by_size = self.reducer(max(sizes)), {}
+        try:
+            reducer.fit_statistics(statistics, at_most=True)
+        except InputError as error:
+            raise InputError(
+                f"Without the rows of a fold, which are held out to choose alpha or n_components, the reduction cannot "
+                f"be fitted: give both as numbers. {error}"
+            ) from error
         units = 1.0 if scale is None or statistics.scale is None else scale / statistics.scale
         for size in sorted(sizes, reverse=True):
             if size < reducer._n_used:
@@ -229,7 +241,7 @@ class MethodReduction(ReductionOf):
 
 def distinct(by_size: dict[int, list[NDArray[np.float64]]]) -> dict[int, list[NDArray[np.float64]]]:
     """Return the smallest of all numbers of components that come to the same P."""
-    smallest = {len(folds[0]): size for size, folds in sorted(by_size.items(), reverse=True)}
+    smallest = {tuple(map(len, folds)): size for size, folds in sorted(by_size.items(), reverse=True)}
     return {size: by_size[size] for size in sorted(smallest.values())}
 
 

@@ -16,6 +16,7 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.reduction_of import (
+    FoldedReduction,
     GivenReduction,
     MethodReduction,
     ReductionOf,
@@ -41,9 +42,11 @@ class TakesReduction(MomentReducer):
     sizes: tuple[int, ...]
 
     def _described(self) -> ReductionOf:
+        """Return where the rows of P come from, as far as parameters, and rows seen so far, tell."""
+        return self._fitted_reduction if "_fitted_reduction" in self.__dict__ else self._from_parameters()
+
+    def _from_parameters(self) -> ReductionOf:
         """Return where the rows of P come from, as far as parameters tell."""
-        if "_fitted_reduction" in self.__dict__:
-            return self._fitted_reduction
         if isinstance(self.reduction, str | dict):
             return MethodReduction.of(method_named(self.reduction, **self._shared()))
         if isinstance(self.reduction, MomentReducer) and not _is_fitted(self.reduction):
@@ -64,7 +67,7 @@ class TakesReduction(MomentReducer):
         reduction = self._described()
         if self.n_components == "auto":
             return min(max(self.sizes), d, max(n - 1, 1))
-        if isinstance(reduction, GivenReduction):
+        if isinstance(reduction, GivenReduction | FoldedReduction):
             return self.n_components or max(reduction.n_components, 1)
         own = reduction.n_components if isinstance(reduction, MethodReduction) else None
         return self.n_components or own or min(DEFAULT_COMPONENTS, d, max(n - 1, 1))

@@ -59,9 +59,9 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *,
                 passes += [sweep] * each.expected
                 more += each.most - each.expected
             memory = max(memory, gathered + _memory(rows, each, in_memory, bool(gathered), keeps_sparse))
+            states = max(states, 2 * written)
         if need.takes_rows and dataset.n_bytes <= LIMITS.direct_bytes:
             memory += 2 * dataset.n_bytes
-            states = max(states, 2 * written)
     return SweepPlan(passes, more, memory, states)
 
 
