@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mmpca_dist.solvers.descent import Descent, solve_definite
-from mmpca_dist.solvers.interior_penalties import SparseInterior
+from mmpca_dist.solvers.interior_penalties import Parts, SparseInterior
 from mmpca_dist.solvers.linear_models import LinearFit, ModelSweep, hold_intercept
 from mmpca_dist.solvers.penalties import SparsePenalty
 from mmpca_dist.statistics.centred_rows import Array
@@ -50,8 +50,8 @@ class SparseSweep(ModelSweep):
         return descent.slope + self.alphas * (np.abs(after) - np.abs(before)).sum(axis=1)
 
     def _direction(self, descent: Descent) -> Array:
-        parts = zip(descent.metric, descent.gradient, descent.point, self.alphas, strict=True)
-        return np.stack([sparse_minimum(H, H @ x - g, alpha, self.penalty) - x for H, g, x, alpha in parts])
+        q = _products(descent.metric, descent.point) - descent.gradient
+        return sparse_minima(descent.metric, q, self.alphas, self.penalty) - descent.point
 
     def _bound(self, before: LinearFit, sums: LossSums, descent: Descent) -> Array:
         bound = super()._bound(before, sums, descent)
@@ -93,29 +93,50 @@ class SparseSweep(ModelSweep):
         return -self._slope(descent) - curved / 2
 
 
-def sparse_minimum(H: Array, q: Array, alpha: float, penalty: SparsePenalty) -> Array:
-    """Return the x (p,) with the smallest x^T H x / 2 - q^T x + alpha (|x_1| + ... + |x_r|), r = ``penalty.n_sparse``.
+def sparse_minima(H: Array, q: Array, alphas: Array, penalty: SparsePenalty) -> Array:
+    """Return the x (m, p) with the smallest x^T H x / 2 - q^T x + alpha (|x_1| + ... + |x_r|), r = ``penalty.n_sparse``.
 
-    H is positive semidefinite. An interior point method comes within ``EXACT`` of the minimum, relative to the sum of
-    absolute values.
+    H, shape (m, p, p), are positive semidefinite. An interior point method comes within ``EXACT`` of each minimum,
+    relative to the sum of absolute values; models that are there take no further steps.
     """
-    interior = SparseInterior(replace(penalty, epsilon=0.0), np.array([float(alpha)]))  # the penalty on others is in H
-    point, parts = np.zeros((1, len(q))), interior.start()
+    r = penalty.n_sparse
+    interior = SparseInterior(replace(penalty, epsilon=0.0), alphas)  # the penalty on others is in H
+    point, parts = np.zeros_like(q), interior.start()
     for _ in range(MOST_STEPS):
-        products = interior.products(parts)
-        if products.sum() <= EXACT * alpha * np.abs(point[:, : penalty.n_sparse]).sum():
+        rest = interior.products(parts).sum(axis=1) > EXACT * alphas * np.abs(point[:, :r]).sum(axis=1)
+        if not rest.any():
             break
-        metric, pull, push = H[None].copy(), (q - H @ point[0])[None], np.zeros((1, len(q)))
-        interior.add_to(point, parts, metric, pull, push)
-        without, by_mu = solve_definite(metric[0], np.stack([pull[0], push[0]], axis=1)).T[:, None]
-        mu = np.zeros(1)
-        for _ in range(2):  # the first step, without centring, predicts the next products (Mehrotra 1992)
-            step = without + mu * by_mu
-            change = interior.change(point, parts, step, mu)
-            length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)
-            ahead = tuple(part + length * moved for part, moved in zip(parts, change, strict=True))
-            mu = products.mean(axis=1) * max(float(interior.products(ahead).mean() / products.mean()), LEAST) ** 3
-        point, parts = point + length * step, ahead
-    sizes = np.abs(q) / np.maximum(np.diagonal(H), np.finfo(float).tiny)
-    point[:, : penalty.n_sparse][interior.tends_to_zero(parts, sizes[: penalty.n_sparse].max())] = 0
-    return point[0]
+        left, some = q - _products(H, point), tuple(part[rest] for part in parts)
+        step, some_parts = _step_inside(replace(interior, alphas=alphas[rest]), H[rest], left[rest], point[rest], some)
+        point[rest] += step
+        for part, moved in zip(parts, some_parts, strict=True):
+            part[rest] = moved
+    sizes = np.abs(q) / np.maximum(np.diagonal(H, axis1=1, axis2=2), np.finfo(float).tiny)
+    point[:, :r][interior.tends_to_zero(parts, sizes[:, :r].max(axis=1, keepdims=True))] = 0
+    return point
+
+
+def _products(H: Array, x: Array) -> Array:
+    return np.asarray((H @ x[:, :, None])[:, :, 0])
+
+
+def _step_inside(
+    interior: SparseInterior, metric: Array, pull: Array, point: Array, parts: Parts
+) -> tuple[Array, Parts]:
+    """Return the step of an interior point method, shape (m, p), and the parts after it.
+
+    ``metric`` and ``pull``, H and q - H x, are changed.
+    """
+    products, push = interior.products(parts), np.zeros_like(pull)
+    interior.add_to(point, parts, metric, pull, push)
+    solved = [solve_definite(A, np.stack([a, b], axis=1)) for A, a, b in zip(metric, pull, push, strict=True)]
+    without, by_mu = np.moveaxis(np.stack(solved), 2, 0)
+    mu = np.zeros(len(pull))
+    for _ in range(2):  # the first step, without centring, predicts the next products (Mehrotra 1992)
+        step = without + mu[:, None] * by_mu
+        change = interior.change(point, parts, step, mu)
+        length = np.minimum(NEARLY * interior.longest(parts, change), 1.0)[:, None]
+        ahead = tuple(part + length * moved for part, moved in zip(parts, change, strict=True))
+        mean = products.mean(axis=1)
+        mu = mean * np.maximum(interior.products(ahead).mean(axis=1) / mean, LEAST) ** 3
+    return length * step, ahead
