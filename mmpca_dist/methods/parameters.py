@@ -101,7 +101,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 def check_number(
     name: str, value: Any, bounds: Mapping[str, float], integral: bool, words: tuple[str, ...] = ()
 ) -> None:
-    """Refuse a value that is no number (or no whole one: ``integral``), or out of bounds; it may be one of the ``words``."""
+    """Refuse a value that is no number (no whole one, ``integral``), or out of bounds; messages name ``words``, too."""
     number = int | np.integer if integral else numbers.Real
     is_number = isinstance(value, number) and not isinstance(value, bool) and math.isfinite(float(value))
     if is_number and all(COMPARISONS[kind][0](value, bound) for kind, bound in bounds.items()):

@@ -26,6 +26,8 @@ ARRAYS = 20
 """Arrays of outputs that coexist while a block of rows is worked on."""
 ROUGH = 1e-3
 """The tolerance of fits that alpha is chosen by."""
+UPDATE = 1e6
+"""Operations, about, that the update of a model takes beside d^3."""
 EXPECTED = {"squared": 3, "logistic": 15, "hinge": 45, "squared hinge": 35}
 """Passes that a fit usually takes."""
 
@@ -168,6 +170,7 @@ class PenaltyFit(SweptNeed):
             sum_bytes=8 * together * (d + 1) ** 2,
             block_bytes=8 * ARRAYS * block_rows(together) * together,
             row_operations=500.0 * together,
+            update_operations=together * (UPDATE + float(d) ** 3),
         )
 
 

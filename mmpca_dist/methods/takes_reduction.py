@@ -94,8 +94,8 @@ class TakesReduction(MomentReducer):
         is_lazy = isinstance(X, da.Array)
         if is_lazy and not _is_fitted(transformer):
             raise InputError(
-                f"The reduction, a {name}, is not fitted, and is none of this project, which read rows piece by piece: "
-                "fit it first, to some rows."
+                f"The reduction, a {name}, is not fitted, and it cannot read a Dask array piece by piece: fit it to "
+                "some rows first, or name a method of this project, such as reduction='pca'."
             )
         is_fitted = _is_fitted(transformer)
         fitted = transformer if is_fitted else clone(transformer).fit(X, y)

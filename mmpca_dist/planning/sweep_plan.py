@@ -52,6 +52,7 @@ def plan_sweeps(rows: RowPasses, needs: Needs, n_classes: int, gathered: int, *,
             written = 0 if in_memory else n * each.state_bytes
             values = n * min(n, d) if gathered else dataset.nnz if keeps_sparse else n * d
             operations = 2.0 * values * each.columns + n * each.row_operations
+            operations += each.update_operations * resources.busy_threads  # which plans of passes divide by
             if gathered:
                 passes.append(rows.plan("rows", each.expected * operations))
             else:

@@ -30,19 +30,29 @@ class PenaltyParts:
     classes : list of str
         That of each model.
     inside, outside : arrays of shape (m, d)
+    alpha : str
+        That in use, and how it was chosen.
     """
 
     title: str
     classes: list[str]
     inside: NDArray[np.float64]
     outside: NDArray[np.float64]
+    alpha: str = ""
 
     @classmethod
     def of(cls, title: str, model: Any) -> PenaltyParts:
         """Return the parts of a fitted ``ProjectionPenaltyClassifier``."""
         inside, outside = np.split(model.components_, 2)
         labels = [str(label) for label in model.classes_]
-        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside)
+        alpha, errors = float(model.alpha_[0]), model.candidate_errors_
+        words = f"Alpha is {alpha:g}"
+        if len(errors):
+            least, most = int(errors.min()), int(errors.max())
+            words += (
+                f", chosen among {len(errors)} values: {least:,} rows held out were wrong, of the worst value {most:,}"
+            )
+        return cls(title, labels[1:] if len(inside) == 1 else labels, inside, outside, words + ".")
 
 
 def penalty_parts(
@@ -77,6 +87,8 @@ def _figure(number: int, parts: PenaltyParts, caption: str, image: bytes) -> Fig
     n_models = len(parts.classes)
     if n_models > MOST_MODELS:
         caption += f" The first {MOST_MODELS} of {n_models} classes are shown."
+    if parts.alpha:
+        caption += f" {parts.alpha}"
     return Figure(f"penalty-{number}", f"{plain(parts.title)}: inside and outside of the subspace", caption, image)
 
 

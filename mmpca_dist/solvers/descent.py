@@ -186,9 +186,9 @@ def solve_definite(matrix: Array, right: Array) -> Array:
     scaled = matrix * scale[:, None] * scale
     jitter = JITTER
     while True:
-        scaled[np.diag_indices_from(scaled)] += jitter
+        scaled.reshape(-1)[:: len(scaled) + 1] += jitter
         factor, failed = scipy.linalg.lapack.dpotrf(scaled, lower=1)
         if not failed or jitter > 1:
-            solved = scipy.linalg.cho_solve((factor, True), (right.T * scale).T, check_finite=False)
-            return np.asarray((solved.T * scale).T)
+            solved, _ = scipy.linalg.lapack.dpotrs(factor, (right.T * scale).T, lower=1)
+            return np.asarray((solved.reshape(right.shape).T * scale).T)
         jitter *= 100

@@ -94,7 +94,7 @@ class SparseSweep(ModelSweep):
 
 
 def sparse_minima(H: Array, q: Array, alphas: Array, penalty: SparsePenalty) -> Array:
-    """Return the x (m, p) with the smallest x^T H x / 2 - q^T x + alpha (|x_1| + ... + |x_r|), r = ``penalty.n_sparse``.
+    """Return the x (m, p) with the smallest x^T H x / 2 - q^T x + alpha (|x_1| + ... + |x_r|), r = penalty.n_sparse.
 
     H, shape (m, p, p), are positive semidefinite. An interior point method comes within ``EXACT`` of each minimum,
     relative to the sum of absolute values; models that are there take no further steps.

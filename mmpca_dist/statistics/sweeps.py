@@ -152,6 +152,8 @@ class SweepRound:
         Of what a task works with, beside rows and states.
     row_operations : float
         A row, beside those products.
+    update_operations : float
+        After the pass, in one process.
     """
 
     most: int
@@ -161,6 +163,7 @@ class SweepRound:
     sum_bytes: int
     block_bytes: int
     row_operations: float
+    update_operations: float = 0.0
 
 
 class SweptNeed(ABC):
