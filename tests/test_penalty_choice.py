@@ -122,6 +122,28 @@ def test_the_regressor_chooses_from_moments_of_the_folds(n, d, mean, penalty, st
     assert (model.weights_.shape[1], model.alpha_[0]) == (K, alpha)
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("reduction", ["pca", "random-projection", "hsic"])
+@pytest.mark.parametrize(("n", "d"), [(60, 6), (14, 20)])
+def test_the_regressor_takes_methods_that_ignore_targets(n, d, reduction, standardize):
+    X, Y, _ = regression(n, d, 2)
+    X = X * np.linspace(1, 3, d)
+    settings = {"standardize": standardize, "epsilon": 0.1, "precision": "double"}
+    model = ProjectionPenaltyRegressor(
+        reduction, n_components="auto", sizes=SIZES, alpha="auto", alphas=GRID, **settings
+    )
+    model.fit(X, Y)
+    expected = errors_in_folds(
+        lambda K, alpha: ProjectionPenaltyRegressor(reduction, n_components=K, alpha=alpha, **settings),
+        X, Y, model.candidate_sizes_.astype(int), GRID,
+    )  # fmt: skip
+    np.testing.assert_allclose(model.candidate_errors_, expected.reshape(model.candidate_errors_.shape), rtol=1e-6)
+    if reduction == "pca" and not standardize:
+        own = ProjectionPenaltyRegressor(PCA(2).fit(X), alpha=1.0, **settings).fit(X, Y)
+        named = ProjectionPenaltyRegressor("pca", n_components=2, alpha=1.0, **settings).fit(X, Y)
+        np.testing.assert_allclose(named.coef_, own.coef_, rtol=1e-7)
+
+
 def test_only_the_number_of_components_is_chosen():
     X, y, _ = problem(90, 6, 2, seed=1)
     model = ProjectionPenaltyClassifier("pca", n_components="auto", sizes=SIZES, alpha=10.0, loss="squared").fit(X, y)

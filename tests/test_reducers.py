@@ -293,7 +293,7 @@ BAD = [
     (MarginPCA(variant="m-pca2", max_queries=0), "max_queries=0 must be a whole number of at least 2"),
     (MarginPCA(variant="m-pca2", mutual="one"), "mutual='one' must be 'twice' or 'once'. Did you mean 'once'"),
     (MarginPCA(variant="m-pca2", mutual="once", max_queries=5), "mutual='once' needs the nearest row of every row"),
-    (FisherDiscriminant(shrinkage=1.5), "between 0 and 1"),
+    (FisherDiscriminant(shrinkage=1.5), "at least 0 and at most 1"),
     (RidgeDirections(alpha=-1), "alpha=-1 must be a number of at least 0"),
     (RidgeDirections(alpha=float("nan")), "alpha=nan must be a number of at least 0"),
     (RandomProjection(seed=-1), "seed=-1 must be a whole number of at least 0"),

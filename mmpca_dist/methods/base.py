@@ -182,6 +182,11 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return None
 
     @property
+    def _ignores_labels(self) -> bool:
+        """Whether the components are the same for any labels."""
+        return False
+
+    @property
     def _unevaluable(self) -> str | None:
         """Why an evaluation cannot score the method with its options, in words."""
         return None

@@ -212,6 +212,10 @@ class MarginPCA(BlockReducer):
         components = statistics.loadings(solved.vectors)
         return Solution.of_pairs(solved, components, limit, {**pairs.certificate, **errors, **proved})
 
+    @property
+    def _ignores_labels(self) -> bool:
+        return self.variant == "pca"
+
     def _needs(self) -> Needs:
         if self.variant == PAIRED:
             return Needs(scatters=frozenset(), searches=(self._search(),))

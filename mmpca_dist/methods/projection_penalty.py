@@ -29,7 +29,7 @@ from mmpca_dist.methods.solution import Solution
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.methods.target_reducer import TargetReducer
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.coordinates import Statistics
+from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
 from mmpca_dist.statistics.dask_rows import unlabelled_rows
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.target_scatter import (
@@ -173,8 +173,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     Parameters
     ----------
     reduction : as in ``ProjectionPenaltyClassifier``
-        Methods of this project must take continuous targets: ``pls``, ``hsic`` (``SupervisedPCA``). For principal
-        components give scikit-learn's ``PCA``.
+        Methods of this project must take continuous targets, ``pls`` and ``hsic`` (``SupervisedPCA``), or none, ``pca``
+        and ``random-projection``.
     alpha : float or "auto"
         With ``l2`` and given, moments suffice: one pass, and ``partial_fit`` extends the fit.
 
@@ -200,19 +200,22 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     def _means_of_targets(self) -> tuple[float, ...]:
         return getattr(self, "_target_means", (0.0,))
 
-    def _reducer(self) -> TargetReducer | None:
+    def _reducer(self) -> MomentReducer | None:
         """Return the method of this project, not fitted, that the reduction is to be; None for others."""
-        given = self.reduction
-        if isinstance(given, str | dict):
-            given = method_named(given, **self._shared(), target="continuous")
-        if not isinstance(given, MomentReducer) or hasattr(given, "components_"):
+        reducer: Any = self.reduction
+        name = type(reducer).__name__
+        if isinstance(reducer, str | dict):
+            name = reducer if isinstance(reducer, str) else str(reducer.get("name"))
+            reducer = method_named(reducer, **self._shared(), target="continuous")
+        if not isinstance(reducer, MomentReducer) or hasattr(reducer, "components_"):
             return None
-        if not isinstance(given, TargetReducer) or not given._continuous:
+        if not (reducer._ignores_labels or (isinstance(reducer, TargetReducer) and reducer._continuous)):
             raise InputError(
-                f"The reduction, {type(given).__name__}, takes classes, and y holds numbers: choose pls, hsic, an "
-                "estimator with target='continuous', a transformer of scikit-learn such as its PCA, or an array."
+                f"The reduction, {name}, takes classes, and y holds numbers: choose pls, hsic, pca, an estimator with "
+                "target='continuous', a transformer of scikit-learn, or an array."
             )
-        return clone(given).set_params(n_components=self.n_components, standardize=self.standardize)
+        reducer._check_parameters()
+        return clone(reducer).set_params(n_components=None, standardize=self.standardize)
 
     @property
     def _from_moments(self) -> bool:
@@ -226,7 +229,12 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
             assert isinstance(described, GivenReduction)  # noqa: S101  (fitted to rows beforehand)
             return described
         reducer.set_params(n_components=self._reduction_size(cross.n_rows, len(cross.mean)))
-        P = reducer._fit_cross(cross, at_most=True)._directions
+        if isinstance(reducer, TargetReducer):
+            P = reducer._fit_cross(cross, at_most=True)._directions
+        else:
+            moments = cross.as_one_class()
+            statistics = tall_statistics(moments, precision="double", standardize=self.standardize)
+            P = reducer.fit_statistics(statistics, at_most=True)._directions
         return GivenReduction.of(P / cross.scale if of_raw_columns else P, of_raw_columns=of_raw_columns)
 
     def _fit_rows(self, dataset: Dataset, scheduler: Scheduler) -> Self:
@@ -251,7 +259,8 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     def _choice(self, cross: CrossMoments, folds: Sequence[CrossMoments]) -> Choice:
         """Return what the errors in the folds are least with."""
         size = self._reduction_size(cross.n_rows, len(cross.mean))
-        sizes = [tried for tried in self._tried_sizes if tried <= size] or [size]
+        most = min(size, self._reduced_by(cross).n_components)
+        sizes = [tried for tried in self._tried_sizes if tried <= most] or [size]
         alphas = tuple(dict.fromkeys(self.alphas)) if self.alpha == "auto" else (float(self.alpha),)
         with single_blas_thread():
             return choice_from_folds(

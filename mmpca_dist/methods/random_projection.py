@@ -12,7 +12,7 @@ from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.dense import fix_signs
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
-from mmpca_dist.statistics.scatters import at_least_two, total_scatter
+from mmpca_dist.statistics.scatters import total_scatter
 
 
 @estimator
@@ -57,11 +57,14 @@ class RandomProjection(MomentReducer):
 
     seed: int = option(0, ge=0, example=1, description="Of the directions")
 
+    @property
+    def _ignores_labels(self) -> bool:
+        return True
+
     def _needs(self) -> Needs:
         return Needs(scatters=frozenset())
 
     def _solve(self, statistics: Statistics) -> Solution:
-        at_least_two(statistics.moments.counts)
         d = statistics.n_features
         components = random_directions(self._at_most(d), d, self.seed)
         values, total = _variances(statistics, components)

@@ -68,7 +68,7 @@ class ClassWeighting(Enum):
 
 def total_scatter(moments: ClassMoments) -> WeightedScatter:
     """Return the covariance of all rows: that of rows minus the mean of all."""
-    counts, n = _counts(moments), float(moments.n_rows)
+    counts, n = moments.counts.astype(np.float64), float(moments.n_rows)
     return WeightedScatter(np.ones(len(counts)), moments.deviations, counts, n, full_rank(moments))
 
 

@@ -19,7 +19,7 @@ from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.coordinates import standard_deviations
-from mmpca_dist.statistics.moments import BLOCK_ROWS, explain_not_finite, provisional_centre
+from mmpca_dist.statistics.moments import BLOCK_ROWS, ClassMoments, explain_not_finite, provisional_centre
 from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.tree_reduction import Tasks
@@ -87,6 +87,12 @@ class CrossMoments:
             if self.rows is None or other.rows is None
             else self.rows + other.rows + between * np.outer(apart, apart),
         )
+
+    def as_one_class(self) -> ClassMoments:
+        """Return the moments of the rows without their targets, as those of a single class."""
+        assert self.rows is not None  # noqa: S101  (asked for)
+        classes, counts = np.zeros(1, np.int64), np.asarray([self.n_rows])
+        return ClassMoments(classes, counts, self.mean[None], self.rows[None], np.eye(1))
 
     def squared_error(self, coef: NDArray[np.float64], at_mean: NDArray[np.float64]) -> float:
         """Return the squared errors of q linear models, shape (q, d), given their outputs for the mean row."""
