@@ -23,7 +23,8 @@ from mmpca_dist.predictors.specification import CLASSIFIERS
 from mmpca_pipelines import cli
 
 ROOT = Path(__file__).parents[1]
-PAPER = sorted((ROOT / "conf" / "paper").glob("*.yaml"))
+TABLES = set((ROOT / "conf" / "paper").glob("zhang-schneider-*.yaml"))
+PAPER = sorted({*(ROOT / "conf" / "paper").glob("*.yaml")} - TABLES)
 SOUND = {
     "dataset": {"uri": "bundled:iris"}, "methods": ["pca", "m-pca0"], "n_components": [1, 2],
     "evaluation": {"splits": "folds", "folds": 3},

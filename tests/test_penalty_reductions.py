@@ -75,7 +75,7 @@ def test_features_of_another_transformer_are_appended():
         np.testing.assert_allclose(scores.compute(), model.decision_function(X), atol=1e-5)
     unfitted = ProjectionPenaltyClassifier(LatentDirichletAllocation(3, random_state=0), loss="squared").fit(X, y)
     assert unfitted.coef_.shape == (1, 11)
-    with pytest.raises(InputError, match="fit it first"):
+    with pytest.raises(InputError, match="fit it to some rows first"):
         clone(unfitted).fit(da.from_array(X, (20, 8)), y)
     with pytest.raises(InputError, match="StandardScaler"):
         clone(unfitted).set_params(standardize=True).fit(X, y)

@@ -251,7 +251,7 @@ def margin_scatter(
     Raises
     ------
     InputError
-        For fewer than two classes with rows, or medians that are missing.
+        For fewer than two classes with rows, which ``pca`` does without, or medians that are missing.
     """
     if variant == "pca":
         return total_scatter(moments)
