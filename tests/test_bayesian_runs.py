@@ -62,7 +62,7 @@ def cut(monkeypatch, sweeps):
     monkeypatch.setattr(MarginSweep, "update", failing)
 
 
-@pytest.mark.parametrize("cluster", ["threads", "local"])
+@pytest.mark.parametrize("cluster", ["threads", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_run_goes_on_between_sweeps_with_the_same_bits(cluster, tmp_path, monkeypatch, limits):
     """On threads, where states are kept in memory and on the disk, and on workers, which read them from there."""
     X, y = labelled(600, 8, 3, seed=2)
