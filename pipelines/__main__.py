@@ -28,11 +28,24 @@ def main() -> None:
         # In the middle of an import or of a library's callback, an interrupt may come out as any other exception.
         if interrupted:
             _leave()
+        if isinstance(error, SystemExit):
+            _leave_a_lost_server(error.code)
         if not isinstance(error, Exception):
             raise
         _end_unforeseen(error)
     finally:
         signal.signal(signal.SIGINT, before)
+    _leave_a_lost_server(0)
+
+
+def _leave_a_lost_server(code: Any) -> None:
+    """End the process at once where a Prefect server is gone."""
+    from .session import server_is_lost
+
+    if server_is_lost.is_set():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _leave() -> NoReturn:

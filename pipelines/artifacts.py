@@ -27,6 +27,8 @@ from mmpca_dist.durations import time_left
 from mmpca_dist.jobs.events import Callback
 from mmpca_dist.jobs.records import CompareRecord, ReportRecord
 
+from .outbox import Outbox
+
 MARKUP = re.compile(r"[\\`*_\[\]<>!|]")
 UPDATE_SECONDS = 1.0
 """Between updates of progress, each of which is a request to the server."""
@@ -35,14 +37,17 @@ UPDATE_SECONDS = 1.0
 class ArtifactCallback(Callback):
     """Turns the events of a run into artifacts and log lines of the present flow or task run."""
 
-    def __init__(self) -> None:
+    def __init__(self, outbox: Outbox) -> None:
+        self._send = outbox.send
         self._bars: dict[str, UUID] = {}
+        self._latest: dict[str, tuple[float, str]] = {}
         self._updated: dict[str, float] = {}
         self._stages: list[dict[str, str]] = []
 
     def on_cluster(self, dashboard: str) -> None:
         get_run_logger().info("Dask dashboard: %s", dashboard)
-        create_link_artifact(
+        self._send(
+            create_link_artifact,
             dashboard,
             key="dask-dashboard",
             link_text="Dask dashboard",
@@ -51,7 +56,7 @@ class ArtifactCallback(Callback):
 
     def on_plan(self, plan: Any) -> None:
         rows = [{"what": name, "planned": value} for name, value in plan.rows()]
-        create_table_artifact(rows, key="plan", description="What the run will cost")
+        self._send(create_table_artifact, rows, key="plan", description="What the run will cost")
 
     def on_pass(self, stage: str, name: str) -> None:
         get_run_logger().info("Stage %s: %s", stage, name)
@@ -61,21 +66,29 @@ class ArtifactCallback(Callback):
 
     def on_compile(self, stage: str) -> None:
         get_run_logger().info("Stage %s: compiling its inner loops, once per machine", stage)
-        self._begin_bar(stage, f"{stage}: compiling its inner loops, once per machine")
+        self._update(stage, 0.0, f"{stage}: compiling its inner loops, once per machine")
 
     def on_progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if done < total and now - self._updated.get(stage, 0.0) < UPDATE_SECONDS:
             return
         self._updated[stage] = now
-        description = f"{stage}: spans done"
-        self._begin_bar(stage, description)
-        update_progress_artifact(self._bars[stage], progress=100.0 * done / total, description=description)
+        self._update(stage, 100.0 * done / total, f"{stage}: spans done")
 
-    def _begin_bar(self, stage: str, description: str) -> None:
+    def _update(self, stage: str, progress: float, description: str) -> None:
+        """Have the latest progress sent, without what was not sent before."""
+        is_waiting = stage in self._latest
+        self._latest[stage] = (progress, description)
+        if not is_waiting:
+            self._send(self._show, stage)
+
+    def _show(self, stage: str) -> None:
+        """Create the bar of a stage, or update it."""
+        progress, description = self._latest.pop(stage)
         if stage not in self._bars:
             bar = create_progress_artifact(progress=0.0, key=f"progress-{stage}", description=description)
             self._bars[stage] = bar  # type: ignore[assignment]
+        update_progress_artifact(self._bars[stage], progress=progress, description=description)
 
     def on_expected(self, stage: str, seconds: float) -> None:
         get_run_logger().info("Stage %s: %s, by the time of the first splits", stage, time_left(seconds))
@@ -86,7 +99,8 @@ class ArtifactCallback(Callback):
         for line in record.get("found", []):
             get_run_logger().info("%s", line)
         self._stages.append(_stage_row(stage, record, reused))
-        create_table_artifact(self._stages, key="stages", description="The stages so far, and what they took")
+        description = "The stages so far, and what they took"
+        self._send(create_table_artifact, list(self._stages), key="stages", description=description)
 
     def on_note(self, message: str) -> None:
         get_run_logger().warning(message)
@@ -109,6 +123,7 @@ def _stage_row(stage: str, record: Mapping[str, Any], reused: bool) -> dict[str,
 
 
 def publish_report(
+    outbox: Outbox,
     report: ReportRecord,
     plan: list[tuple[str, str, str]],
     spectra: list[dict[str, Any]],
@@ -117,27 +132,29 @@ def publish_report(
 ) -> None:
     """Publish plan versus measured, eigenvalues, the certificate of a search, and the pictures of a finished run."""
     if plan:
-        create_table_artifact(
+        outbox.send(
+            create_table_artifact,
             [{"what": a, "planned": b, "measured": c} for a, b, c in plan],
             key="plan-and-measured",
             description="The plan beside what was used",
         )
-    create_table_artifact(spectra, key="components", description=meaning)
+    outbox.send(create_table_artifact, spectra, key="components", description=meaning)
     if search:
-        create_table_artifact(
+        outbox.send(
+            create_table_artifact,
             [{"what": a, "found": b, "what it means": c} for a, b, c in search],
             key="search",
             description="The search for nearest rows of other classes: what it took, and how much is proved",
         )
-    _publish_page(report, "report", "Report", "Run finished")
+    _publish_page(outbox, report, "report", "Report", "Run finished")
 
 
-def publish_evaluation(comparison: CompareRecord) -> None:
+def publish_evaluation(outbox: Outbox, comparison: CompareRecord) -> None:
     """Publish the verdict, the tables and the pictures of a finished evaluation."""
     for key, (description, rows) in comparison["tables"].items():
-        create_table_artifact(rows, key=key, description=_plain(description))
+        outbox.send(create_table_artifact, rows, key=key, description=_plain(description))
     verdict = f"Evaluation finished\n\n{_plain(comparison['verdict'])}"
-    _publish_page(comparison, "evaluation", "What serves best", verdict)
+    _publish_page(outbox, comparison, "evaluation", "What serves best", verdict)
 
 
 def _plain(text: str) -> str:
@@ -145,23 +162,27 @@ def _plain(text: str) -> str:
     return MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
 
 
-def _publish_page(report: ReportRecord, key: str, description: str, heading: str) -> None:
+def _publish_page(outbox: Outbox, report: ReportRecord, key: str, description: str, heading: str) -> None:
     """Publish the pictures of a report, its notes below a heading, and a link to its page."""
     for figure in report["figures"]:
-        png = base64.b64encode(storage.read_bytes(figure["png"])).decode()
-        create_image_artifact(
-            f"data:image/png;base64,{png}", key=f"figure-{figure['name']}".lower(), description=_plain(figure["title"])
-        )
+        outbox.send(_publish_figure, figure)
     page = report["html"]
     notes = "\n".join(f"- {_plain(note)}" for note in report["notes"]) or "Nothing to note."
     text = f"# {heading}\n\nReport: {_plain(page)}\n\n## Notes\n\n{notes}\n"
-    create_markdown_artifact(text, key=key, description=description)
-    create_link_artifact(
+    outbox.send(create_markdown_artifact, text, key=key, description=description)
+    outbox.send(
+        create_link_artifact,
         Path(page).as_uri() if storage.is_local(page) else page,
         key="report-page",
         link_text="Report",
         description="The report, one HTML page, on the disk or store where the run wrote it",
     )
+
+
+def _publish_figure(figure: Mapping[str, Any]) -> None:
+    png = base64.b64encode(storage.read_bytes(figure["png"])).decode()
+    key = f"figure-{figure['name']}".lower()
+    create_image_artifact(f"data:image/png;base64,{png}", key=key, description=_plain(figure["title"]))
 
 
 SPANS = Gauge("mmpca_spans_done", "Spans done of the present pass", ["stage"])
@@ -193,6 +214,6 @@ class MetricsCallback(Callback):
         NOTES.inc()
 
 
-def listeners() -> list[Callback]:
+def listeners(outbox: Outbox) -> list[Callback]:
     """Return the callbacks of a run in Prefect: artifacts, and counters."""
-    return [ArtifactCallback(), MetricsCallback()]
+    return [ArtifactCallback(outbox), MetricsCallback()]

@@ -12,21 +12,22 @@ from mmpca_dist.jobs.records import COMPARE
 from .artifacts import listeners, publish_evaluation
 from .fit import execute
 from .flows import flow_of
+from .outbox import Outbox
 from .prepared import job_of_flow
 
 
 @flow_of(
     RunConfig, "evaluate", "Errors of every method and number of components on rows held out, by several classifiers."
 )
-def evaluate_flow(config: RunConfig) -> str:
+def evaluate_flow(config: RunConfig, outbox: Outbox) -> str:
     """Run every stage of an evaluation as a Prefect task."""
     with (
         traceback_kept(folder_of(config, "evaluation").uri),
-        job_of_flow(config, listeners(), "evaluation") as job,
+        job_of_flow(config, listeners(outbox), "evaluation") as job,
         forgetting(job),
     ):
         for stage in evaluation_stages(config):
             execute(job, stage)
         comparison = job.results.of(COMPARE)
-        publish_evaluation(comparison)
+        publish_evaluation(outbox, comparison)
         return f"{comparison['verdict']} Report: {comparison['html']}"

@@ -20,18 +20,19 @@ from mmpca_dist.runs.summary import components, legend
 
 from .artifacts import listeners, publish_report
 from .flows import flow_of, refused
+from .outbox import Outbox
 from .prepared import job_of_flow
 
 
 @flow_of(RunConfig, "fit", "Class moments in one pass, components by every method, projected rows, a report.")
-def fit_flow(config: RunConfig) -> str:
+def fit_flow(config: RunConfig, outbox: Outbox) -> str:
     """Run every stage as a Prefect task."""
-    with traceback_kept(config.output), job_of_flow(config, listeners()) as job:
+    with traceback_kept(config.output), job_of_flow(config, listeners(outbox)) as job:
         for stage in stages_of(config):
             execute(job, stage)
         report, uri = job.results.of(REPORT), job.run.uri
         plan, searches = plan_and_measured(job.results), search_rows(job.config, job.results)
-        publish_report(report, plan, components(uri), legend(uri), searches)
+        publish_report(outbox, report, plan, components(uri), legend(uri), searches)
         return f"Report: {report['html']}"
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import ExitStack
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from prefect import Flow, flow
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Completed, Failed, State
 from pydantic import BaseModel
 
@@ -15,6 +18,7 @@ from mmpca_dist.configuration.schema import RunConfig, parse_config, parse_model
 from mmpca_dist.errors import MmpcaError
 
 from .hooks import on_cancellation, on_crashed
+from .outbox import Outbox
 
 REFUSED = "Refused"
 """Name of the state of a run that ended by the user's mistake, in data or settings."""
@@ -32,23 +36,66 @@ COMMON: dict[str, Any] = {
 """Options of every flow."""
 
 Model = TypeVar("Model", bound=BaseModel)
+Work = Callable[[Model, Outbox], str]
 
 
-def flow_of(model: type[Model], name: str, description: str) -> Callable[[Callable[[Model], str]], Flow[..., State]]:
+class FlowEnd:
+    """How the work of a flow ended, whether or not the server sees it."""
+
+    def __init__(self, settings: ExitStack | None = None) -> None:
+        self.state: State | None = None
+        self.failure = ""
+        """Why the server did not receive all; empty where it did."""
+        self._settings = settings
+
+    def wait(self, outbox: Outbox) -> None:
+        """Wait for what is still to be sent; let Prefect not wait again for a server that does not answer."""
+        self.failure = outbox.close()
+        if self.failure and self._settings is not None:
+            self._settings.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+
+
+_end: ContextVar[FlowEnd | None] = ContextVar("end", default=None)
+
+
+def ended(flow: Flow[..., State], config: Any) -> FlowEnd:
+    """Run a flow, and return how its work ended; raise what ended it, unless that is a server that has gone."""
+    with ExitStack() as settings:
+        end = FlowEnd(settings)
+        token = _end.set(end)
+        settings.callback(_end.reset, token)
+        try:
+            end.state = flow(config, return_state=True)
+        except Exception as error:
+            if end.state is None:
+                raise
+            end.failure = end.failure or str(error)
+    return end
+
+
+def flow_of(model: type[Model], name: str, description: str) -> Callable[[Work[Model]], Flow[..., State]]:
     """Return a decorator that makes a flow of a function of one model, which returns the message of the end.
 
     Parameters are an instance of the model or a dictionary, as deployments pass it. A mistake of the user's ends the
-    flow in the failed state ``Refused``, whose message says what to do.
+    flow in the failed state ``Refused``, whose message says what to do. The function sends what it tells Prefect by
+    its second argument; the flow waits for that at its end, but not for long.
     """
 
-    def decorate(work: Callable[[Model], str]) -> Flow[..., State]:
+    def decorate(work: Work[Model]) -> Flow[..., State]:
         @functools.wraps(work)
         def run(config: Any) -> State:
+            end, outbox = _end.get() or FlowEnd(), Outbox()
             try:
-                return Completed(message=work(as_model(model, config)))
+                end.state = Completed(message=work(as_model(model, config), outbox))
             except MmpcaError as error:
-                return refused(error)
+                end.state = refused(error)
+            finally:
+                end.wait(outbox)
+            return end.state
 
+        # Prefect reads the parameters of a flow from its signature.
+        del run.__wrapped__  # type: ignore[attr-defined]
+        run.__annotations__ = {"config": model, "return": State}
         return flow(name=name, description=description, **COMMON)(run)
 
     return decorate

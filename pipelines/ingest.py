@@ -9,16 +9,17 @@ from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback
 from .flows import flow_of
+from .outbox import Outbox
 from .ingest_table import IngestConfig, ingest_table, ingested
 from .session import watchers
 
 
 @flow_of(IngestConfig, "ingest", "Turn a labelled table of any format into chunked, checksummed Zarr.")
-def ingest_flow(config: IngestConfig) -> str:
+def ingest_flow(config: IngestConfig, outbox: Outbox) -> str:
     """Write the table at ``config.source`` as a Zarr group of rows ``X`` and labels ``y``."""
     with traceback_kept():
-        manifest = ingest_table(config, Callbacks([ArtifactCallback(), *watchers()]))
+        manifest = ingest_table(config, Callbacks([ArtifactCallback(outbox), *watchers()]))
     shown = ("rows", "columns", "dtype", "sparse", "classes", "bytes", "source", "destination")
     row = {name: str(manifest[name]) for name in shown}
-    create_table_artifact([row], key="ingested", description="What was written")
+    outbox.send(create_table_artifact, [row], key="ingested", description="What was written")
     return ingested(config, manifest)

@@ -12,6 +12,7 @@ from mmpca_dist.runs.summary import components, legend
 
 from .artifacts import listeners, publish_report
 from .flows import flow_of
+from .outbox import Outbox
 from .session import watchers
 
 
@@ -20,14 +21,14 @@ from .session import watchers
     "refresh",
     "Extend the class moments of a finished run by new rows, exactly, and solve its methods again.",
 )
-def refresh_flow(config: RefreshConfig) -> str:
+def refresh_flow(config: RefreshConfig, outbox: Outbox) -> str:
     """Add new data sets to a run; publish them, the components and the report."""
     with traceback_kept(config.output):
-        manifest = refresh(config, [*listeners(), *watchers()])
+        manifest = refresh(config, [*listeners(outbox), *watchers()])
         if manifest["solved"]:
             entries, folder = manifest["taken"], manifest["folder"]
             rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in entries]
             if rows:
-                create_table_artifact(rows, key="taken-up", description="Data sets that were taken up, in order")
-            publish_report(finished(open_run(folder), REPORT), [], components(folder), legend(folder), [])
+                outbox.send(create_table_artifact, rows, key="taken-up", description="Data sets that were taken up, in order")
+            publish_report(outbox, finished(open_run(folder), REPORT), [], components(folder), legend(folder), [])
     return in_words(config, manifest)

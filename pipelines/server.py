@@ -96,7 +96,7 @@ class PrefectServer:
     def _watch(self) -> None:
         self._process.wait()
         if not self._stopping.is_set():
-            self._on_death("The temporary Prefect server has ended.")
+            self._on_death("The temporary Prefect server has ended. The work goes on without it.")
 
     def stop(self) -> None:
         """End the temporary server, once it has received all events if it was used."""

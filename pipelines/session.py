@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 """How long Prefect may take to note the end of a flow that was broken off."""
 
+server_is_lost = threading.Event()
+"""Set where a Prefect server did not receive all of a flow; Prefect would try for minutes as the interpreter ends."""
+
 
 @dataclass(frozen=True)
 class Session:
@@ -91,9 +94,18 @@ class Session:
     def _done(self, name: str, config: Any, work: Callable[[], Any], output: str | None = None) -> Any:
         """Do work in the flow of this name or, without Prefect, by ``work``; return what was done in words."""
         if self.server is not None:
+            from .flows import ended
+
             flow = getattr(import_module(f".{name}", __package__), f"{name}_flow")
             self.server.connect()
-            return message_of(flow(config, return_state=True))
+            end = ended(flow, config)
+            if end.failure:
+                server_is_lost.set()
+                self.callback.on_note(
+                    f"The Prefect server did not receive all of this {name} ({end.failure}), and may still show it as "
+                    "running. The results do not depend on it."
+                )
+            return message_of(end.state)
         from mmpca_dist.jobs.journal import traceback_kept
 
         with traceback_kept(output):
@@ -126,11 +138,14 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 
     # Logging complains on the terminal, with a traceback, when its lines do not reach a server that has ended.
     logging.raiseExceptions = False
+    # Events that do not reach a server are told once, at the end of the flow.
+    logging.getLogger("prefect._internal.concurrency").setLevel(logging.CRITICAL)
+    logging.getLogger("prefect.events").setLevel(logging.CRITICAL)
     try:
         with (
             _interruptible(lambda: leave("stopped.", INTERRUPTED)),
             watching(callback),
-            _server(console, leave) if prefect else nullcontext() as server,
+            _server(callback, leave) if prefect else nullcontext() as server,
         ):
             yield Session(callback, server)
     except KeyboardInterrupt:
@@ -140,13 +155,13 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 
 
 @contextmanager
-def _server(console: Console, leave: Callable[[str, int], NoReturn]) -> Iterator[PrefectServer]:
+def _server(callback: ConsoleCallback, leave: Callable[[str, int], NoReturn]) -> Iterator[PrefectServer]:
     import httpx
 
     from .server import PrefectServer, ServerError
 
     try:
-        with PrefectServer(lambda line: print_text(console, line), lambda reason: leave(reason, FAILED)) as server:
+        with PrefectServer(lambda line: print_text(callback.console, line), callback.on_note) as server:
             yield server
     except httpx.TransportError as error:
         leave(f"the Prefect server does not answer any more ({str(error).rstrip('.')}).", FAILED)

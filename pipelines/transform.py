@@ -8,11 +8,12 @@ from mmpca_dist.runs.transform_rows import TransformConfig, transform, transform
 
 from .artifacts import ArtifactCallback
 from .flows import flow_of
+from .outbox import Outbox
 from .session import watchers
 
 
 @flow_of(TransformConfig, "transform", "Project new rows with the methods of a finished run, out of core.")
-def transform_flow(config: TransformConfig) -> str:
+def transform_flow(config: TransformConfig, outbox: Outbox) -> str:
     """Project the rows of a data set with the methods of a run."""
     with traceback_kept():
-        return transformed(transform(config, Callbacks([ArtifactCallback(), *watchers()])))
+        return transformed(transform(config, Callbacks([ArtifactCallback(outbox), *watchers()])))
