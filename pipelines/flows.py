@@ -94,7 +94,7 @@ def flow_of(model: type[Model], name: str, description: str) -> Callable[[Work[M
             return end.state
 
         # Prefect reads the parameters of a flow from its signature.
-        del run.__wrapped__  # type: ignore[attr-defined]
+        del run.__wrapped__
         run.__annotations__ = {"config": model, "return": State}
         return flow(name=name, description=description, **COMMON)(run)
 

@@ -9,8 +9,8 @@ from mmpca_dist.jobs.journal import traceback_kept
 
 from .artifacts import ArtifactCallback
 from .flows import flow_of
-from .outbox import Outbox
 from .ingest_table import IngestConfig, ingest_table, ingested
+from .outbox import Outbox
 from .session import watchers
 
 

@@ -15,7 +15,7 @@ from prefect.logging import get_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 RETRY_SECONDS = 5.0
-LAST_SECONDS = 30.0
+LAST_SECONDS = 20.0
 """How long the end of a flow waits for requests that the server has not received yet."""
 
 

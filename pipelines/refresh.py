@@ -29,6 +29,7 @@ def refresh_flow(config: RefreshConfig, outbox: Outbox) -> str:
             entries, folder = manifest["taken"], manifest["folder"]
             rows = [{"data set": entry["name"], "rows": entry["rows"], "address": entry["uri"]} for entry in entries]
             if rows:
-                outbox.send(create_table_artifact, rows, key="taken-up", description="Data sets that were taken up, in order")
+                description = "Data sets that were taken up, in order"
+                outbox.send(create_table_artifact, rows, key="taken-up", description=description)
             publish_report(outbox, finished(open_run(folder), REPORT), [], components(folder), legend(folder), [])
     return in_words(config, manifest)

@@ -6,6 +6,7 @@ its last requests for minutes. This server receives no Ctrl-C, ends with its par
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,10 @@ from contextlib import ExitStack
 from mmpca_dist.errors import InputError
 
 STOP_SECONDS = 5
+DEFAULT_TIMEOUT, REQUEST_SECONDS = 60.0, 20.0
+"""How long Prefect waits for an answer by default, and here, since several requests in a row may go unanswered."""
+SILENT = ("prefect._internal.concurrency", "prefect.events.clients", "prefect.events.worker")
+"""Loggers of the thread that sends events."""
 
 
 class ServerError(RuntimeError):
@@ -77,8 +82,13 @@ class PrefectServer:
 
         Raises InputError as ``check`` does; ServerError where the temporary server does not start.
         """
-        from prefect.settings import PREFECT_API_URL, temporary_settings
+        from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_API_URL, temporary_settings
 
+        # Events that do not reach a server are told once, at the end of the flow. (Prefect resets levels of loggers.)
+        for name in SILENT:
+            logging.getLogger(name).addFilter(lambda record: False)
+        if PREFECT_API_REQUEST_TIMEOUT.value() == DEFAULT_TIMEOUT:
+            self._settings.enter_context(temporary_settings({PREFECT_API_REQUEST_TIMEOUT: REQUEST_SECONDS}))
         if PREFECT_API_URL.value():
             self.check()
             return

@@ -138,9 +138,6 @@ def session(console: Console, errors: Console, afterwards: str, prefect: bool = 
 
     # Logging complains on the terminal, with a traceback, when its lines do not reach a server that has ended.
     logging.raiseExceptions = False
-    # Events that do not reach a server are told once, at the end of the flow.
-    logging.getLogger("prefect._internal.concurrency").setLevel(logging.CRITICAL)
-    logging.getLogger("prefect.events").setLevel(logging.CRITICAL)
     try:
         with (
             _interruptible(lambda: leave("stopped.", INTERRUPTED)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 from helpers.operations import artifacts_of
 from helpers.runs import make_config
@@ -54,7 +55,8 @@ def test_progress_is_told_once_a_second(monkeypatch):
     monkeypatch.setattr(
         artifacts, "update_progress_artifact", lambda _, progress, **__: told.append((clock[0], progress))
     )
-    callback = ArtifactCallback()
+    now = SimpleNamespace(send=lambda request, *arguments, **keywords: request(*arguments, **keywords))
+    callback = ArtifactCallback(now)
     for done in range(1, 100_001):
         clock[0] += 0.0005
         callback.on_progress("reduce", done, 100_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,8 +40,9 @@ def test_markdown_makes_nothing_of_texts(monkeypatch):
         "figures": [],
         "tables": {"errors": (hostile, [])},
     }
-    artifacts.publish_evaluation(found)
-    artifacts.publish_report({"html": hostile, "notes": [hostile], "figures": []}, [], [], "", [])
+    now = SimpleNamespace(send=lambda request, *arguments, **keywords: request(*arguments, **keywords))
+    artifacts.publish_evaluation(now, found)
+    artifacts.publish_report(now, {"html": hostile, "notes": [hostile], "figures": []}, [], [], "", [])
     plain = r"\!\[a\](http://evil.test/i.png) \<img src=x\> \`code\` \[b\](http://evil.test) # Title"
     evaluation, report = (text for text in published if text.startswith("# "))
     assert evaluation.count(plain) == 3 and report.count(plain) == 2 and plain in published
