@@ -15,8 +15,8 @@ from prefect.logging import get_logger
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 RETRY_SECONDS = 5.0
-LAST_SECONDS = 20.0
-"""How long the end of a flow waits for requests that the server has not received yet."""
+LAST_SECONDS, TURNS = 20.0, 6
+"""How long the end of a flow waits for the server to receive another request, and how often it does."""
 
 
 class Outbox:
@@ -25,7 +25,7 @@ class Outbox:
     def __init__(self) -> None:
         self._requests: queue.SimpleQueue[tuple[Context, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._failure = ""
+        self._failure, self._received = "", 0
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._thread.start()
 
@@ -37,8 +37,14 @@ class Outbox:
         """Wait for what is still to be sent; return why the server has not received it, or an empty string."""
         self._requests.put(None)
         self._closing.set()
-        self._thread.join(LAST_SECONDS)
-        return f"no answer within {LAST_SECONDS:.0f} s" if self._thread.is_alive() else self._failure
+        for _ in range(TURNS):
+            before = self._received
+            self._thread.join(LAST_SECONDS)
+            if not self._thread.is_alive():
+                return self._failure
+            if self._received == before:
+                return f"no answer within {LAST_SECONDS:.0f} s"
+        return f"too slow: {self._requests.qsize()} requests are left"
 
     def _run(self) -> None:
         while (entry := self._requests.get()) is not None:
@@ -47,7 +53,7 @@ class Outbox:
                 self._failure = failure
                 if self._closing.wait(RETRY_SECONDS):
                     return
-            self._failure = ""
+            self._failure, self._received = "", self._received + 1
 
 
 def _failure_of(request: Callable[[], Any]) -> str:

@@ -1,0 +1,141 @@
+"""The work does not need the Prefect server: one that is slow, silent, failing or gone delays no stage of a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+import yaml
+from helpers.operations import prefect_at_work, wait_for
+from helpers.proxy import proxy_of
+from prefect.exceptions import PrefectHTTPStatusError
+
+from mmpca_dist.jobs.directory import RunDirectory
+from mmpca_pipelines import outbox as outboxes
+from mmpca_pipelines.artifacts import ArtifactCallback
+from mmpca_pipelines.outbox import Outbox
+
+LOST = "The Prefect server did not receive all of this fit"
+
+
+def status_error(code):
+    request = httpx.Request("POST", "http://127.0.0.1/api/artifacts")
+    return PrefectHTTPStatusError("refused", request=request, response=httpx.Response(code, request=request))
+
+
+class Server:
+    """Receives requests, but for the first few, which fail."""
+
+    def __init__(self, *errors):
+        self.errors, self.received = list(errors), []
+
+    def receive(self, request):
+        if self.errors:
+            raise self.errors.pop(0)
+        self.received.append(request)
+
+
+def test_requests_arrive_in_order_and_a_failed_one_is_repeated(monkeypatch):
+    monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.01)
+    server, outbox = Server(httpx.ConnectError("refused"), status_error(503), httpx.ReadTimeout("")), Outbox()
+    for number in range(5):
+        outbox.send(server.receive, number)
+    while not server.received:
+        time.sleep(0.01)
+    assert outbox.close() == ""
+    assert server.received == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("error", [status_error(422), ValueError("not JSON")], ids=["refused", "not made"])
+def test_a_request_that_will_never_succeed_is_left_out(error):
+    server, outbox = Server(error), Outbox()
+    for number in range(3):
+        outbox.send(server.receive, number)
+    assert outbox.close() == ""
+    assert server.received == [1, 2]
+
+
+def test_the_end_tries_a_server_that_is_gone_once_more_and_says_why():
+    server, outbox = Server(*[httpx.ConnectError("Connection refused")] * 9), Outbox()
+    for number in range(3):
+        outbox.send(server.receive, number)
+    assert outbox.close() == "Connection refused"
+    assert server.received == [] and len(server.errors) >= 7
+
+
+def test_the_end_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(outboxes, "LAST_SECONDS", 0.1)
+    answer, outbox = threading.Event(), Outbox()
+    outbox.send(answer.wait)
+    assert outbox.close() == "no answer within 0 s"
+    answer.set()
+
+
+def test_of_progress_only_the_latest_is_sent_once_the_server_answers(monkeypatch):
+    """An hour of progress is not replayed."""
+    waiting, told = [], []
+    monkeypatch.setattr("mmpca_pipelines.artifacts.UPDATE_SECONDS", 0.0)
+    monkeypatch.setattr("mmpca_pipelines.artifacts.create_progress_artifact", lambda **_: "bar")
+    monkeypatch.setattr(
+        "mmpca_pipelines.artifacts.update_progress_artifact", lambda _, progress, **__: told.append(progress)
+    )
+    callback = ArtifactCallback(SimpleNamespace(send=lambda *request: waiting.append(request)))
+    for done in range(1, 51):
+        callback.on_progress("reduce", done, 100)
+    assert len(waiting) == 1
+    request, *arguments = waiting.pop()
+    request(*arguments)
+    callback.on_progress("reduce", 100, 100)
+    request, *arguments = waiting.pop()
+    request(*arguments)
+    assert told == [50.0, 100.0]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with prefect_at_work(tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("runs")) as found:
+        yield found
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("slow", None), ("failing", "status 500"), ("gone", "disconnected"), ("silent", "no answer within|timed out")],
+)
+def test_a_run_ends_well_without_its_server(mode, expected, server, tmp_path):
+    """The server changes in the middle of the first pass; the run is finished, and says so."""
+    content = {"dataset": {"uri": "synthetic:gaussian?n=4000000&d=64"}, "methods": ["pca"], "n_components": [2]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**content, "output": str(tmp_path / "out")}))
+    with proxy_of(int(server.url.rsplit(":", 1)[1])) as proxy:
+        environment = {**server.environment, "PREFECT_API_URL": f"http://127.0.0.1:{proxy.port}/api"}
+        command = [sys.executable, "-m", "mmpca_pipelines", "run", str(tmp_path / "c.yaml")]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "expected time" in line:
+                threading.Thread(target=change_in_the_first_pass, args=(proxy, mode, tmp_path), daemon=True).start()
+        text = "".join(said)
+        assert process.wait(60) == 0, text
+    assert proxy.mode == mode, "the run was over before the server changed"
+    assert RunDirectory(str(tmp_path / "out")).record("report") is not None
+    assert "Report: " in text and "Traceback" not in text and "ERROR" not in text, text
+    if expected is None:
+        assert LOST not in text
+    else:
+        (note,) = [line for line in said if LOST in line]
+        assert any(reason in note for reason in expected.split("|")), note
+
+
+def change_in_the_first_pass(proxy, mode, folder):
+    """Change the server once the flow reads rows."""
+    journal = folder / "out" / "events.jsonl"
+    wait_for(lambda: journal.exists() and '"progress", "stage": "reduce"' in journal.read_text(), 120)
+    proxy.mode = mode
