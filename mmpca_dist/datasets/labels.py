@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from contextlib import suppress
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.dataset import MOST_STRETCHES, Dataset, MissingLabels
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.errors import InputError
-
-log = logging.getLogger(__name__)
+from mmpca_dist.settings import setting_name
 
 NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
@@ -147,13 +145,29 @@ def refuse_made_up(dataset: Dataset, filled: int, classes: NDArray | None = None
     Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also
     be one of ``classes``.
     """
-    missing, fill = dataset.missing_label_rows, dataset.label_fill
-    if filled <= missing and not (classes is not None and np.any(classes == fill)):
+    missing = dataset.missing_labels
+    if missing is None or filled > missing.n_rows:
+        return
+    if classes is None or not np.any(classes == missing.fill):
         raise InputError(
-            f"{dataset.uri} lacks label chunks of {missing} rows of {dataset.label!r}, and their fill value {fill!s} "
-            "is not the label of any other row. Restore the missing chunks."
+            f"{_lacking(dataset, missing)}, and their fill value {missing.fill!s} is not the label of any other row. "
+            "Restore the missing chunks."
         )
-    log.warning(
-        "%s lacks label chunks of %d rows of %r; they are read as the fill value %s, which other rows have, too.",
-        dataset.uri, missing, dataset.label, fill,
-    )  # fmt: skip
+
+
+def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
+    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
+    missing = dataset.missing_labels
+    if missing is None:
+        return []
+    return [
+        f"{_lacking(dataset, missing)}: they are read as {what} {missing.fill!s}, the fill value. Zarr leaves out "
+        "chunks that hold only this value; restore the chunks if they were lost. "
+        f"{setting_name('missing_chunks', 'refuse')} refuses such labels."
+    ]
+
+
+def _lacking(dataset: Dataset, missing: MissingLabels) -> str:
+    *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
+    rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
+    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.label!r} (rows {rows})"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mmpca_dist.datasets.changes import identities
+from mmpca_dist.datasets.changes import identity_of
 from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.formats import FORMATS, open_dataset
 from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
@@ -77,7 +77,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
         dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
-        if run.header()["fingerprint"] in identities(dataset):
+        if run.header()["fingerprint"] == identity_of(dataset):
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
     return [entry]

@@ -9,6 +9,7 @@ import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
@@ -22,9 +23,9 @@ from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
 from mmpca_dist.statistics.moments import merge_classes
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
 
@@ -131,9 +132,9 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
     }
 
 
-def count_record(count: CountRecord, census: Census, data_sets: list[dict[str, Any]]) -> CountRecord:
+def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
-    old_classes = classes_of(count)
+    census, old_classes = rows.census, classes_of(count)
     classes = np.union1d(old_classes, census.classes)
     counts = np.zeros(len(classes), np.int64)
     counts[np.searchsorted(classes, old_classes)] = count["counts"]
@@ -145,6 +146,7 @@ def count_record(count: CountRecord, census: Census, data_sets: list[dict[str, A
         "classes": classes.tolist(),
         "class_type": classes.dtype.str,
         "counts": counts.tolist(),
+        "notes": [*count["notes"], *notes_on_missing_labels(rows.dataset)],
         "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
     }
     merged.pop("key", None)

@@ -100,6 +100,6 @@ def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArra
 
     Zarr may leave out chunks that hold only the fill value.
     """
-    if dataset.missing_label_rows:
-        filled = int(census.counts[census.classes == dataset.label_fill].sum())
+    if dataset.missing_labels is not None:
+        filled = int(census.counts[census.classes == dataset.missing_labels.fill].sum())
         refuse_made_up(dataset, filled, other_classes)
