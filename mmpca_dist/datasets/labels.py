@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,8 @@ from mmpca_dist.datasets.dataset import MOST_STRETCHES, Dataset, MissingLabels
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.errors import InputError
 from mmpca_dist.settings import setting_name
+
+log = logging.getLogger(__name__)
 
 NAME_CHARACTERS = 1000
 """Longer labels than this are texts, or what follows a quote that is not closed."""
@@ -165,6 +168,12 @@ def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
         "chunks that hold only this value; restore the chunks if they were lost. "
         f"{setting_name('missing_chunks', 'refuse')} refuses such labels."
     ]
+
+
+def warn_of_missing_labels(dataset: Dataset) -> None:
+    """Log the notes, for those who call estimators and functions."""
+    for note in notes_on_missing_labels(dataset):
+        log.warning("%s", note)
 
 
 def _lacking(dataset: Dataset, missing: MissingLabels) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
-from mmpca_dist.datasets.labels import encode, notes_on_missing_labels
+from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import Census, take_census
 from mmpca_dist.statistics.moments import class_groups
@@ -20,7 +19,6 @@ from mmpca_dist.statistics.schedulers import Scheduler
 from mmpca_dist.statistics.tree_reduction import Tasks, concatenated
 from mmpca_dist.statistics.units import read_unit, refuse_not_finite
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 SAMPLE_BYTES = 64 << 20
 SAMPLE_UNITS = 8
@@ -60,8 +58,6 @@ class Rows(Tasks):
         """
         spans = spans or make_spans(dataset)
         census = take_census(dataset, spans, Tasks(scheduler=scheduler))
-        for note in notes_on_missing_labels(dataset):
-            log.warning("%s", note)
         return cls(dataset=dataset, census=census, spans=spans, scheduler=scheduler, **others)
 
     def reduce(self, task: Callable[[Span], T], merge: Callable[[T, T], T], name: str, kept: bool = True) -> T:
