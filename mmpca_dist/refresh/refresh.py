@@ -284,7 +284,7 @@ class _RefreshJob:
         self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
-        self.data_sets = data_sets
+        self.data_sets = finished(run, records.REDUCE)["taken"]
 
     def solve(self) -> bool:
         """Solve the methods from the newest statistics and publish the models; return False if that is already done.

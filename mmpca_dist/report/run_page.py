@@ -187,7 +187,8 @@ def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
     """Return the notes that were logged while methods were solved; models of earlier versions have none."""
     solve, maps = results.of(SOLVE), results.find(MAPS)
     recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
-    notes = results.of(COUNT)["notes"]
+    parts = results.of(REDUCE).get("taken", [])
+    notes = results.of(COUNT)["notes"] + [part["note"] for part in parts if "note" in part]
     if recorded is not None:
         return [*notes, *(maps["notes"] if maps else []), *recorded]
     for section in config.methods:
