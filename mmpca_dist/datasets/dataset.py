@@ -258,7 +258,7 @@ def readable(what: str) -> Iterator[None]:
     """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
     try:
         yield
-    except MmpcaError:
+    except (MmpcaError, MemoryError):
         raise
     except Exception as error:
         raise AccessError(
