@@ -22,10 +22,16 @@ NAME_CHARACTERS = 1000
 
 
 def label_array(y: Any, where: str) -> NDArray:
-    """Return labels as an array; texts in lists are checked before NumPy drops NUL characters at their end."""
+    """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
+
+    NumPy drops NUL characters at the end of texts, and makes texts of numbers beside them.
+    """
     if isinstance(y, list | tuple):
-        refuse_texts(np.asarray(y, dtype=object).ravel().tolist(), f"Labels in {where}")
-    return np.asarray(y)
+        values = np.asarray(y, dtype=object)
+        refuse_texts(values.ravel().tolist(), f"Labels in {where}")
+        y = values if any(isinstance(value, str) for value in values.ravel()) else y
+    y = np.asarray(y)
+    return _of_one_type(y, where) if y.dtype.kind == "O" and y.ndim == 1 else y
 
 
 def normalize_labels(y: Any, where: str) -> NDArray:
@@ -58,19 +64,24 @@ def normalize_labels(y: Any, where: str) -> NDArray:
         except UnicodeDecodeError as error:
             raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
-        values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
-        bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
-        if bad is not None:
-            raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
-        refuse_texts(values, f"Labels in {where}")
-        kinds = {type(v) for v in values}
-        if len(kinds) > 1:
-            raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
-        return text_array(values, f"Labels in {where}")
+        return _of_one_type(y, where)
     if kind == "U":
         _refuse_surrogates(y, f"Labels in {where}")
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
+
+
+def _of_one_type(y: NDArray, where: str) -> NDArray:
+    """Return labels that are Python's objects, shape (n,), as integers, booleans or strings."""
+    values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
+    kinds = {type(v).__name__ for v in values if isinstance(v, str | int | float) and v == v}
+    if len(kinds) > 1 and kinds != {"float", "int"}:
+        raise InputError(f"Labels in {where} mix {' and '.join(sorted(kinds))}; use one type.")
+    bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
+    if bad is not None:
+        raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
+    refuse_texts(values, f"Labels in {where}")
+    return text_array(values, f"Labels in {where}")
 
 
 def distinct_labels(values: list[Any]) -> NDArray:
