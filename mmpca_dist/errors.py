@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -67,3 +68,44 @@ def some_names(names: Sequence[str]) -> str:
     """Return the first names, quoted, and their number where not all are listed."""
     listed = ", ".join(repr(name) for name in names[:MOST_NAMES])
     return listed if len(names) <= MOST_NAMES else f"{listed}, ... ({len(names)} in all)"
+
+
+def beyond_memory_limit(error: BaseException) -> str | None:
+    """Return the message for an error that a limit of the process's memory explains; None for others."""
+    limit = _memory_limit()
+    if limit is None or not any(_may_lack_memory(one) for one in _chain(error)):
+        return None
+    what = f"{type(error).__name__}: {error}".rstrip(". :")
+    return (
+        f"Memory ran out, or a library could not be loaded, in a process whose memory is limited to {limit}. Raise the "
+        f"limit, or lift it with: ulimit -v unlimited; ulimit -d unlimited. ({what}.)"
+    )
+
+
+def _memory_limit() -> str | None:
+    """Return the limit of this process's memory in words, or None; control groups end processes without an error."""
+    with suppress(ImportError):  # where there are no such limits
+        import resource
+
+        names = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
+        limits = {name: resource.getrlimit(number)[0] for name, number in names.items()}
+        set_ones = [(size, name) for name, size in limits.items() if size != resource.RLIM_INFINITY]
+        if set_ones:
+            size, name = min(set_ones)
+            return f"{size / 2**20:,.0f} MiB ({name})"
+    return None
+
+
+def _may_lack_memory(error: BaseException) -> bool:
+    """Tell whether an error is one that Python and its libraries raise where memory cannot be had."""
+    if isinstance(error, MemoryError | ImportError | SystemError):
+        return not isinstance(error, ModuleNotFoundError)
+    words = ("can't start new thread", "Cannot allocate memory", "load shared object", "map segment")
+    return isinstance(error, OSError | RuntimeError) and any(part in str(error) for part in words)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -103,6 +103,10 @@ class Limits:
     """What the rows that margins are measured on take in double precision; and again those that are fitted to."""
     progress_line_seconds: float = 10.0
     """Between two lines of progress in a log file: some hundred lines for a run of half an hour."""
+    silent_seconds: float = 60.0
+    """A worker of ``cluster: local`` that is not heard of for so long is killed, and started again. Dask looks at these
+    intervals, so up to twice the time passes. A worker is heard of twice a second but, on a busy machine, not for 10
+    seconds as it imports modules for its first task."""
     awaited_seconds: float = 5.0
     """How long workers may take to start before a note says that they are waited for."""
     download_piece_bytes: int = 1 << 20

@@ -61,34 +61,40 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _as_key(setting: str, values: Sequence[str] | None) -> str:
-    return f"dataset.{setting}" + ("" if values is None else f": [{', '.join(values)}]")
+Values = str | Sequence[str] | None
+"""Of a setting, in a message: one, several, or none named."""
 
 
-def _as_option(setting: str, values: Sequence[str] | None) -> str:
+def _as_key(setting: str, values: Values) -> str:
+    named = values if values is None or isinstance(values, str) else f"[{', '.join(values)}]"
+    return f"dataset.{setting}" + ("" if named is None else f": {named}")
+
+
+def _as_option(setting: str, values: Values) -> str:
     option = f"--{setting.replace('_', '-')}"
-    return option if values is None else " ".join(f"{option} {shlex.quote(value)}" for value in values)
+    return option if values is None else " ".join(f"{option} {shlex.quote(value)}" for value in as_list(values))
 
 
-def as_named(setting: str) -> Callable[[str, Sequence[str] | None], str]:
-    """Return what calls every setting by one name."""
-    return lambda *_: setting
+def as_named(setting: str) -> Callable[[str, Values], str]:
+    """Return what calls by one name every setting that names an array or column."""
+    spelled = _spelling.get()
+    return lambda name, values: spelled(name, values) if name == "missing_chunks" else setting
 
 
-_spelling: ContextVar[Callable[[str, Sequence[str] | None], str]] = ContextVar("spelling", default=_as_key)
+_spelling: ContextVar[Callable[[str, Values], str]] = ContextVar("spelling", default=_as_key)
 
 
-def setting_name(setting: str, values: Sequence[str] | None = None) -> str:
+def setting_name(setting: str, values: Values = None) -> str:
     """Return what the user calls a setting of a data set, for messages; with ``values``, what to type.
 
-    >>> setting_name("label"), setting_name("drop", ["id"])
-    ('dataset.label', 'dataset.drop: [id]')
+    >>> setting_name("label"), setting_name("drop", ["id"]), setting_name("missing_chunks", "fill")
+    ('dataset.label', 'dataset.drop: [id]', 'dataset.missing_chunks: fill')
     """
     return _spelling.get()(setting, values)
 
 
 @contextmanager
-def settings_named(spelling: Callable[[str, Sequence[str] | None], str] = _as_option) -> Iterator[None]:
+def settings_named(spelling: Callable[[str, Values], str] = _as_option) -> Iterator[None]:
     """Let messages name settings in another way, by default as options of ``mmpca ingest``."""
     token = _spelling.set(spelling)
     try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 from typing import Any, NoReturn
+
+from mmpca_dist.errors import MmpcaError, beyond_memory_limit
 
 from . import FAILED, INTERRUPTED, REFUSED
 
@@ -13,6 +16,9 @@ from . import FAILED, INTERRUPTED, REFUSED
 def main() -> None:
     """Run the command: a user's mistake is one sentence and exit code 2, Ctrl-C two words and 130 at any moment."""
     interrupted = False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what an encoding lacks, such as ASCII, is written out as a number
+            stream.reconfigure(errors="backslashreplace")
 
     def interrupt(*_: Any) -> None:  # until a flow begins, which has its own
         nonlocal interrupted
@@ -57,8 +63,6 @@ def _run() -> None:
     # Reading these packages takes a second or two.
     import click
 
-    from mmpca_dist.errors import MmpcaError
-
     from .cli import cli
 
     try:
@@ -72,6 +76,9 @@ def _run() -> None:
 
 def _end_unforeseen(error: Exception) -> NoReturn:
     """Show the last line of an exception, and keep the traceback in a file."""
+    if message := beyond_memory_limit(error):  # with no more imports, which may fail, too
+        sys.stderr.write(f"mmpca: {message}\n")
+        sys.exit(REFUSED)
     from mmpca_dist.jobs.journal import UnforeseenError, traceback_kept
 
     try:

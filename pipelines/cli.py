@@ -295,6 +295,12 @@ def refresh(prefect: bool, **options: Any) -> None:
     help="Write CSR rows, or dense ones; by default CSR sources stay sparse, and LIBSVM text becomes so where that "
     "takes at most a quarter of the space.",
 )
+@click.option(
+    "--missing-chunks",
+    type=click.Choice(["refuse", "fill"]),
+    default="refuse",
+    help="Take chunks of a Zarr source that are not stored as its fill value; by default they are refused.",
+)
 @click.option("--unlabelled", is_flag=True, help="Take no column of CSV for the labels: its rows are to be projected.")
 @click.option("--overwrite", is_flag=True, help="Replace the group at DESTINATION, if an ingest has completed it.")
 @click.option("--overwrite-any", is_flag=True, help="Replace any Zarr group at DESTINATION.")

@@ -72,7 +72,12 @@ def visible(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console that shows the control characters of texts rather than sending them."""
+    """A console that shows the control characters of texts rather than sending them, and draws as its output can."""
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the output, by which tables are drawn in ASCII; rich takes UTF-8 for standard output."""
+        return (getattr(self.file, "encoding", None) or "utf-8").lower()
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
@@ -149,7 +154,8 @@ class ConsoleCallback(Callback):
     def on_stage_end(self, stage: str, record: Mapping[str, Any], reused: bool) -> None:
         self.close()
         note = "already done" if reused else f"{record.get('seconds', 0.0):.2f} s"
-        self.console.print(f"  [green]✓[/] {stage:<10} {note}", highlight=False)
+        tick = "+" if self.console.options.ascii_only else "✓"
+        self.console.print(f"  [green]{tick}[/] {stage:<10} {note}", highlight=False)
         for line in record.get("found", []):
             print_text(self.console, f"    {line}", soft_wrap=False)
 

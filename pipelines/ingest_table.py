@@ -61,6 +61,11 @@ class IngestConfig(Section):
     image_shape: ImageShape | None = setting(
         None, values="two whole numbers", example=[28, 28], description="Where rows are images: height and width"
     )
+    missing_chunks: Literal["refuse", "fill"] = setting(
+        "refuse",
+        example="fill",
+        description="Whether chunks of a Zarr source that are not stored are an error or fill values",
+    )
     layout: Literal["auto", "sparse", "dense"] = setting(
         "auto",
         example="sparse",
@@ -81,7 +86,8 @@ class IngestConfig(Section):
     @property
     def selection(self) -> Selection:
         """Which columns are taken for what."""
-        return Selection(self.features, self.column, self.drop, self.keep, self.unlabelled, self.dtype)
+        options = (self.unlabelled, self.dtype, self.missing_chunks)
+        return Selection(self.features, self.column, self.drop, self.keep, *options)
 
     @property
     def replaces(self) -> Overwrite:

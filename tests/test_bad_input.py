@@ -318,4 +318,4 @@ def test_missing_label_chunks_whose_fill_value_is_a_class_are_accepted_with_a_wa
     assert not (tmp_path / "a.zarr" / "y" / "c" / "1").exists()
     results = run(load_config(str(configure(tmp_path, {"uri": uri}))))
     assert results["count"]["counts"] == [25, 15]
-    assert "read as the fill value 0" in caplog.text
+    assert "read as class 0, the fill value" in caplog.text

@@ -1,23 +1,24 @@
 """Rows that change while they are read: the command ends with what changed, and nothing is recorded of them."""
 
-import json
+import itertools
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.refreshing import FOLLOW, PARTS, X, Y, fill, first_run, refreshed, write
+from helpers.refreshing import PARTS, X, Y, fill, first_run, refreshed, write
 from helpers.resuming import results_hash
 from helpers.runs import Recorder, make_config
 
 import mmpca_dist.runs.stages as stages_module
-from mmpca_dist import load_model, load_moments, open_dataset, run
-from mmpca_dist.datasets.changes import Watch, identities
+from mmpca_dist import open_dataset, run
+from mmpca_dist.datasets import changes
+from mmpca_dist.datasets.changes import Watch
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.checksums import from_json, to_json
 from mmpca_dist.errors import InputError, OutputError
 from mmpca_dist.evaluation_runs.stages import evaluate
-from mmpca_dist.jobs.directory import FORMAT, RunDirectory
 from mmpca_dist.refresh import extend
 from mmpca_dist.runs import transform_rows
 from mmpca_dist.runs.transform_rows import TransformConfig, transform
@@ -56,7 +57,7 @@ def removed(path):
 CHANGES = {
     longer: r"it has \d+ bytes, and had \d+",
     rewritten: r"it was modified at 1970-01-01 .*, and before that at 20",
-    in_secret: r"its inode was changed at 20.*, and before that at 20",
+    in_secret: "its content is another, with the same size and modification time",
     removed: "it was removed",
 }
 
@@ -107,7 +108,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
     uri = write("npz", tmp_path / "rows", X, Y)
     evaluation = {"splits": "shares", "count": 2, "classifiers": "lda", "margins": False}
     changing(monkeypatch, score_stage, "score_splits", in_secret, Path(uri))
-    with pytest.raises(InputError, match="its inode was changed"):
+    with pytest.raises(InputError, match="its content is another"):
         evaluate(config_of(tmp_path, uri, methods=["pca"], evaluation=evaluation))
     assert not list((tmp_path / "run").rglob("splits/*"))
 
@@ -115,7 +116,7 @@ def test_splits_of_an_evaluation_are_not_kept_of_rows_that_changed(tmp_path, mon
 def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
     output, new = first_run(tmp_path), write("parquet", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
     changing(monkeypatch, transform_rows, "project_rows", in_secret, Path(new))
-    with pytest.raises(InputError, match=r"new.parquet changed while it was read: its inode"):
+    with pytest.raises(InputError, match=r"new.parquet changed while it was read: its content"):
         transform(TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to")))
     assert not (tmp_path / "to").exists()
 
@@ -123,9 +124,88 @@ def test_a_transform_of_rows_that_change_leaves_nothing(tmp_path, monkeypatch):
 def test_a_refresh_with_rows_that_change_takes_up_nothing(tmp_path, monkeypatch):
     base, inbox = first_run(tmp_path), fill(tmp_path / "inbox", names=("a",))
     changing(monkeypatch, extend, "take_moments", in_secret, tmp_path / "inbox" / "a.npz")
-    with pytest.raises(InputError, match=r"a.npz changed while it was read: its inode"):
+    with pytest.raises(InputError, match=r"a.npz changed while it was read: its content"):
         refreshed(base, inbox, tmp_path / "live")
     assert not (tmp_path / "live" / "records").exists()
+
+
+def mode_changed(path):
+    path.chmod(0o640)
+
+
+def linked(path):
+    os.link(path, path.with_name("backup of " + path.name))
+
+
+def put_back(path):
+    """As from a backup: another inode with the same content and time of modification."""
+    shutil.copy2(path, path.with_name("restored"))
+    path.with_name("restored").replace(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [mode_changed, put_back, linked])
+def test_changes_of_inodes_are_no_changes_of_content(change, kind, tmp_path, monkeypatch):
+    uri = write(kind, tmp_path / "rows", X, Y)
+    path = first_file(uri)
+    if change is linked and Path(uri).is_dir():  # beside the table; within it is a new object
+        change = lambda path: os.link(path, tmp_path / "backup")  # noqa: E731
+    run(config_of(tmp_path / "quiet", uri))
+    changing(monkeypatch, stages_module, "save_statistics", change, path)
+    before = path.stat().st_ctime_ns
+    run(config_of(tmp_path, uri))
+    assert path.stat().st_ctime_ns != before
+    assert results_hash(tmp_path / "run") == results_hash(tmp_path / "quiet" / "run")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [mode_changed, put_back])
+def test_a_run_that_was_broken_off_resumes_after_changes_of_inodes(change, kind, tmp_path, monkeypatch):
+    uri, recorder = write(kind, tmp_path / "rows", X, Y), Recorder()
+    with monkeypatch.context() as patch:
+        patch.setattr(stages_module, "project_rows", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(config_of(tmp_path, uri))
+    change(first_file(uri))
+    run(config_of(tmp_path, uri), [recorder])
+    assert recorder.ended["reduce"] and recorder.ended["solve"] and not recorder.ended["project"]
+
+
+@pytest.mark.parametrize("change", [longer, rewritten, in_secret])
+def test_stages_that_are_done_stay_where_rows_change(change, tmp_path, monkeypatch):
+    """The error says what changed; what was made of the rows as they were is kept."""
+    uri, recorder = write("zarr", tmp_path / "rows", X, Y), Recorder()
+    config = config_of(tmp_path, uri)
+    changing(monkeypatch, stages_module, "project_rows", change, first_file(uri))
+    with pytest.raises(InputError, match="changed while it was read"):
+        run(config, [recorder])
+    assert {"reduce.json", "solve.json"} <= {path.name for path in (tmp_path / "run" / "records").iterdir()}
+    assert recorder.notes[-1] == (
+        f"The stages that are done are kept in {config.output}. A run with other rows or settings needs another output "
+        "(--output DIR)."
+    )
+    with pytest.raises(OutputError, match="its input has changed since"):
+        run(config)
+
+
+def test_of_large_input_blocks_that_are_spread_over_all_files_have_checksums(tmp_path, monkeypatch):
+    """Of 540 bytes in six files, 20 blocks of three bytes have one, every 27 bytes."""
+    monkeypatch.setattr(changes, "CHECKED_BYTES", 60)
+    monkeypatch.setattr(changes, "CHECKED_BLOCK", 3)
+    for number in range(6):
+        (tmp_path / f"{number}").write_bytes(bytes(90))
+    watch, found = Watch.of([str(tmp_path)]), set()
+    for number, at in itertools.product(range(6), range(90)):
+        path = tmp_path / f"{number}"
+        for content in (bytes(at) + b"1" + bytes(89 - at), bytes(90)):
+            path.write_bytes(content)
+            os.utime(path, ns=(1, int(watch.states[str(path)].stamp)))
+            try:
+                watch.refuse_change([str(tmp_path)])
+            except InputError as error:
+                assert str(error).startswith(f"{path} changed") and any(content)
+                found.add(90 * number + at)
+    assert found == {at for at in range(540) if at % 27 < 3}
 
 
 @pytest.mark.parametrize("kind", ["zarr", "parquet", "csr"])  # others have checksums
@@ -145,54 +225,6 @@ def test_object_stores_tell_versions_apart(bucket):
     with pytest.raises(InputError, match=rf"{bucket}/a/b changed while it was read: its version is "):
         watch.refuse_change([f"{bucket}/a"])
     assert Watch.of([f"{bucket}/a/b"]).states.keys() == watch.states.keys()
-
-
-def as_earlier_version(output, uri):
-    """Make of a run what versions wrote that knew neither times of inodes nor checksums."""
-    identity, earlier = identities(open_dataset(uri))
-    header = Path(output, "run.json")
-    found = from_json(header.read_bytes())
-    config = RunDirectory(output).config
-    assert found["fingerprint"] == identity != earlier
-    before, key = found["key"], storage.digest(config.settings("run"), earlier, FORMAT)
-    for path in [header, *Path(output, "records").glob("*.json")]:
-        value = json.loads(path.read_text())
-        del value["checksum"]
-        value.pop("objects", None)
-        text = json.dumps(value, indent=1, sort_keys=True).replace(before, key).replace(identity, earlier)
-        path.write_text(text + "\n")
-
-
-def test_runs_of_earlier_versions_go_on(tmp_path):
-    uri = write("zarr", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])
-    config = config_of(tmp_path, uri, methods=FOLLOW)
-    run(config)
-    expected, model = results_hash(config.output), load_model(config.output, "pca").components_
-    new = write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
-    to = TransformConfig(output=config.output, dataset=new, destination=str(tmp_path / "to"))
-    as_earlier_version(config.output, uri)
-    recorder = Recorder()
-    run(config, [recorder])
-    assert all(reused for stage, reused in recorder.ended.items() if stage != "plan")
-    np.testing.assert_array_equal(load_model(config.output, "pca").components_, model)
-    assert load_moments(config.output).n_rows == 160
-    assert transform(to)["rows"] == 100
-    assert refreshed(config.output, fill(tmp_path / "inbox"), tmp_path / "live")["rows"] == 400
-    Path(config.output, "records", "solve.json").unlink()
-    run(config)
-    assert results_hash(config.output) == expected
-
-
-def test_a_transform_of_an_earlier_version_is_known_again(tmp_path):
-    output, new = first_run(tmp_path), write("zarr", tmp_path / "new", X[PARTS["a"]], Y[PARTS["a"]])
-    given = TransformConfig(output=output, dataset=new, destination=str(tmp_path / "to"))
-    transform(given)
-    place = tmp_path / "to" / "transform.json"
-    found, (_, earlier) = from_json(place.read_bytes()), identities(open_dataset(new))
-    found["key"] = storage.digest(RunDirectory(output).header()["key"], earlier, None, None, found["outputs"])
-    del found["objects"]
-    place.write_bytes(json.dumps(found).encode())
-    assert transform(given) == found
 
 
 @pytest.mark.parametrize("way", ["chunk", "metadata", "record"])

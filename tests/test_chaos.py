@@ -5,6 +5,7 @@ Seeds are printed; a moment and a victim follow from them.
 
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from helpers.dask_processes import dask_processes
 from helpers.resuming import no_report, results_hash, small_units, write_rows
@@ -23,6 +25,7 @@ from helpers.samples import labelled
 from mmpca_dist import run
 from mmpca_dist.errors import ClusterError
 from mmpca_dist.jobs.events import Callback
+from mmpca_dist.limits import LIMITS
 
 pytestmark = pytest.mark.chaos
 
@@ -175,3 +178,36 @@ def test_schedulers_that_are_killed(rows, cluster, tmp_path, monkeypatch):
         assert results_hash(config.output) == expected, f"seed {seed}"
     print(f"\nseeds 0 to {SCHEDULERS - 1}: {lost} runs lost their scheduler and went on; all results equal")
     assert lost > 0
+
+
+class Stopper(Callback):
+    """Stops a worker of the local cluster, without killing it, as soon as the rows are being read."""
+
+    def __init__(self):
+        self.stopped, self.notes = None, []
+
+    def on_progress(self, stage, done, total):
+        if stage == "reduce" and self.stopped is None and done < total // 2:
+            workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+            self.stopped = min(workers, key=lambda worker: worker.pid)
+            self.stopped.send_signal(signal.SIGSTOP)
+
+    def on_note(self, message):
+        self.notes.append(message)
+
+
+def test_a_worker_that_is_stopped_and_not_dead(rows, tmp_path, monkeypatch):
+    """Its tasks go elsewhere, the user is told, and the results are the same."""
+    small_units(monkeypatch)
+    no_report(monkeypatch)
+    monkeypatch.setattr(LIMITS, "silent_seconds", 20.0)
+    expected, _ = undisturbed(make_config(tmp_path / "expected", rows, **SETTINGS))
+    compute = {"cluster": "local", "workers": 2, "threads_per_worker": 1}
+    config, stopper = make_config(tmp_path / "run", rows, compute=compute, **SETTINGS), Stopper()
+    run(config, [stopper])
+    assert results_hash(config.output) == expected
+    silent = re.compile(
+        "Nothing has been heard for 20 s of tcp://127.0.0.1:[0-9]+: other workers take over their tasks"
+    )
+    assert any(silent.match(note) for note in stopper.notes)
+    assert not stopper.stopped.is_running()

@@ -199,3 +199,64 @@ def test_an_address_is_an_inbox_or_a_data_set(tmp_path):
         assert found.uri == uri
     with pytest.raises(InputError, match="does not exist"):
         arrivals(str(tmp_path / "missing"))
+
+
+def symlinked(first, inbox):
+    (inbox / "other.npz").symlink_to(first)
+
+
+def hard_linked(first, inbox):
+    os.link(first, inbox / "other.npz")
+
+
+def in_a_linked_folder(first, inbox):
+    (inbox.parent / "again").symlink_to(first.parent)
+    inbox.rmdir()
+    inbox.symlink_to(inbox.parent / "again")
+    (inbox / "other.npz").symlink_to(inbox / first.name)
+
+
+@pytest.mark.parametrize("link", [symlinked, hard_linked, in_a_linked_folder])
+def test_links_to_rows_that_are_in_are_refused(link, tmp_path):
+    """They counted twice: the first data set under another name."""
+    (tmp_path / "data").mkdir()
+    first = Path(write("npz", tmp_path / "data" / "first", X[PARTS["first"]], Y[PARTS["first"]]))
+    base, inbox = fit(tmp_path / "base", str(first)), tmp_path / "inbox"
+    inbox.mkdir()
+    link(first, inbox)
+    with pytest.raises(InputError, match=rf"other\.npz and .*{first.name} are, or hold, links to the same files: rows"):
+        refreshed(base, inbox, tmp_path / "live")
+    assert not (tmp_path / "live").exists()
+
+
+def test_a_folder_of_hard_links_is_refused(tmp_path):
+    """As backup programs make them: each file of a Zarr group under another name of the group."""
+    first = Path(write("zarr", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]]))
+    base, copy = fit(tmp_path / "base", str(first)), tmp_path / "inbox" / "copy.zarr"
+    shutil.copytree(first, copy, copy_function=os.link)
+    with pytest.raises(InputError, match="rows would count twice"):
+        refreshed(base, copy.parent, tmp_path / "live")
+
+
+def test_new_data_sets_that_are_links_to_one_another_are_refused(tmp_path):
+    base, inbox = first_run(tmp_path), Path(fill(tmp_path / "inbox", names=["a"]))
+    (inbox / "b.npz").symlink_to(inbox / "a.npz")
+    with pytest.raises(InputError, match=r"b\.npz and .*a\.npz are, or hold, links"):
+        refreshed(base, inbox, tmp_path / "live")
+
+
+@pytest.mark.parametrize("kind", ["npz", "zarr"])
+def test_copies_of_rows_that_are_in_are_asked_about(kind, tmp_path):
+    """In another format the moments differ by rounding; names, times and sizes tell nothing."""
+    first = write("npz", tmp_path / "first", X[PARTS["first"]], Y[PARTS["first"]])
+    base, inbox, recorder = fit(tmp_path / "base", first), tmp_path / "inbox", Recorder()
+    fill(inbox, names=["a", "b"])
+    write(kind, inbox / "copy", X[PARTS["first"]], Y[PARTS["first"]])
+    write(kind, inbox / "later", X[PARTS["b"]], Y[PARTS["b"]])
+    result = refreshed(base, inbox, tmp_path / "live", recorder)
+    notes = [note for note in recorder.notes if "Is it a copy?" in note]
+    suffix = "npz" if kind == "npz" else "zarr"
+    assert notes[0].startswith(f"{inbox}/copy.{suffix} has as many rows as {first}, and the same moments.")
+    assert notes[1].startswith(f"{inbox}/later.{suffix} has as many rows as {inbox}/b.npz, and the same moments.")
+    assert len(notes) == 2 and result["rows"] == 2 * 160 + 100 + 2 * 70
+    assert refreshed(base, inbox, tmp_path / "live", again := Recorder())["solved"] is False and not again.notes

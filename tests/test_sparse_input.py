@@ -9,6 +9,7 @@ import zarr
 from helpers.samples import counts_like_text, write_csr
 
 from mmpca_dist import class_moments, open_dataset
+from mmpca_dist.datasets.dataset import MissingLabels
 from mmpca_dist.datasets.readers.formats import open_rows
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.census import take_census
@@ -223,7 +224,7 @@ def test_missing_chunks_of_categories_are_the_first_one(tmp_path):
     uri = anndata_group(tmp_path)
     (tmp_path / "a.zarr" / "obs" / "kind" / "codes" / "c" / "1").unlink()
     dataset = open_dataset(uri, label="obs/kind")
-    assert (dataset.missing_label_rows, dataset.label_fill) == (20, "ant")
+    assert dataset.missing_labels == MissingLabels(20, ((20, 40),), "ant")
     from mmpca_dist.datasets.dataset import make_spans
 
     census = take_census(dataset, make_spans(dataset), Tasks(scheduler=Threads(1)))

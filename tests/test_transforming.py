@@ -86,7 +86,7 @@ def test_missing_label_chunks_are_noted(fitted, tmp_path):
             notes.append(message)
 
     transform(TransformConfig(output=fitted, dataset=uri, destination=str(tmp_path / "dest")), Notes())
-    assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "fill value 0" in notes[0]
+    assert len(notes) == 1 and "lacks label chunks of 60 rows" in notes[0] and "as class 0, the fill value" in notes[0]
     assert projected(tmp_path / "dest")[1].tolist() == [0] * N
 
 

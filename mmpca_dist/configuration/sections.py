@@ -101,8 +101,11 @@ class DatasetConfig(Section):
     drop: ColumnNames = setting(
         [], values="names of columns", example=["id"], description="Columns of Parquet that are no features"
     )
-    missing_chunks: Literal["refuse", "fill"] = setting(
-        "refuse", example="fill", description="Whether Zarr chunks that are not stored are an error or fill values"
+    missing_chunks: Literal["refuse", "fill"] | None = setting(
+        None,
+        example="fill",
+        description="Whether Zarr chunks that are not stored are an error or fill values; by default those of rows are "
+        "an error, and those of labels the fill value, with a note, where it is also the label of other rows",
     )
     image_shape: ImageShape | None = setting(
         None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from mmpca_dist.errors import InputError
 
 HASHED_BYTES = 16 << 20
 """Bytes hashed at a time, so that rows that are not contiguous are not copied whole."""
+CHECKED_BYTES, CHECKED_BLOCK = 64 << 20, 1 << 16
+"""Of local input, so much has a checksum: all of it, or blocks spread over it. A run reads it before it begins."""
 
 
 def digest_of_arrays(*arrays: NDArray | None) -> str:
@@ -37,7 +40,7 @@ def digest_of_arrays(*arrays: NDArray | None) -> str:
 class ObjectState:
     """Size of an object, its etag or modification time, and on a local disk when its inode changed, in nanoseconds.
 
-    Programs can set the modification time of a file, but not its inode's.
+    Programs can set the modification time of a file, but not its inode's, which other changes than of content set, too.
     """
 
     size: int
@@ -47,36 +50,43 @@ class ObjectState:
 
 @dataclass(frozen=True)
 class Watch:
-    """The states of the objects at some addresses, at one time."""
+    """The states of the objects at some addresses, at one time, and checksums of local files by `_checksums`."""
 
     states: dict[str, ObjectState]
+    checksums: dict[str, int]
 
     @classmethod
     def of(cls, addresses: Iterable[str]) -> Watch:
         """Look at the objects at, or below, some addresses; names of data sets (``synthetic:...``) have none."""
-        return cls({uri: state for address in dict.fromkeys(addresses) for uri, state in _states(address)})
+        states = _all_states(addresses)
+        return cls(states, _checksums(states))
 
     def refuse_change(self, addresses: Iterable[str]) -> None:
         """Refuse objects that have changed; an ``InputError`` names the first, and its change."""
-        now = Watch.of(addresses).states
+        now = _all_states(addresses)
         for uri in sorted(self.states.keys() | now.keys()):
-            difference = _difference(self.states.get(uri), now.get(uri))
-            if difference is not None:
-                raise InputError(
-                    f"{uri} changed while it was read: {difference}. Start again once nothing writes to this data set."
-                )
+            _refuse(uri, _difference(self.states.get(uri), now.get(uri)))
+        if any(state.changed != self.states[uri].changed for uri, state in now.items()):  # as by chmod, or a hard link
+            checksums = _checksums(now)
+            for uri in sorted(checksums):
+                if checksums[uri] != self.checksums.get(uri):
+                    _refuse(uri, "its content is another, with the same size and modification time")
 
 
-def identities(dataset: Dataset) -> tuple[str, ...]:
-    """Return what identifies the input of a run: the fingerprint that runs record, and any of earlier versions.
+def identity_of(dataset: Dataset) -> str:
+    """Return what identifies the input of a run: the fingerprint of the data set, and checksums of local files."""
+    return storage.digest(dataset.fingerprint(), list(Watch.of(dataset.addresses).checksums.values()))
 
-    On a local disk the first one includes the times when inodes changed. The data set's own fingerprint is the other,
-    and elsewhere the only one.
-    """
-    fingerprint = dataset.fingerprint()
-    states = sorted(Watch.of(dataset.addresses).states.items())
-    changed = [state.changed for _, state in states if state.changed is not None]
-    return (storage.digest(fingerprint, changed), fingerprint) if changed else (fingerprint,)
+
+def _refuse(uri: str, difference: str | None) -> None:
+    if difference is not None:
+        raise InputError(
+            f"{uri} changed while it was read: {difference}. Start again once nothing writes to this data set."
+        )
+
+
+def _all_states(addresses: Iterable[str]) -> dict[str, ObjectState]:
+    return {uri: state for address in dict.fromkeys(addresses) for uri, state in _states(address)}
 
 
 def _states(address: str) -> Iterator[tuple[str, ObjectState]]:
@@ -98,13 +108,36 @@ def _difference(before: ObjectState | None, now: ObjectState | None) -> str | No
         return "it was removed" if now is None else "it is new"
     if before.size != now.size:
         return f"it has {now.size} bytes, and had {before.size}"
+    if before.stamp == now.stamp:
+        return None
     if before.changed is None or now.changed is None:
-        return None if before.stamp == now.stamp else f"its version is {now.stamp}, and was {before.stamp}"
-    if before.stamp != now.stamp:
-        return f"it was modified at {_time(int(now.stamp))}, and before that at {_time(int(before.stamp))}"
-    if before.changed != now.changed:
-        return f"its inode was changed at {_time(now.changed)}, and before that at {_time(before.changed)}"
-    return None
+        return f"its version is {now.stamp}, and was {before.stamp}"
+    return f"it was modified at {_time(int(now.stamp))}, and before that at {_time(int(before.stamp))}"
+
+
+def _checksums(states: dict[str, ObjectState]) -> dict[str, int]:
+    """Return the checksums of local files: of their content or, of more than ``CHECKED_BYTES``, of some blocks."""
+    local = {uri: state.size for uri, state in sorted(states.items()) if state.changed is not None}
+    total, begin, checksums = sum(local.values()), 0, {}
+    step = CHECKED_BLOCK if total <= CHECKED_BYTES else total // (CHECKED_BYTES // CHECKED_BLOCK)
+    for uri, size in local.items():
+        first = 0 if total <= CHECKED_BYTES else -begin % step  # blocks are spread over all files together
+        offsets = range(first, size, step)
+        begin += size
+        if offsets:
+            with storage.explained(uri), suppress(FileNotFoundError):
+                checksums[uri] = _checksum(Path(uri), offsets)
+    return checksums
+
+
+def _checksum(path: Path, offsets: Iterable[int]) -> int:
+    """Return the checksum of the blocks of a file at some offsets."""
+    checksum = 0
+    with path.open("rb") as file:
+        for offset in offsets:
+            file.seek(offset)
+            checksum = zlib.crc32(file.read(CHECKED_BLOCK), checksum)
+    return checksum
 
 
 def _time(nanoseconds: int) -> str:

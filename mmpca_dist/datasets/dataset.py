@@ -24,6 +24,9 @@ GRAIN_BYTES = 1 << 20
 MAX_UNITS_PER_SPAN, MIN_SPANS = 16, 32
 """A span, the work of one task, holds up to 16 units (1 GiB of rows), as long as there are 32 spans."""
 
+MOST_STRETCHES = 4
+"""Of rows without labels; messages name one less where there are more."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -53,6 +56,15 @@ class Finding:
     kind: type[InputError] = InputError
 
 
+@dataclass(frozen=True)
+class MissingLabels:
+    """Rows whose chunks of labels are not stored: how many, the first stretches (start, stop), and their label."""
+
+    n_rows: int
+    stretches: tuple[tuple[int, int], ...]
+    fill: Any
+
+
 class Table:
     """What a table is: its name, size, columns and labels, and what reading it costs."""
 
@@ -72,11 +84,9 @@ class Table:
     """The array or column that the rows are read from, where there may be several."""
     label: str | None = None
     """The array, column or file that the labels are read from."""
-    missing_chunks = "refuse"
-    """Whether chunks that are not stored are refused, or read as fill values (``fill``)."""
-    missing_label_rows = 0
-    """Rows whose label chunks are not stored; ``label_fill`` is their label."""
-    label_fill: Any = None
+    missing_chunks: str | None = None
+    """Whether chunks that are not stored are refused, or read as fill values (``fill``); None refuses those of rows."""
+    missing_labels: MissingLabels | None = None
     sparse = False
     """Whether rows are stored in CSR form; read them with ``read_sparse``."""
     own_columns = False
@@ -248,7 +258,7 @@ def readable(what: str) -> Iterator[None]:
     """Turn any error of a store or codec, which raise many types for damaged data, into one sentence."""
     try:
         yield
-    except MmpcaError:
+    except (MmpcaError, MemoryError):
         raise
     except Exception as error:
         raise AccessError(

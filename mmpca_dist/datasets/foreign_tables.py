@@ -39,6 +39,7 @@ class ForeignTable:
 
 def as_table(X: Any) -> Any:
     """Return a ``ForeignTable``, or what scikit-learn knows: an array, a pandas data frame, a scipy.sparse matrix."""
+    _refuse_lazy_frame(X, "X")
     if isinstance(X, Dataset):
         return ForeignTable(X, _sample(X.n_features, X.dtype, X.feature_names))
     if is_from(X, "anndata"):
@@ -52,6 +53,7 @@ def as_table(X: Any) -> Any:
 
 def labels_of(y: Any, X: Any = None) -> Any:
     """Return labels, or targets, as an array or a Dask array; ``y`` may name a column of AnnData's ``obs``."""
+    _refuse_lazy_frame(y, "y")
     if isinstance(y, str) and is_from(X, "anndata"):
         if y not in X.obs:
             columns = [str(name) for name in X.obs.columns]
@@ -83,6 +85,11 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool,
 def is_from(value: Any, library: str) -> bool:
     """Tell whether an object's class, or one of its bases, is of a library."""
     return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
+
+
+def _refuse_lazy_frame(value: Any, name: str) -> None:
+    if is_from(value, "polars") and hasattr(value, "collect"):
+        raise InputError(f"{name} is a polars {type(value).__name__}, a query that has not run: pass {name}.collect().")
 
 
 def _sample(n_features: int, dtype: np.dtype, names: Any) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset
+from mmpca_dist.datasets.dataset import MOST_STRETCHES, Dataset, MissingLabels
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.errors import InputError
+from mmpca_dist.settings import setting_name
 
 log = logging.getLogger(__name__)
 
@@ -21,10 +22,16 @@ NAME_CHARACTERS = 1000
 
 
 def label_array(y: Any, where: str) -> NDArray:
-    """Return labels as an array; texts in lists are checked before NumPy drops NUL characters at their end."""
+    """Return labels as an array; Python's objects are checked before NumPy or scikit-learn meet them.
+
+    NumPy drops NUL characters at the end of texts, and makes texts of numbers beside them.
+    """
     if isinstance(y, list | tuple):
-        refuse_texts(np.asarray(y, dtype=object).ravel().tolist(), f"Labels in {where}")
-    return np.asarray(y)
+        values = np.asarray(y, dtype=object)
+        refuse_texts(values.ravel().tolist(), f"Labels in {where}")
+        y = values if any(isinstance(value, str) for value in values.ravel()) else y
+    y = np.asarray(y)
+    return _of_one_type(y, where) if y.dtype.kind == "O" and y.ndim == 1 else y
 
 
 def normalize_labels(y: Any, where: str) -> NDArray:
@@ -57,19 +64,24 @@ def normalize_labels(y: Any, where: str) -> NDArray:
         except UnicodeDecodeError as error:
             raise InputError(f"Labels in {where} are bytes that are not UTF-8. Convert them to text first.") from error
     if kind in "OT":
-        values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
-        bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
-        if bad is not None:
-            raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
-        refuse_texts(values, f"Labels in {where}")
-        kinds = {type(v) for v in values}
-        if len(kinds) > 1:
-            raise InputError(f"Labels in {where} mix {' and '.join(sorted(k.__name__ for k in kinds))}; use one type.")
-        return text_array(values, f"Labels in {where}")
+        return _of_one_type(y, where)
     if kind == "U":
         _refuse_surrogates(y, f"Labels in {where}")
         return y
     raise InputError(f"Labels in {where} have type {y.dtype}; they must be integers or strings.")
+
+
+def _of_one_type(y: NDArray, where: str) -> NDArray:
+    """Return labels that are Python's objects, shape (n,), as integers, booleans or strings."""
+    values = [v.item() if isinstance(v, np.generic) else v for v in y.tolist()]
+    kinds = {type(v).__name__ for v in values if isinstance(v, str | int | float) and v == v}
+    if len(kinds) > 1 and kinds != {"float", "int"}:
+        raise InputError(f"Labels in {where} mix {' and '.join(sorted(kinds))}; use one type.")
+    bad = next((i for i, v in enumerate(values) if not isinstance(v, str | bool | int)), None)
+    if bad is not None:
+        raise InputError(f"Label {y[bad]!r} at position {bad} of {where} is neither a string nor an integer.")
+    refuse_texts(values, f"Labels in {where}")
+    return text_array(values, f"Labels in {where}")
 
 
 def distinct_labels(values: list[Any]) -> NDArray:
@@ -147,13 +159,35 @@ def refuse_made_up(dataset: Dataset, filled: int, classes: NDArray | None = None
     Zarr omits chunks that hold only the fill value. ``filled`` counts all rows with that label; the fill value may also
     be one of ``classes``.
     """
-    missing, fill = dataset.missing_label_rows, dataset.label_fill
-    if filled <= missing and not (classes is not None and np.any(classes == fill)):
+    missing = dataset.missing_labels
+    if missing is None or filled > missing.n_rows:
+        return
+    if classes is None or not np.any(classes == missing.fill):
         raise InputError(
-            f"{dataset.uri} lacks label chunks of {missing} rows of {dataset.label!r}, and their fill value {fill!s} "
-            "is not the label of any other row. Restore the missing chunks."
+            f"{_lacking(dataset, missing)}, and their fill value {missing.fill!s} is not the label of any other row. "
+            "Restore the missing chunks."
         )
-    log.warning(
-        "%s lacks label chunks of %d rows of %r; they are read as the fill value %s, which other rows have, too.",
-        dataset.uri, missing, dataset.label, fill,
-    )  # fmt: skip
+
+
+def notes_on_missing_labels(dataset: Dataset, what: str = "class") -> list[str]:
+    """Return a note on the rows whose label chunks are not stored, if there are any; labels name a ``what``."""
+    missing = dataset.missing_labels
+    if missing is None:
+        return []
+    return [
+        f"{_lacking(dataset, missing)}: they are read as {what} {missing.fill!s}, the fill value. Zarr leaves out "
+        "chunks that hold only this value; restore the chunks if they were lost. "
+        f"{setting_name('missing_chunks', 'refuse')} refuses such labels."
+    ]
+
+
+def warn_of_missing_labels(dataset: Dataset) -> None:
+    """Log the notes, for those who call estimators and functions."""
+    for note in notes_on_missing_labels(dataset):
+        log.warning("%s", note)
+
+
+def _lacking(dataset: Dataset, missing: MissingLabels) -> str:
+    *others, last = [f"{start} to {stop - 1}" for start, stop in missing.stretches]
+    rows = ", ".join([*others, last if len(others) + 1 < MOST_STRETCHES else "..."])
+    return f"{dataset.uri} lacks label chunks of {missing.n_rows} rows of {dataset.label!r} (rows {rows})"

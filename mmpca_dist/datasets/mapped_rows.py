@@ -55,7 +55,7 @@ class MappedRows(DatasetProxy):
         self.source, self.maps, self.fits = rows, tuple(maps), fits
         self.dtype = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float32 if _is_narrow(rows.dtype) else "f8")
         self.in_memory = False  # rows are new ones
-        for name in ("has_labels", "features", "label", "missing_chunks", "missing_label_rows", "label_fill"):
+        for name in ("has_labels", "features", "label", "missing_chunks", "missing_labels"):
             setattr(self, name, getattr(rows, name))
         width, self.row_operations, self._block_bytes = rows.n_features, rows.row_operations, 0
         for row_map in self.maps:

@@ -110,7 +110,8 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
     classes = [str(label) for label in count["classes"]]
     maps = results.find(records.MAPS)
     notes = [
-        *notes_on(config, classes, count["counts"]),
+        *count["notes"],
+        *notes_on(config, job.dataset, classes, count["counts"]),
         *(maps["notes"] if maps else []),
         *_unconverged(config, splits),
     ]

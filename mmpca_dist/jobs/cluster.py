@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from mmpca_dist.configuration.allowed_clusters import refuse_strange_cluster
@@ -104,6 +105,7 @@ def _start_local(compute: ComputeConfig) -> Any:
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
             preload=[IGNORE_INTERRUPT],
+            scheduler_kwargs={"worker_ttl": LIMITS.silent_seconds},
         )
     except RuntimeError as error:
         raise ClusterError(
@@ -179,10 +181,22 @@ def _connect(compute: ComputeConfig, cluster: Any, on_note: Callable[[str], None
             "distributed.comm.tls in Dask's own configuration."
         ) from error
     with _closing(client):
+        client.subscribe_topic("scheduler", partial(_tell_of_silent_workers, on_note))
         with telling_of_lost_connections():
             _await_workers(client, where, 1 if is_address else compute.workers, compute.wait, on_note)
             n_threads = sum(client.nthreads().values())
         yield Cluster(client, n_threads)
+
+
+def _tell_of_silent_workers(on_note: Callable[[str], None], event: tuple[float, Any]) -> None:
+    """Note which workers a scheduler gives up, as it hears nothing of a stopped process or a lost machine."""
+    message = event[1]
+    if isinstance(message, dict) and message.get("action") == "worker-ttl-timed-out":
+        workers = ", ".join(message["workers"])
+        on_note(
+            f"Nothing has been heard for {message['ttl']:g} s of {workers}: other workers take over their tasks, or "
+            "they themselves once they are started again."
+        )
 
 
 @contextmanager

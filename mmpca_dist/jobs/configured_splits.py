@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.readers.formats import open_column
 from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
 from mmpca_dist.datasets.stores import storage
@@ -52,9 +53,11 @@ def describe(config: RunConfig, n_splits: int) -> str:
     return f"{parts} of {section.column} held out"
 
 
-def notes_on(config: RunConfig, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Return a note on every class that some folds hold no row of."""
+def notes_on(config: RunConfig, dataset: Dataset, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
     folds = config.evaluation.folds
+    if config.evaluation.splits == "given":
+        return notes_on_missing_labels(open_parts(config, dataset), "part")
     if config.evaluation.splits != "folds":
         return []
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from mmpca_dist.datasets.stores.lease import is_lease
 from mmpca_dist.datasets.stores.zarr_stores import reading_own
 from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.object_records import AGAIN
-from mmpca_dist.jobs.records import CHOOSE, PUBLISH, REDUCE, TAKE, GenerationRecord, R, StageName
+from mmpca_dist.jobs.records import COUNT, PLAN, PUBLISH, TAKE, GenerationRecord, R, StageName
 
 FORMAT = 1
 EVALUATION = "evaluation"
@@ -44,19 +44,13 @@ class Identity:
     purpose: Purpose = "run"
     parts: str | None = None
     """Digest of the parts of the rows, where a column names them."""
-    former_fingerprints: Sequence[str] = ()
-    """Those that earlier versions took of the same input."""
 
     def keys(self, config: RunConfig) -> list[str]:
         """Return the run's key, and those that earlier versions gave it."""
         further = [word for word in (self.purpose, self.parts) if word not in ("run", None)]
         settings = [config.settings(self.purpose), config.former_settings(self.purpose)]
-        fingerprints = (self.fingerprint, *self.former_fingerprints)
         return [
-            storage.digest(version, fingerprint, FORMAT, *further)
-            for version in settings
-            if version is not None
-            for fingerprint in fingerprints
+            storage.digest(version, self.fingerprint, FORMAT, *further) for version in settings if version is not None
         ]
 
 
@@ -159,9 +153,9 @@ class RunDirectory:
 
     @property
     def has_results(self) -> bool:
-        """Whether the same run can resume from a choice, statistics, splits or checkpoints."""
-        is_done = self.record(CHOOSE) is not None or self.record(REDUCE) is not None
-        return is_done or self.has_checkpoints or bool(storage.names_in(self.path("splits")))
+        """Whether a stage that reads rows is done, or splits of an evaluation are."""
+        done = set(storage.names_in(self.path("records"))) - {f"{COUNT}.json", f"{PLAN}.json"}
+        return bool(done or storage.names_in(self.path("splits")))
 
     def header(self) -> dict[str, Any]:
         """Return ``run.json``; raise InputError where there is no run of ours, DamageError where it is damaged."""

@@ -158,14 +158,6 @@ def _differences(names: list[str] | None, fitted: list[str] | None) -> str:
     return f"{lack} It has {some_names(more)} beside them: leave them out as it is ingested, with {options}."
 
 
-def note_of_missing_labels(dataset: Dataset) -> str | None:
-    """Return the note that some label chunks are not stored, where that is so."""
-    if not dataset.missing_label_rows:
-        return None
-    lacking = f"{dataset.uri} lacks label chunks of {dataset.missing_label_rows} rows"
-    return f"{lacking}; their labels become the fill value {dataset.label_fill}."
-
-
 def load_maps(output: str) -> StoredRowMaps:
     """Return the row maps of a finished run as a transformer, which comes before its models.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.mapped_rows import MappedRows
 from mmpca_dist.jobs import records
 from mmpca_dist.jobs.job import Job, Stage
@@ -18,6 +19,9 @@ from mmpca_dist.statistics.medians import median_sets
 def _count(job: Job) -> CountRecord:
     dataset = job.dataset
     census = job.census = take_census(dataset, job.spans, job.tasks("count"))
+    notes = notes_on_missing_labels(dataset)
+    for note in notes:
+        job.callback.on_note(note)
     record: CountRecord = {
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,
@@ -28,6 +32,7 @@ def _count(job: Job) -> CountRecord:
         "feature_names": dataset.feature_names,
         "named_columns": dataset.named_columns,
         "image_shape": None if dataset.own_columns else job.config.dataset.image_shape or dataset.image_shape,
+        "notes": notes,
     }
     if isinstance(dataset, MappedRows) and dataset.own_columns:
         source = dataset.source

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mmpca_dist.datasets.stores import storage
-from mmpca_dist.errors import MmpcaError
+from mmpca_dist.errors import MmpcaError, PlanError, beyond_memory_limit
 from mmpca_dist.jobs.directory import ERRORS, RunDirectory
 from mmpca_dist.jobs.events import Callback
 
@@ -141,6 +141,8 @@ class UnforeseenError(RuntimeError):
 def traceback_kept(output: str | None = None) -> Iterator[None]:
     """Turn an exception that is no ``MmpcaError`` into an ``UnforeseenError``, which names a file with its traceback.
 
+    Those that a limit of the process's memory explains become a ``PlanError``, which names the limit.
+
     The file goes into the folder ``errors`` of the run in ``output`` or, where there is none, into the folder of
     temporary files of this machine.
     """
@@ -149,6 +151,8 @@ def traceback_kept(output: str | None = None) -> Iterator[None]:
     except (MmpcaError, UnforeseenError):
         raise
     except Exception as error:
+        if message := beyond_memory_limit(error):
+            raise PlanError(message) from error
         raise UnforeseenError(
             f"Unexpected error: {last_line(error)}. The traceback is in {_written(error, output)}; please report it."
         ) from error

@@ -10,7 +10,7 @@ import psutil
 from mmpca_dist.configuration.data_location import located, variables_named
 from mmpca_dist.configuration.schema import Purpose, RunConfig
 from mmpca_dist.datasets import memory_limits
-from mmpca_dist.datasets.changes import Watch, identities
+from mmpca_dist.datasets.changes import Watch, identity_of
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.ingest.scan import checked
 from mmpca_dist.datasets.mapped_rows import MappedRows, mapped
@@ -103,8 +103,7 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
     if not run.exists:
         refuse_inside(config.output, (dataset.uri,))
     watch = Watch.of(watched)
-    fingerprint, *former = identities(dataset)
-    identity = Identity(fingerprint, purpose, digest_of_parts(config, dataset, purpose), former)
+    identity = Identity(identity_of(dataset), purpose, digest_of_parts(config, dataset, purpose))
     run.check(config, identity)
     with run.tidied(), held(run.uri, callback.on_note) as lease:
         begun_before = run.exists
@@ -132,10 +131,16 @@ def open_job(config: RunConfig, callback: Callback, purpose: Purpose = "run") ->
 
 
 def _discard_refused(run: RunDirectory, error: MmpcaError, on_note: Callable[[str], None]) -> None:
-    """Delete the output of refused input; keep it after an I/O failure."""
+    """Delete the output of refused input, unless a stage is finished; keep all after an I/O failure."""
     with suppress(MmpcaError):  # if that fails too, report the first error
-        if isinstance(error, AccessError) and run.has_results:
+        may_go_on = isinstance(error, AccessError)
+        if may_go_on and (run.has_results or run.has_checkpoints):
             on_note(f"What is done is kept in {run.uri}, as the run may go on: give the same command again.")
+        elif not may_go_on and run.has_results:
+            on_note(
+                f"The stages that are done are kept in {run.uri}. A run with other rows or settings needs another "
+                "output (--output DIR)."
+            )
         else:
             run.discard()
             on_note(f"Removed what this run had begun in {run.uri}, as it cannot go on.")

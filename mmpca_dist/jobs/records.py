@@ -29,7 +29,7 @@ class StoredColumns(TypedDict):
 
 
 class CountRecord(StageRecord):
-    """The table after row maps, and its classes; ``uri`` where a refreshed run has several data sets."""
+    """The table after row maps, its classes, and notes; ``uri`` where a refreshed run has several data sets."""
 
     n_rows: int
     n_features: int
@@ -40,6 +40,7 @@ class CountRecord(StageRecord):
     feature_names: list[str] | None
     named_columns: NotRequired[bool]
     image_shape: list[int] | tuple[int, int] | None
+    notes: list[str]
     uri: NotRequired[str]
     stored: NotRequired[StoredColumns]
 

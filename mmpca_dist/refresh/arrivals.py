@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from mmpca_dist.datasets.changes import identities
+from mmpca_dist.datasets.changes import identity_of
 from mmpca_dist.datasets.mapped_rows import mapped
 from mmpca_dist.datasets.readers.formats import FORMATS, open_dataset
 from mmpca_dist.datasets.readers.parquet_folders import has_log, holds_parquet
 from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.stores.overlaps import canonical
 from mmpca_dist.errors import InputError, MmpcaError
 from mmpca_dist.jobs.directory import RunDirectory
 from mmpca_dist.jobs.records import ReduceRecord
@@ -77,7 +79,7 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
     entry: dict[str, Any] = {"name": uri.rsplit("/", 1)[-1], "uri": uri, "fingerprint": None, "rows": rows}
     with suppress(MmpcaError, ValueError):  # it may be gone, or be several data sets if read as an inbox
         dataset = mapped(open_dataset(**section.model_dump(include=OPENED)), section.row_maps)
-        if run.header()["fingerprint"] in identities(dataset):
+        if run.header()["fingerprint"] == identity_of(dataset):
             (arrival,) = arrivals(uri)
             entry |= asdict(arrival)
     return [entry]
@@ -86,26 +88,53 @@ def data_sets_of(run: RunDirectory, reduce: ReduceRecord, rows: int) -> list[dic
 def new_arrivals(candidates: Sequence[Arrival], data_sets: Sequence[dict[str, Any]]) -> list[Arrival]:
     """Return the candidates that are not among a run's data sets.
 
-    Raises InputError if rows might count twice: a candidate shares its name with another data set of the run, or lies
-    within one.
+    Raises InputError if rows might count twice: a candidate shares its name with another data set of the run, lies
+    within one, or links to files of one.
     """
     by_name = {entry["name"]: entry for entry in data_sets}
-    new = []
-    for arrival in candidates:
-        for entry in data_sets:  # a folder of Parquet files is one data set for a run, and an inbox of many here
-            outer, inner = sorted([arrival.uri, entry["uri"]], key=len)
-            if inner.startswith(f"{outer}/"):
-                raise InputError(
-                    f"{inner} lies within {outer}, and one of them is in already: rows would count twice. Put new data "
-                    "sets into a folder of their own."
-                )
-        namesake = by_name.get(arrival.name)
-        if namesake is None:
-            new.append(arrival)
-        elif namesake["fingerprint"] != arrival.fingerprint:
+    known = {(entry["name"], entry["fingerprint"]) for entry in data_sets}
+    new = [arrival for arrival in candidates if (arrival.name, arrival.fingerprint) not in known]
+    places = [_Place.of(entry["uri"]) for entry in data_sets] if new else []
+    for arrival in new:
+        place = _Place.of(arrival.uri)
+        for other in places:
+            place.refuse_shared_rows(other)
+        places.append(place)
+        if namesake := by_name.get(arrival.name):
             raise InputError(
                 f"{arrival.uri} is not what was taken up under this name ({namesake['rows']} rows of "
                 f"{namesake['uri']}): it has changed, or is another. Rows that are in cannot be taken out; give new "
                 "rows another name."
             )
     return new
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a data set is: its address, one spelling of it without links, and the local files that hold it."""
+
+    uri: str
+    canonical: str
+    inodes: set[tuple[int, int]]
+
+    @classmethod
+    def of(cls, uri: str) -> _Place:
+        if uri.startswith(storage.NAMED):
+            return cls(uri, uri, set())
+        root = Path(uri)
+        files = [root, *root.rglob("*")] if storage.is_local(uri) else []
+        stats = [path.stat() for path in files if path.is_file()]
+        return cls(uri, canonical(uri), {(stat.st_dev, stat.st_ino) for stat in stats})
+
+    def refuse_shared_rows(self, counted: _Place) -> None:
+        """Refuse rows that lie within a data set that counts, or around it, or that links lead to."""
+        if self.uri == counted.uri:
+            return
+        outer, inner = sorted([self, counted], key=lambda place: len(place.canonical))
+        if inner.canonical.startswith(f"{outer.canonical}/"):  # a folder of Parquet: one data set of a run, many here
+            what = f"{inner.uri} lies within {outer.uri}, and one of them is in already"
+        elif self.canonical == counted.canonical or not self.inodes.isdisjoint(counted.inodes):
+            what = f"{self.uri} and {counted.uri} are, or hold, links to the same files"
+        else:
+            return
+        raise InputError(f"{what}: rows would count twice. Put new data sets into a folder of their own.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.configuration.schema import RunConfig
+from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.row_maps.specification import Arrays
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
@@ -22,11 +23,14 @@ from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
-from mmpca_dist.statistics.census import Census
 from mmpca_dist.statistics.coordinates import ColumnStatistics, tall_statistics
-from mmpca_dist.statistics.moments import merge_classes
+from mmpca_dist.statistics.moments import ClassMoments, merge_classes
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.summary import take_moments
+
+SAME = 1e-9
+"""Moments of copies differ by less, relatively: by rounding alone, where they are read in other chunks."""
 
 
 def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
@@ -38,16 +42,41 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
         new, _ = take_moments(rows, precision=precision, weights=weights)
     stored = statistics_of(before)
     assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
+    *others, added = data_sets
+    if "moments" not in others[0]:  # of the run itself
+        others[0] = {**others[0], "moments": _identifying(stored.raw)}
+    added = {**added, "moments": _identifying(new)}
+    if note := _note_on_copy(added, others):
+        added["note"] = note
+        job.callback.on_note(note)
     with single_blas_thread():
         moments = merge_classes(stored.raw, new, arrival.uri)
     save_statistics(job.run.path("statistics.zarr"), tall_statistics(moments, precision=precision))
     return {
-        "taken": data_sets,
+        "taken": [*others, added],
         "passes": ["moments"],
         "bytes": rows.dataset.n_bytes,
         "memory": peak(),
         "outputs": ["statistics.zarr/zarr.json"],
     }
+
+
+def _identifying(moments: ClassMoments) -> list[float]:
+    """Return numbers that are the same for copies of rows: sums of squares of class sizes, means and deviations."""
+    counts, mean, between = moments.counts.astype(float), moments.mean, moments.deviations
+    squares = [counts @ counts, mean @ mean, counts @ np.einsum("ij,ij->i", between, between)]
+    return [*map(float, squares), moments.trace(np.ones(len(counts)))]
+
+
+def _note_on_copy(added: dict[str, Any], others: list[dict[str, Any]]) -> str | None:
+    """Return a note where rows have the moments of a data set that is in."""
+    for other in others:
+        if other["rows"] == added["rows"] and np.allclose(other["moments"], added["moments"], rtol=SAME, atol=0):
+            return (
+                f"{added['uri']} has as many rows as {other['uri']}, and the same moments. Is it a copy? Then its rows "
+                "count twice: refresh into another output, without the copy."
+            )
+    return None
 
 
 def is_pooled(run: RunDirectory) -> bool:
@@ -131,9 +160,9 @@ def maps_record(before: RunDirectory, run: RunDirectory, fits: Sequence[Arrays])
     }
 
 
-def count_record(count: CountRecord, census: Census, data_sets: list[dict[str, Any]]) -> CountRecord:
+def count_record(count: CountRecord, rows: Rows, data_sets: list[dict[str, Any]]) -> CountRecord:
     """Return the record of the count, with the rows of one more data set; ``data_sets`` are all of them."""
-    old_classes = classes_of(count)
+    census, old_classes = rows.census, classes_of(count)
     classes = np.union1d(old_classes, census.classes)
     counts = np.zeros(len(classes), np.int64)
     counts[np.searchsorted(classes, old_classes)] = count["counts"]
@@ -145,6 +174,7 @@ def count_record(count: CountRecord, census: Census, data_sets: list[dict[str, A
         "classes": classes.tolist(),
         "class_type": classes.dtype.str,
         "counts": counts.tolist(),
+        "notes": [*count["notes"], *notes_on_missing_labels(rows.dataset)],
         "uri": f"{data_sets[0]['uri']} and {n_more} more data set{'' if n_more == 1 else 's'}",
     }
     merged.pop("key", None)

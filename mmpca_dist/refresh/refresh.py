@@ -13,7 +13,7 @@ import numpy as np
 from mmpca_dist.configuration.sections import Section, setting
 from mmpca_dist.datasets.changes import Watch
 from mmpca_dist.datasets.dataset import Dataset, Table, make_spans
-from mmpca_dist.datasets.labels import unite
+from mmpca_dist.datasets.labels import notes_on_missing_labels, unite
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.datasets.stores.overlaps import canonical, refuse_inside
@@ -27,7 +27,6 @@ from mmpca_dist.jobs.finished_runs import (
     finished,
     fits_of,
     is_whole,
-    note_of_missing_labels,
     open_rows_for,
     open_run,
 )
@@ -221,7 +220,7 @@ class _RefreshJob:
     def _open(self, arrival: Arrival) -> Dataset:
         section, request = self.base.config.dataset, self.request
         label = None if section.uri.endswith(".npy") else section.label  # a file of labels is for those rows only
-        dataset = open_rows_for(
+        return open_rows_for(
             self.base,
             self.count,
             arrival.uri,
@@ -229,9 +228,6 @@ class _RefreshJob:
             label=request.label or label,
             labelled=True,
         )
-        if note := note_of_missing_labels(dataset):
-            self.callback.on_note(note)
-        return dataset
 
     def _count_all(self, datasets: list[Dataset], scheduler: Scheduler) -> list[Rows]:
         """Count the classes of all data sets before reading any row, and check that their labels go together."""
@@ -242,6 +238,8 @@ class _RefreshJob:
             census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
             union = unite(classes, census.classes, dataset.uri)
             check_missing_labels(dataset, census, classes)
+            for note in notes_on_missing_labels(dataset):
+                self.callback.on_note(note)
             new = [repr(str(label)) for label in np.setdiff1d(census.classes, classes)]
             if new:
                 listed = ", ".join([*new[:5], "..."] if len(new) > 5 else new)
@@ -274,7 +272,7 @@ class _RefreshJob:
         names = {"features": self.request.features, "label": self.request.label}
         data_sets = [*self.data_sets, {**asdict(arrival), "rows": rows.dataset.n_rows, **names}]
         run, run_key = self.output.begin_next(self.config, digest_of(data_sets))
-        run.finish(records.COUNT, run_key, count_record(self.count, rows.census, data_sets))
+        run.finish(records.COUNT, run_key, count_record(self.count, rows, data_sets))
         if fits := fits_of(self.base):
             run.finish(records.MAPS, run_key, maps_record(self.base, run, fits))
         if self.config.chooses:
@@ -286,7 +284,7 @@ class _RefreshJob:
         self.lease.check()
         storage.remove(run.path("scratch"))
         self.output.take(number, key)
-        self.data_sets = data_sets
+        self.data_sets = finished(run, records.REDUCE)["taken"]
 
     def solve(self) -> bool:
         """Solve the methods from the newest statistics and publish the models; return False if that is already done.

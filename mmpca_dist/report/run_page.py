@@ -187,9 +187,10 @@ def _notes(config: RunConfig, run: RunDirectory, results: Results) -> list[str]:
     """Return the notes that were logged while methods were solved; models of earlier versions have none."""
     solve, maps = results.of(SOLVE), results.find(MAPS)
     recorded, precision = solve.get("notes"), solve.get("precision", config.precision)
+    parts = results.of(REDUCE).get("taken", [])
+    notes = results.of(COUNT)["notes"] + [part["note"] for part in parts if "note" in part]
     if recorded is not None:
-        return [*(maps["notes"] if maps else []), *recorded]
-    notes = []
+        return [*notes, *(maps["notes"] if maps else []), *recorded]
     for section in config.methods:
         name = section.label
         notes += method_notes(section, load_model(run.uri, name), sizes_of(config, results, name)[-1], precision)

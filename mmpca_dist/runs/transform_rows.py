@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from mmpca_dist.configuration.schema import RunConfig
-from mmpca_dist.datasets.changes import Watch, identities
+from mmpca_dist.datasets.changes import Watch, identity_of
 from mmpca_dist.datasets.dataset import Dataset, make_spans
+from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.datasets.stores.lease import Lease, held
 from mmpca_dist.datasets.stores.overlaps import refuse_inside
@@ -21,7 +22,7 @@ from mmpca_dist.errors import DamageError, InputError, MmpcaError, OutputError
 from mmpca_dist.jobs.cluster import open_scheduler, refuse_private
 from mmpca_dist.jobs.directory import RunDirectory, is_claim
 from mmpca_dist.jobs.events import Callback
-from mmpca_dist.jobs.finished_runs import note_of_missing_labels, open_rows_for, open_run, require_method
+from mmpca_dist.jobs.finished_runs import open_rows_for, open_run, require_method
 from mmpca_dist.jobs.first_stages import resources_of
 from mmpca_dist.jobs.object_records import AGAIN, GROUP, check_outputs, recorded
 from mmpca_dist.jobs.records import COUNT
@@ -101,7 +102,7 @@ def transform(config: TransformConfig, callback: Callback | None = None) -> dict
             callback.on_stage_end("project", task.done, True)
             return task.done
         callback.on_note(f"{damage.removesuffix(AGAIN)}The rows are projected again.")
-    if note := note_of_missing_labels(task.dataset):
+    for note in task.notes:
         callback.on_note(note)
     plan = task.plan()
     callback.on_plan(plan)
@@ -168,18 +169,23 @@ class _Task:
         outputs = [uri for projector in projectors for uri in projector.uris]
         run_key, watch = run.header()["key"], Watch.of(dataset.addresses)
         names = (config.features, config.label, outputs)
-        keys = [storage.digest(run_key, fingerprint, *names) for fingerprint in identities(dataset)]
+        key = storage.digest(run_key, identity_of(dataset), *names)
         done = _record(destination)
-        if done is None or done["key"] not in keys:
+        if done is None or done["key"] != key:
             _refuse_content(destination)
             refuse_inside(destination, (dataset.uri,))
             done = None
-        return cls(fitted, methods, dataset, watch, destination, projectors, outputs, keys[0], done)
+        return cls(fitted, methods, dataset, watch, destination, projectors, outputs, key, done)
 
     @property
     def recorded_names(self) -> list[str]:
         """Names of the outputs in records."""
         return [name for projector in self.projectors for name in projector.outputs(self.destination)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of the rows."""
+        return notes_on_missing_labels(self.dataset) if self.dataset.has_labels else []
 
     def plan(self) -> Plan:
         """Return what the projection will cost."""
@@ -197,6 +203,7 @@ class _Task:
             "key": self.key,
             "dataset": self.dataset.uri,
             "rows": self.dataset.n_rows,
+            "notes": self.notes,
             "methods": self.methods,
             "destination": self.destination,
             "outputs": self.outputs,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset, Span
-from mmpca_dist.datasets.labels import refuse_made_up
+from mmpca_dist.datasets.labels import refuse_made_up, warn_of_missing_labels
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.serialization import storable
@@ -92,6 +92,7 @@ def take_census(dataset: Dataset, spans: list[Span], tasks: Tasks) -> Census:
             f"{census.classes[0]!s}. There must be at least two."
         )
     check_missing_labels(dataset, census)
+    warn_of_missing_labels(dataset)
     return census
 
 
@@ -100,6 +101,6 @@ def check_missing_labels(dataset: Dataset, census: Census, other_classes: NDArra
 
     Zarr may leave out chunks that hold only the fill value.
     """
-    if dataset.missing_label_rows:
-        filled = int(census.counts[census.classes == dataset.label_fill].sum())
+    if dataset.missing_labels is not None:
+        filled = int(census.counts[census.classes == dataset.missing_labels.fill].sum())
         refuse_made_up(dataset, filled, other_classes)

@@ -11,11 +11,11 @@ import numpy as np
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, make_spans
 from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, labels_of
-from mmpca_dist.datasets.labels import encode, label_array, normalize_labels
+from mmpca_dist.datasets.labels import encode, label_array, normalize_labels, warn_of_missing_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.census import Census, count_labels
+from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics, wide_statistics
 from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
@@ -33,6 +33,8 @@ def moments_of(
     """Return the class moments of a data set, over ``classes`` or those of its labels."""
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
+    check_missing_labels(dataset, census, None if classes is None else normalize_labels(classes, "classes"))
+    warn_of_missing_labels(dataset)
     if classes is not None:
         all_classes = np.unique(normalize_labels(classes, "classes"))
         encode(census.classes, all_classes, dataset.uri)

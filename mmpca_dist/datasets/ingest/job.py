@@ -48,6 +48,7 @@ def ingest(
     progress: Callable[[int, int], None] | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: Overwrite = False,
+    missing_chunks: str = "refuse",
 ) -> dict[str, Any]:
     """Write a labelled table as a Zarr group of rows ``X`` (n, d) and labels ``y`` (n,), a few blocks at a time.
 
@@ -84,6 +85,8 @@ def ingest(
         Called with what the user should know.
     overwrite : bool or "any"
         Replace a group that an ingest has completed, or any Zarr group, once the new one is complete.
+    missing_chunks : {"refuse", "fill"}
+        Whether chunks of a Zarr source that are not stored are an error or fill values, which are then written.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def ingest(
     origin, target = _addresses(source, destination, label)
     if chunk_bytes is not None and chunk_bytes < 1:
         raise InputError(f"chunk_bytes is {chunk_bytes}; it must be positive.")
-    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype)
+    selection = Selection(features, label, drop, list(dict.fromkeys(map(str, keep))), unlabelled, dtype, missing_chunks)
     selection.check()
     writing = ZarrWriter(target, overwrite=overwrite, chunk_bytes=chunk_bytes, note=note, columns=selection.columns)
     with _all_columns_named(origin, selection), writing as writer, ExitStack() as stack:

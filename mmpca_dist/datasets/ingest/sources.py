@@ -18,7 +18,7 @@ from mmpca_dist.datasets.dataset import Dataset, check_table, fill, readable, un
 from mmpca_dist.datasets.ingest.csv import CSV_SUFFIXES, CsvRows
 from mmpca_dist.datasets.ingest.libsvm import LIBSVM_SUFFIXES, LibsvmRows
 from mmpca_dist.datasets.ingest.row_source import LABELS, Block, RowSource, encode_block
-from mmpca_dist.datasets.labels import check_label_type, refuse_made_up
+from mmpca_dist.datasets.labels import check_label_type, notes_on_missing_labels, refuse_made_up
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.csr import SparseRows, check_index_type, check_row_ends, most_stored, value_type
 from mmpca_dist.datasets.readers.formats import open_column, open_dataset, stem_of
@@ -44,6 +44,7 @@ class Selection:
     keep: Sequence[str] = ()
     unlabelled: bool = False
     dtype: str | None = None
+    missing_chunks: str = "refuse"
 
     @property
     def label_name(self) -> str | None:
@@ -78,6 +79,7 @@ class Selection:
             label=self.label_name,
             drop=[*self.drop, *drop],
             beside=dict.fromkeys(self.keep, "--keep"),
+            missing_chunks=self.missing_chunks,
         )
 
     def open(self, uri: str, sparse: bool | None, stack: ExitStack) -> RowSource:
@@ -149,6 +151,11 @@ class DatasetRows(RowSource):
         self.labels = f"column {dataset.label!r}" if isinstance(dataset, ColumnRows) else None
         self.sparse = dataset.sparse and sparse is not False
         self.nnz = dataset.nnz if self.sparse else None
+        self.notes = [
+            note
+            for name, column in self._columns.items()
+            for note in notes_on_missing_labels(column, "class" if name == LABELS else "name")
+        ]
 
     def blocks(self) -> Iterator[Block]:
         if not self.total:
@@ -156,7 +163,8 @@ class DatasetRows(RowSource):
         edges = self._edges()
         buffer = np.empty((0 if self.sparse else max(np.diff(edges)), self.n_features), self.dtype)
         # Rows that have the fill value, of columns of which chunks are not stored.
-        filled = {name: 0 for name, column in self._columns.items() if column.missing_label_rows}
+        missing = {name: column.missing_labels for name, column in self._columns.items()}
+        filled = {name: (lacking.fill, 0) for name, lacking in missing.items() if lacking is not None}
         for start, stop in itertools.pairwise(edges):
             with readable(self._dataset.describe_chunk(start)):
                 if self.sparse:
@@ -164,14 +172,14 @@ class DatasetRows(RowSource):
                 else:
                     rows = self._dataset.read_rows(start, stop, buffer[: stop - start])
                 names = {name: column.read_labels(start, stop) for name, column in self._columns.items()}
-            for name in filled:
-                filled[name] += int(np.count_nonzero(names[name] == self._columns[name].label_fill))
+            for name, (value, n_rows) in filled.items():
+                filled[name] = value, n_rows + int(np.count_nonzero(names[name] == value))
             codes = {
                 name: encode_block(values, self.uri if name == LABELS else f"{name!r} of {self.uri}")
                 for name, values in names.items()
             }
             yield Block(rows, codes, stop)
-        for name, n_rows in filled.items():
+        for name, (_, n_rows) in filled.items():
             refuse_made_up(self._columns[name], n_rows)
 
     def _edges(self) -> list[int]:

@@ -31,7 +31,7 @@ class Request:
     """Columns that are no features."""
     beside: Mapping[str, str] = field(default_factory=dict)
     """More such columns, and the settings that name them, for errors."""
-    missing_chunks: str = "refuse"
+    missing_chunks: str | None = None
     """Otherwise ``fill``."""
 
 
@@ -80,7 +80,7 @@ def open_dataset(
     label: str | None = None,
     drop: Sequence[str] = (),
     beside: Mapping[str, str] | None = None,
-    missing_chunks: str = "refuse",
+    missing_chunks: str | None = None,
 ) -> Dataset:
     """Open a labelled data set; reads only metadata.
 
@@ -102,8 +102,9 @@ def open_dataset(
         Columns of Parquet or Arrow that are no features, such as an identifier.
     beside : dict, optional
         More such columns, and the settings that name them, for errors. Other formats ignore them.
-    missing_chunks : {"refuse", "fill"}
-        Whether Zarr chunks of rows that are not stored are an error or rows of fill values.
+    missing_chunks : {"refuse", "fill"}, optional
+        Whether Zarr chunks that are not stored are an error or fill values. By default those of rows are an error, and
+        those of labels are read as the fill value where that is also the label of other rows.
 
     Returns
     -------
@@ -121,7 +122,7 @@ def open_dataset(
     >>> dataset.n_rows, dataset.n_features
     (150, 4)
     """
-    if missing_chunks not in ("refuse", "fill"):
+    if missing_chunks not in ("refuse", "fill", None):
         raise InputError(f"missing_chunks is {missing_chunks!r}; it must be 'refuse' or 'fill'.")
     request = Request(
         storage.normalize(uri), os.fspath(uri), features, label, drop=drop, beside=beside or {},
@@ -142,7 +143,7 @@ def open_rows(
     *,
     features: str | None = None,
     label: str | None = None,
-    missing_chunks: str = "refuse",
+    missing_chunks: str | None = None,
     names: list[str] | None = None,
     labelled: bool = False,
 ) -> Dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import uuid
@@ -15,7 +16,7 @@ import zarr
 from numpy.typing import NDArray
 
 from mmpca_dist.datasets.column_scatter import stored_heavy_columns
-from mmpca_dist.datasets.dataset import Dataset, default_chunk_rows, readable
+from mmpca_dist.datasets.dataset import MOST_STRETCHES, Dataset, MissingLabels, default_chunk_rows, readable
 from mmpca_dist.datasets.labels import check_label_type, normalize_labels
 from mmpca_dist.datasets.memory_limits import refuse_larger
 from mmpca_dist.datasets.readers.formats import Request
@@ -75,7 +76,7 @@ class ZarrGroupRows(Dataset):
         if labels is not None:
             n_rows = min(self.n_rows, default_chunk_rows(self.row_bytes))
             check_label_type(labels.array.dtype, n_rows, f"{self.uri}/{self.label}")
-            self._note_missing_labels(labels)
+            self.missing_labels = self._missing_labels(labels)
 
     @abstractmethod
     def _open(self, group: zarr.Group, n_labels: int | None) -> None:
@@ -112,19 +113,21 @@ class ZarrGroupRows(Dataset):
             start, stop = first[0] * size, min((first[0] + 1) * size, array.shape[0])
             raise InputError(
                 f"{self.uri} lacks {chunks.n_missing} of the chunks of {name!r}, the first one {first}: {what} "
-                f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks')}: fill to take its "
+                f"{start} to {stop - 1}. Restore it, or set {setting_name('missing_chunks', 'fill')} to take its "
                 f"{what} as {array.fill_value}."
             )
 
-    def _note_missing_labels(self, labels: ZarrLabels) -> None:
-        """Record what is missing; whether fill values are labels is known only once all labels are counted."""
+    def _missing_labels(self, labels: ZarrLabels) -> MissingLabels | None:
+        """Return what is missing; whether fill values are labels is known only once all labels are counted."""
+        if self.missing_chunks == "refuse":
+            self._refuse_missing(labels.path, labels.array, "labels")
         chunks = StoredChunks.of(self.table, labels.path, labels.array)
-        if chunks.n_missing:
-            chunks.refuse_made_up(f"{self.uri}/{labels.path}")
-            size = chunks.shape[0]
-            n_stored = sum(min(size, self.n_rows - index * size) for (index,) in chunks.stored)
-            self.missing_label_rows = self.n_rows - n_stored
-            self.label_fill = labels.fill
+        if not chunks.n_missing:
+            return None
+        chunks.refuse_made_up(f"{self.uri}/{labels.path}")
+        stretches = chunks.missing_rows(self.n_rows)
+        n_rows = sum(stop - start for start, stop in stretches)
+        return MissingLabels(n_rows, tuple(stretches[:MOST_STRETCHES]), labels.fill)
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return _open_labels(self.table, self.label, self._token).read(start, stop)
@@ -178,6 +181,12 @@ class StoredChunks:
     @property
     def n_missing(self) -> int:
         return math.prod(self.grid) - len(self.stored)
+
+    def missing_rows(self, n_rows: int) -> list[tuple[int, int]]:
+        """Return the stretches (start, stop) of ``n_rows`` rows whose chunks are not stored, of a grid along rows."""
+        size, edges = self.shape[0], [-1, *sorted(index for (index,) in self.stored), self.grid[0]]
+        gaps = ((before + 1, after) for before, after in itertools.pairwise(edges) if after - before > 1)
+        return [(first * size, min(end * size, n_rows)) for first, end in gaps]
 
     @property
     def first_missing(self) -> tuple[int, ...]:

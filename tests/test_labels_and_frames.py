@@ -1,0 +1,74 @@
+"""Labels of several types, and polars frames that are not read yet: one sentence, whatever takes them."""
+
+import numpy as np
+import pytest
+
+import mmpca_dist
+from mmpca_dist.datasets.labels import normalize_labels
+from mmpca_dist.errors import InputError
+
+X, Y = np.random.default_rng(0).standard_normal((40, 4)), np.arange(40) % 2
+MIXED = ["a", 1] * 20
+P = np.eye(4)[:2]
+TAKERS = {
+    "fisher": mmpca_dist.FisherDiscriminant(n_components=1),
+    "penalty": mmpca_dist.ProjectionPenaltyClassifier(P),
+    "kernel penalty": mmpca_dist.KernelProjectionPenaltyClassifier(),
+    "kernel": mmpca_dist.GeneralizedDiscriminantAnalysis(),
+    "bayesian": mmpca_dist.BayesianMarginPCA(n_components=1),
+    "search": mmpca_dist.NearestOpposite(),
+}
+
+
+def pandas_column(values):
+    return pytest.importorskip("pandas").Series(values)
+
+
+def objects(values):
+    return np.asarray(values, dtype=object)
+
+
+@pytest.mark.parametrize("form", [list, tuple, objects, pandas_column])
+@pytest.mark.parametrize("name", [*TAKERS, "moments"])
+def test_texts_beside_numbers_are_refused(name, form):
+    """scikit-learn fails to sort them, and NumPy makes texts of a list's numbers in silence."""
+    with pytest.raises(InputError, match=r"^Labels in y mix int and str; use one type\.$"):
+        if name == "moments":
+            mmpca_dist.class_moments(X, form(MIXED))
+        else:
+            TAKERS[name].fit(X, form(MIXED))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a", 2.5], "mix float and str"),
+        (["a", True], "mix bool and str"),
+        ([1, True], "mix bool and int"),
+        (["a", np.nan], "Label nan at position 1 of y is neither"),
+        (["a", None], "Label None at position 1 of y is neither"),
+        ([1, 2.5], "Label 2.5 at position 1 of y"),
+    ],
+)
+@pytest.mark.parametrize("form", [list, objects])
+def test_what_is_wrong_with_labels_of_several_types(values, message, form):
+    if form is list and not any(isinstance(value, str) for value in values):
+        pytest.skip("NumPy makes numbers of them")
+    with pytest.raises(InputError, match=message):
+        normalize_labels(form(values), "y")
+
+
+@pytest.mark.parametrize("name", [*TAKERS, "moments", "transform", "labels"])
+def test_a_lazy_frame_is_to_be_collected(name):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(X, schema=list("abcd"))
+    model = TAKERS["fisher"]
+    calls = {
+        "moments": lambda: mmpca_dist.class_moments(frame.lazy(), Y),
+        "transform": lambda: model.fit(frame, Y).transform(frame.lazy()),
+        "labels": lambda: model.fit(frame, frame.lazy()),
+    }
+    with pytest.raises(InputError) as caught:
+        calls.get(name, lambda: TAKERS[name].fit(frame.lazy(), Y))()
+    what = "y" if name == "labels" else "X"
+    assert str(caught.value) == f"{what} is a polars LazyFrame, a query that has not run: pass {what}.collect()."
