@@ -6,15 +6,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
-from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelName, KernelReducer, PrincipalImages
+from mmpca_dist.methods.parameters import check_number
 from mmpca_dist.solvers.dense import fix_signs
 
 TIE = 1e-8
 """Criteria that differ by less are equal: errors of eigenvalues of the kernel, relative to the least one kept, are."""
 
 
-@estimator
 class GeneralizedDiscriminantAnalysis(KernelReducer):
     """Directions in the space of a kernel that maximise the scatter between the classes over that of all rows.
 
@@ -66,7 +65,13 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     (1797, 9)
     """
 
-    shrinkage: float = 0.0
+    def __init__(
+        self, n_components: int | None = None, *, kernel: KernelName = "rbf", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        shrinkage: float = 0.0, tolerance: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.shrinkage = shrinkage
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         check_number("shrinkage", self.shrinkage, {"ge": 0, "le": 1}, integral=False)

@@ -21,9 +21,11 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_rows, labels_of
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.methods.parameters import check_number, estimator, parameter
+from mmpca_dist.methods.parameters import check_number
 
 Array = NDArray[np.float64]
+KernelName = str | Callable[[Any, Any], Any]
+Gamma = float | Literal["scale", "auto"]
 KERNELS = {
     "linear": (),
     "poly": ("gamma", "degree", "coef0"),
@@ -80,14 +82,11 @@ class Kernel:
         return values.astype(np.float64)
 
 
-@estimator
 class KernelEstimator(BaseEstimator):
     """Base of the estimators of this package: the parameters of the kernel, and the check of rows."""
 
-    kernel: str | Callable[[Any, Any], Any] = "rbf"
-    gamma: float | Literal["scale", "auto"] = "scale"
-    degree: int = 3
-    coef0: float = 0.0
+    def __init__(self, *, kernel: KernelName, gamma: Gamma, degree: int, coef0: float) -> None:
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
 
     def _labelled_rows(self, X: Any, y: Any) -> tuple[Any, NDArray, NDArray[np.intp]]:
         """Return rows (n, d), the classes (C,), and the class of each row (n,); keep the kernel."""
@@ -160,15 +159,15 @@ class KernelEstimator(BaseEstimator):
         return tags
 
 
-@estimator
 class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
     """Base of the reductions in the space of a kernel: projections of centred images of rows onto directions.
 
     A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
     """
 
-    n_components: int | None = parameter(None, kw_only=False)
-    tolerance: float = 1e-10
+    def __init__(self, n_components: int | None, *, tolerance: float, **of_the_kernel: Any) -> None:
+        super().__init__(**of_the_kernel)
+        self.n_components, self.tolerance = n_components, tolerance
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         """Return the directions as combinations (K, n) of the centred images."""

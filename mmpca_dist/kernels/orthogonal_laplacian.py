@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
-from mmpca_dist.methods.parameters import check_choice, check_number, estimator
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelName, KernelReducer, PrincipalImages
+from mmpca_dist.methods.parameters import check_choice, check_number
 from mmpca_dist.solvers.dense import fix_signs
 
 WEIGHTS = ("uniform", "heat", "cosine")
@@ -21,7 +21,6 @@ ROUNDING = 1e-14
 """Ratios, which lie between 0 and 2, that differ by no more are equal, too: rounding may make those of 0 negative."""
 
 
-@estimator
 class OrthogonalLaplacianProjection(KernelReducer):
     """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
 
@@ -76,10 +75,14 @@ class OrthogonalLaplacianProjection(KernelReducer):
     (2, 13)
     """
 
-    kernel: str = "linear"
-    weights: Literal["uniform", "heat", "cosine"] = "uniform"
-    width: float | None = None
-    variance_share: float = 1.0
+    def __init__(
+        self, n_components: int | None = None, *, kernel: KernelName = "linear", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        weights: Literal["uniform", "heat", "cosine"] = "uniform", width: float | None = None,
+        variance_share: float = 1.0, tolerance: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.weights, self.width, self.variance_share = weights, width, variance_share
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         self._check_options()

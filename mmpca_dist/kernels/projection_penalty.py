@@ -16,16 +16,15 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import labels_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis
-from mmpca_dist.kernels.kernel_functions import Array, KernelEstimator
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.kernels.margin_problem import MarginProblem, Solved
 from mmpca_dist.kernels.margin_solvers import solve
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.parameters import check_choice, check_number, estimator, parameter
+from mmpca_dist.methods.parameters import check_choice, check_number
 
 SOLVERS = ("auto", "libsvm", "clarabel")
 
 
-@estimator
 class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     """A support vector machine that a reduction guides, but does not confine: the kernel form of projection penalties.
 
@@ -100,12 +99,15 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     0.89
     """
 
-    reduction: Any = parameter(None, kw_only=False)
-    alpha: float = 1.0
-    epsilon: float = 1e-5
-    solver: Literal["auto", "libsvm", "clarabel"] = "auto"
-    tolerance: float = 1e-6
-    max_iter: int = 50_000
+    def __init__(
+        self, reduction: Any = None, *, alpha: float = 1.0, epsilon: float = 1e-5,
+        kernel: KernelName = "rbf", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        solver: Literal["auto", "libsvm", "clarabel"] = "auto", tolerance: float = 1e-6, max_iter: int = 50_000,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.reduction, self.alpha, self.epsilon = reduction, alpha, epsilon
+        self.solver, self.tolerance, self.max_iter = solver, tolerance, max_iter
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to labelled rows.

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
-from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.penalty_fit import PenaltyFit
 from mmpca_dist.methods.penalty_results import PenalizedModels
 from mmpca_dist.methods.reduction_of import MethodReduction
@@ -32,49 +32,53 @@ LARGEST_ALPHA = 1e12
 """Beyond it nothing of the losses is left in sums."""
 
 
-@estimator
 class ProjectionPenalty(TakesReduction):
     """Base of the estimators with a projection penalty."""
 
-    n_components: int | Literal["auto"] | None = parameter(None, words=("auto",))
-    reduction: Any = option(
-        "m-pca0",
-        kw_only=False,
-        values="a method, or a mapping of its name and options",
-        example={"name": "m-pca2", "search": "approximate"},
-        description="The reduction whose subspace bears little or no penalty",
-    )
-    alpha: float | Literal["auto"] = option(
-        1.0,
-        words=("auto",),
-        gt=0,
-        le=LARGEST_ALPHA,
-        values="a number above 0, or auto",
-        example="auto",
-        description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows held "
-        "out",
-    )
-    sizes: tuple[int, ...] = parameter(COMPONENT_COUNTS)
-    alphas: tuple[float, ...] = option(
-        ALPHAS, values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
-    )
-    epsilon: float = option(
-        1e-3, ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"
-    )
-    penalty: Literal["l2", "l1"] = option(
-        "l2", example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
-    )
-    fit_intercept: bool = option(True, example=False, description="Whether the models have a constant, not penalised")
-    tolerance: float = option(
-        1e-5, gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
-    )
-    max_sweeps: int = option(500, ge=1, example=50, description="Passes over the rows at most")
-    scratch: str | None = None
+    _options: ClassVar = {
+        "n_components": Option(words=("auto",)),
+        "reduction": Option(
+            values="a method, or a mapping of its name and options",
+            example={"name": "m-pca2", "search": "approximate"},
+            description="The reduction whose subspace bears little or no penalty",
+        ),
+        "alpha": Option(
+            words=("auto",),
+            gt=0,
+            le=LARGEST_ALPHA,
+            values="a number above 0, or auto",
+            example="auto",
+            description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows "
+            "held out",
+        ),
+        "alphas": Option(
+            values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
+        ),
+        "epsilon": Option(ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"),
+        "penalty": Option(
+            example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
+        ),
+        "fit_intercept": Option(example=False, description="Whether the models have a constant, not penalised"),
+        "tolerance": Option(
+            gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
+        ),
+        "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
+    }
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
         "objective_", "gaps_", "passes_", "proved_", "weights_", "outputs_at_mean_",
     )  # fmt: skip
+
+    def __init__(
+        self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
+        alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
+        fit_intercept: bool, tolerance: float, max_sweeps: int, scratch: str | None, **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, **shared)  # type: ignore[arg-type]
+        self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
+        self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
+        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
 
     def _means_of_targets(self) -> tuple[float, ...]:
         """Return the means of continuous targets; none for classes."""

@@ -25,7 +25,6 @@ from mmpca_dist.datasets.row_maps.nystroem import Nystroem
 from mmpca_dist.datasets.row_maps.sampling import sample_plan
 from mmpca_dist.datasets.row_maps.specification import Arrays, RowMap
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.parameters import estimator, parameter
 from mmpca_dist.methods.transform import LazyTransform, by_unit, output_type
 from mmpca_dist.settings import values_of
 from mmpca_dist.statistics.dask_rows import whole_rows
@@ -201,7 +200,6 @@ def _sample_of(rows: Any, count: int, seed: int) -> Any:
     return sample
 
 
-@estimator
 class RandomFourierFeatures(_FittedFeatures):
     """Random Fourier features: D cosines whose dot products approximate exp(-gamma ||x - x'||^2).
 
@@ -239,14 +237,15 @@ class RandomFourierFeatures(_FittedFeatures):
     True
     """
 
-    n_components: int = parameter(300, kw_only=False)
-    gamma: float | Literal["scale"] = "scale"
-    orthogonal: bool = True
-    seed: int = 0
     _options = Fourier
 
+    def __init__(
+        self, n_components: int = 300, *, gamma: float | Literal["scale"] = "scale", orthogonal: bool = True,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_components, self.gamma, self.orthogonal, self.seed = n_components, gamma, orthogonal, seed
 
-@estimator
+
 class NystroemFeatures(_FittedFeatures):
     """Nystroem features: K_mm^(-1/2) k(landmarks, x), with m landmarks among the rows.
 
@@ -285,10 +284,11 @@ class NystroemFeatures(_FittedFeatures):
     True
     """
 
-    n_components: int = parameter(300, kw_only=False)
-    kernel: Literal["rbf", "laplacian", "polynomial", "cosine", "linear"] = "rbf"
-    gamma: float | Literal["scale"] = "scale"
-    degree: int = 3
-    coef0: float = 1
-    seed: int = 0
     _options = Nystroem
+
+    def __init__(
+        self, n_components: int = 300, *, kernel: Literal["rbf", "laplacian", "poly", "cosine", "linear"] = "rbf",
+        gamma: float | Literal["scale"] = "scale", degree: int = 3, coef0: float = 1, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_components, self.seed = n_components, seed
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
