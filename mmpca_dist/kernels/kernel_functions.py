@@ -202,7 +202,7 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
             self.dual_coef_ = self._directions(images, codes)
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Project the images of rows, less the mean image of the rows of ``fit``, onto the directions.
 
         Parameters

@@ -76,8 +76,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     objective_, gaps_ : arrays of shape (m,)
         The sums above, and by how much they may lie above their minima, relative to themselves or to a thousandth of
         the objective at zero, whichever is more: proved by a point of the dual problem, in double precision.
-    n_iter_ : array of shape (m,)
-        Steps of the solver and of the refinement.
+    n_iter_ : int
+        Steps of the solver and of the refinement, of the machine that took most.
     reduction_ : array or fitted transformer
     X_fit_ : array of shape (n_samples, n_features)
     classes_ : array of shape (C,)
@@ -161,7 +161,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
         self.objective_ = np.asarray([machine.objective for machine in machines])
         self.gaps_ = np.asarray([machine.gap for machine in machines])
-        self.n_iter_ = np.asarray([machine.n_iter for machine in machines])
+        self.n_iter_ = max(machine.n_iter for machine in machines)
         self._level = self._shift_level()
         means = self._centerer.K_fit_rows_ @ self.dual_coef_.T + reduced.mean @ self.weights_.T + self._level
         self.intercept_ = np.asarray([machine.point.b for machine in machines]) - means

@@ -61,7 +61,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     _nested: ClassVar[bool] = True
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
-    """Attributes, arrays, that models keep beside those of all reducers."""
+    """Attributes, arrays and finite scalars, that models keep beside those of all reducers."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
 

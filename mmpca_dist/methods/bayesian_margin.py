@@ -96,9 +96,8 @@ class BayesianMargin(MomentReducer):
         for field in fields(posterior):
             if field.name != "loadings":
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
-        self.bounds_, self.converged_ = models.bounds, np.asarray([models.converged])
-        self.C_, self.candidates_, self.candidate_errors_ = np.asarray([models.C]), models.candidates, models.errors
-        self.n_unlabelled_ = np.asarray([models.n_unlabelled])
+        self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
+        self.C_, self.candidates_, self.candidate_errors_ = models.C, models.candidates, models.errors
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         most = min(n_features, n_rows - 1)
@@ -198,7 +197,7 @@ class BayesianMargin(MomentReducer):
         remarks, off = [], int(np.count_nonzero(self.switched_off_))
         if off:
             remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
-        if not self.converged_[0]:
+        if not self.converged_:
             remarks.append(
                 f"the evidence bound still rose by more than {self.tolerance:g} nats a row in the last of "
                 f"{len(self.bounds_)} sweeps: raise max_sweeps."

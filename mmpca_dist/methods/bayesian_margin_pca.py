@@ -64,8 +64,11 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         Squared lengths of the loadings, decreasing for each class.
     bounds_ : array of shape (n_iter_, m)
         The evidence lower bound of every model after every sweep, in nats; it never falls, up to rounding.
-    C_, candidates_, candidate_errors_ : arrays
-        The C in use, those tried, and the held-out rows that each of them got wrong.
+    converged_ : bool
+        Whether the last sweep met the tolerance.
+    C_ : float
+    candidates_, candidate_errors_ : arrays
+        The values of C that were tried, and the held-out rows that each of them got wrong.
     location_, noise_, relevance_, weights_, weight_covariance_ : arrays
         Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
     latent_covariance_ : array of shape (k, k), or (C, k, k)
@@ -143,7 +146,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     def _remarks(self) -> list[str]:
         remarks = super()._remarks()
         if self.unlabelled is not None:
-            count = int(self.n_unlabelled_[0]) or "no"
+            count = self.n_unlabelled_ or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
         return remarks
 

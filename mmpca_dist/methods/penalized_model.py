@@ -67,7 +67,7 @@ class ProjectionPenalty(TakesReduction):
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
-        "objective_", "gaps_", "passes_", "proved_", "weights_", "outputs_at_mean_",
+        "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
     )  # fmt: skip
 
     def __init__(
@@ -133,14 +133,13 @@ class ProjectionPenalty(TakesReduction):
 
     def _solution(self, models: PenalizedModels) -> Solution:
         choice = models.choice
-        self.alpha_ = np.asarray([choice.alpha])
+        self.alpha_, self.fitted_by_fold_ = choice.alpha, choice.is_nested
         self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
-        self.fitted_by_fold_ = np.asarray([choice.is_nested])
         self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
         if self.n_components != "auto":
             self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
-        self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
+        self.n_iter_, self.proved_ = models.n_passes, models.proved
         self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
@@ -175,11 +174,6 @@ class ProjectionPenalty(TakesReduction):
     def n_components_(self) -> int:
         """The number of components of the reduction, that is of rows of P."""
         return self._n_used
-
-    @property
-    def n_iter_(self) -> int:
-        """Passes over the rows for the final models; 0 where moments sufficed."""
-        return int(self.passes_[0])
 
     def _parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return coefficients inside and outside, each (m, d), for rows in their own units."""
@@ -240,7 +234,7 @@ class ProjectionPenalty(TakesReduction):
         return self
 
     def _remarks(self) -> list[str]:
-        if self._chooses and not self.fitted_by_fold_[0]:
+        if self._chooses and not self.fitted_by_fold_:
             shared = (
                 "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more "
             )
@@ -251,7 +245,7 @@ class ProjectionPenalty(TakesReduction):
     def _unconverged(self) -> list[str]:
         if not self.gaps_.max(initial=0.0) > self.tolerance:
             return []
-        word = "is proved" if self.proved_[0] else "seems"
+        word = "is proved" if self.proved_ else "seems"
         advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
         if self._from_moments:
             advice = "set precision to double, or raise alpha or epsilon"

@@ -96,12 +96,13 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         K.
     components_ : array of shape (2 m, n_features)
         The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
-    alpha_, candidates_, candidate_sizes_, candidate_errors_ : arrays
-        The alpha in use, those tried, numbers of components tried, and the held-out rows that each alpha got wrong, or,
+    alpha_ : float
+    candidates_, candidate_sizes_, candidate_errors_ : arrays
+        Values of alpha and numbers of components that were tried, and the held-out rows that each alpha got wrong, or,
         with ``n_components="auto"``, each pair, shape (sizes, alphas).
     candidate_gaps_ : array
         The largest gap of the fits behind each of these errors, which end at 1e-3 or the tolerance.
-    fitted_by_fold_ : array of shape (1,)
+    fitted_by_fold_ : bool
         False where the rows held out took part in the fit of the reduction: where it is none of class moments, and the
         rows exceed 512 MiB, or where it is a transformer of scikit-learn that was not fitted before.
     objective_, gaps_ : arrays of shape (m,)
@@ -109,7 +110,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an
         estimate, ``proved_`` False: what a Newton step would gain.
     n_iter_ : int
-        Passes over the rows.
+        Passes over the rows for the final models; 0 where moments sufficed.
     classes_ : array of shape (C,)
 
     References

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import dask
 import dask.array as da
@@ -68,6 +68,10 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
 
     _fitted_name: ClassVar[str] = "fits_"
 
+    @overload
+    def transform(self, X: NDArray) -> NDArray: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Map rows.
 
