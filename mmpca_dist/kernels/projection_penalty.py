@@ -34,7 +34,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
 
     with phi(x) the image of a row in the space of the kernel, and z(x) its K reduced features. For z(x) = P phi(x) the
     model is w + P^T v, and the penalty is on its part outside the space of the reduction. More than two classes have a
-    machine each, against the rest. n rows take memory for about four matrices of n x n doubles.
+    machine each, against the rest. n rows take memory for up to six matrices of n x n doubles, eleven with Clarabel.
 
     Parameters
     ----------
@@ -49,9 +49,10 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Share of the penalty that v bears, by default that of the paper's faces, 1e-5: nearly none, and v stays
         determined where the reduced features separate the classes. With 0, v bears none. It is relative to the units of
         z: for features ten times as long, 100 times as much penalises as much.
-    kernel : {"rbf", "linear", "poly", "laplacian", "cosine"} or callable
+    kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable
         By name as in scikit-learn's ``pairwise_kernels``, or a function that returns the kernel matrix (n, m) of rows
-        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite.
+        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
+        of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
     gamma : float, "scale" or "auto"
         Of rbf, poly and laplacian, as in ``SVC``.
     degree, coef0 : int, float
@@ -80,6 +81,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Steps of the solver and of the refinement, of the machine that took most.
     reduction_ : array or fitted transformer
     X_fit_ : array of shape (n_samples, n_features)
+        The rows, or with ``precomputed`` their kernel matrix.
     classes_ : array of shape (C,)
 
     References
@@ -98,6 +100,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     >>> round(model.score(X[300:], y[300:]), 2)
     0.89
     """
+
+    _instead = "Put NystroemFeatures before ProjectionPenaltyClassifier"
 
     def __init__(
         self, reduction: Any = None, *, alpha: float = 1.0, epsilon: float = 1e-5,
@@ -122,9 +126,9 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Raises
         ------
         InputError
-            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, fewer than two
-            classes, a reduction that does not fit the rows, a kernel that is not positive semidefinite, and where
-            Clarabel is needed and not installed.
+            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
+            the memory holds kernel matrices of, fewer than two classes, a reduction that does not fit the rows, a
+            kernel that is not positive semidefinite, and where Clarabel is needed and not installed.
 
         Warns
         -----
@@ -141,6 +145,13 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             self._fit_machines(self._centred_kernel(rows)[0], self._reduced(X, rows), codes)
         return self
 
+    @property
+    def _own_solver(self) -> str:
+        return self.solver if self.solver != "auto" else "libsvm" if self.epsilon > 0 else "clarabel"
+
+    def _matrices(self) -> int:
+        return 11 if self._own_solver == "clarabel" else 6
+
     def _fit_machines(self, centred: Array, Z: Array, codes: NDArray[np.intp]) -> None:
         size = float(np.trace(centred)) / len(centred)
         size = size if size > 0 else 1.0
@@ -148,14 +159,13 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         reduced = _orthogonal(Z)
         ridge = size * self.epsilon / reduced.lengths**2
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else (1,)
-        solver = self.solver if self.solver != "auto" else "libsvm" if self.epsilon > 0 else "clarabel"
         machines = []
         for code in positive:
             signs = np.where(codes == code, 1.0, -1.0)
             problem = MarginProblem(centred, reduced.basis, ridge, signs, size / (2 * self.alpha))
-            solved = solve(problem, solver, self.tolerance, self.max_iter)
+            solved = solve(problem, self._own_solver, self.tolerance, self.max_iter)
             if solved.gap > self.tolerance:
-                self._warn_of_gap(code, solved, solver)
+                self._warn_of_gap(code, solved)
             machines.append(solved)
         self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
         self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
@@ -224,8 +234,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             )
         return Z.astype(np.float64)
 
-    def _warn_of_gap(self, code: int, solved: Solved, solver: str) -> None:
-        instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if solver == "libsvm" else "")
+    def _warn_of_gap(self, code: int, solved: Solved) -> None:
+        instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if self._own_solver == "libsvm" else "")
         warnings.warn(
             f"{type(self).__name__}: its objective for class {self.classes_[code].item()!r} is proved to be within "
             f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tolerance:g}: put "

@@ -261,11 +261,11 @@ class NystroemFeatures(_FittedFeatures):
     ----------
     n_components : int
         m, at most the number of rows. Landmarks are spread evenly over the rows.
-    kernel : {"rbf", "laplacian", "polynomial", "cosine", "linear"}
+    kernel : {"rbf", "laplacian", "poly", "cosine", "linear"}
     gamma : "scale" or float
-        Of rbf, laplacian and polynomial; as in ``RandomFourierFeatures``.
+        Of rbf, laplacian and poly; as in ``RandomFourierFeatures``.
     degree, coef0 : int, float
-        Of polynomial: (gamma x.x' + coef0)^degree.
+        Of poly: (gamma x.x' + coef0)^degree.
     seed : int
 
     Attributes
