@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,6 +231,11 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
             plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
         )
         return with_sweeps(statistics, rows, self._fit(), [needs.n_components or 1])
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        super().fit_statistics(statistics, at_most)
+        del self.classes_  # that of rows without labels
+        return self
 
     def predict(self, X: Any) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""
