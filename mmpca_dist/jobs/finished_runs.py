@@ -235,7 +235,8 @@ def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelR
     """Store a fitted reducer and return what describes it."""
     fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")}
     scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
-    save_arrays(run.path("model", f"{method}.zarr"), {name: fitted[name] for name in fitted.keys() - scalars.keys()})
+    arrays = {name: value for name, value in fitted.items() if name not in scalars}
+    save_arrays(run.path("model", f"{method}.zarr"), arrays)
     return {
         "scalars": scalars,
         "n_components": reducer._n_used,
