@@ -12,7 +12,7 @@ def kernel(x, z, name, gamma=None, degree=None, coef0=None):
     if name == "laplacian":
         return math.exp(-gamma * sum(abs(a - b) for a, b in zip(x, z, strict=True)))
     product = sum(a * b for a, b in zip(x, z, strict=True))
-    if name == "polynomial":
+    if name == "poly":
         return (gamma * product + coef0) ** degree
     if name == "cosine":
         lengths = math.sqrt(sum(a * a for a in x)) * math.sqrt(sum(b * b for b in z))

@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
+import mmpca_dist
 from mmpca_dist import (
     MarginPCA,
     class_moments,
@@ -282,3 +283,15 @@ def test_labels_of_another_kind_are_refused_of_another_width_accepted():
     assert_same(reducer.partial_fit(X[30:], y[30:]), MarginPCA(2, precision="double").fit(X, y), "m-pca0")
     with pytest.raises(InputError, match="Labels were int64 and are now <U21"):
         reducer.partial_fit(X, y.astype(str))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in mmpca_dist.__all__ if hasattr(getattr(mmpca_dist, name), "get_params")]
+)
+def test_constructors_store_every_parameter_as_it_is(name):
+    """Those of base classes are handed on one by one."""
+    kind = getattr(mmpca_dist, name)
+    given = {parameter: object() for parameter in kind().get_params(deep=False)}
+    assert given
+    stored = kind(**given).get_params(deep=False)
+    assert all(stored[parameter] is value for parameter, value in given.items())

@@ -138,7 +138,7 @@ MISTAKES = {
     "epsilon": ({"epsilon": -1}, "epsilon=-1 must be a number of at least 0"),
     "endless epsilon": ({"epsilon": np.inf}, "epsilon=inf"),
     "kernel": ({"kernel": "ploy"}, "Did you mean 'poly'"),
-    "precomputed": ({"kernel": "precomputed"}, "must be one of 'linear'"),
+    "no kernel": ({"kernel": "polynomial"}, "must be one of 'linear'"),
     "no name": ({"kernel": ["rbf"]}, r"kernel=\['rbf'\] must be one of"),
     "gammas": ({"gamma": np.ones(2)}, "gamma=.* must be a number of more than 0"),
     "gamma": ({"gamma": "scal"}, "gamma='scal' must be a number"),

@@ -41,8 +41,8 @@ def test_it_is_its_twin(n, d, n_classes, mean, standardize):
     assert len(found.eigenvalues_) == positive.sum() <= n_classes - 1
     np.testing.assert_allclose(found.eigenvalues_, values[positive], atol=room)
     assert found.total_ == pytest.approx(values[positive].sum(), abs=room)
-    assert found.negative_[0] == np.sum(values < -room)
-    assert found.negative_[1] == pytest.approx(values[values < -room].sum(), abs=room)
+    assert found.n_negative_ == np.sum(values < -room)
+    assert found.negative_sum_ == pytest.approx(values[values < -room].sum(), abs=room)
     gap = values[positive.sum() - 1] - values[positive.sum()]
     assert largest_angle(found.components_, vectors[:, positive]) <= 10 * room / gap
     np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(positive.sum()), atol=1e-12)
@@ -105,6 +105,6 @@ def test_a_run_keeps_it_and_says_what_is_negative(tmp_path):
     output = str(tmp_path / "out")
     run({"dataset": {"uri": "bundled:iris"}, "methods": ["pca", "mmc"], "n_components": 2, "output": output})
     model = load_model(output, "mmc")
-    assert model.negative_[0] == 3
-    assert model.negative_[1] < 0 < model.total_
+    assert model.n_negative_ == 3
+    assert model.negative_sum_ < 0 < model.total_
     assert "S_b - S_w is negative in 3 directions" in (tmp_path / "out" / "events.jsonl").read_text()

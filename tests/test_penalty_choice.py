@@ -40,11 +40,11 @@ def test_reductions_do_not_see_the_rows_held_out(reduction, n, d, standardize):
         lambda K, alpha: ProjectionPenaltyClassifier(reduction, n_components=K, alpha=alpha, **settings),
         X, y, model.candidate_sizes_.astype(int), GRID,
     )  # fmt: skip
-    assert model.fitted_by_fold_[0]
+    assert model.fitted_by_fold_
     # the passes that folds share standardise by all rows, so that a row or two on the border may differ
     np.testing.assert_allclose(model.candidate_errors_, expected, atol=2 if standardize else 0)
     K, alpha = chosen(model)
-    assert (model.weights_.shape[1], model.alpha_[0]) == (K, alpha)
+    assert (model.weights_.shape[1], model.alpha_) == (K, alpha)
     final = ProjectionPenaltyClassifier(reduction, n_components=K, alpha=alpha, **settings).fit(X, y)
     np.testing.assert_allclose(model.coef_, final.coef_, atol=1e-8 * np.abs(final.coef_).max())
 
@@ -116,10 +116,10 @@ def test_the_regressor_chooses_from_moments_of_the_folds(n, d, mean, penalty, st
     expected = errors_in_folds(
         lambda K, alpha: ProjectionPenaltyRegressor("pls", n_components=K, alpha=alpha, **settings), X, Y, SIZES, GRID
     )
-    assert model.fitted_by_fold_[0]
+    assert model.fitted_by_fold_
     np.testing.assert_allclose(model.candidate_errors_, expected, rtol=1e-6 if penalty == "l2" else 1e-2)
     K, alpha = chosen(model)
-    assert (model.weights_.shape[1], model.alpha_[0]) == (K, alpha)
+    assert (model.weights_.shape[1], model.alpha_) == (K, alpha)
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -156,14 +156,14 @@ def test_only_the_number_of_components_is_chosen():
 def test_what_was_fitted_to_all_rows_says_so(limits):
     X, y, P = problem(90, 6, 2, seed=1)
     settings = {"alpha": "auto", "alphas": GRID, "loss": "squared"}
-    assert not ProjectionPenaltyClassifier(PCA(2), **settings).fit(X, y).fitted_by_fold_[0]
-    assert ProjectionPenaltyClassifier(PCA(2).fit(X), **settings).fit(X, y).fitted_by_fold_[0]
-    assert ProjectionPenaltyClassifier(P, **settings).fit(X, y).fitted_by_fold_[0]
+    assert not ProjectionPenaltyClassifier(PCA(2), **settings).fit(X, y).fitted_by_fold_
+    assert ProjectionPenaltyClassifier(PCA(2).fit(X), **settings).fit(X, y).fitted_by_fold_
+    assert ProjectionPenaltyClassifier(P, **settings).fit(X, y).fitted_by_fold_
     limits.direct_bytes = 0
     moments = ProjectionPenaltyClassifier("m-pca0", n_components=2, **settings).fit(X, y)
-    assert moments.fitted_by_fold_[0] and not moments._remarks()
+    assert moments.fitted_by_fold_ and not moments._remarks()
     searched = ProjectionPenaltyClassifier("m-pca2", n_components=2, **settings).fit(X, y)
-    assert not searched.fitted_by_fold_[0] and "held out" in searched._remarks()[-1]
+    assert not searched.fitted_by_fold_ and "held out" in searched._remarks()[-1]
 
 
 @pytest.mark.parametrize(

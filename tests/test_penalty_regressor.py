@@ -39,7 +39,7 @@ def test_the_regressor_chooses_alpha_by_squared_errors_in_folds():
         fits = [ProjectionPenaltyRegressor(P, alpha=alpha).fit(X[folds != k], y[folds != k]) for k in range(5)]
         expected.append(sum(((fits[k].predict(X[folds == k]) - y[folds == k]) ** 2).sum() for k in range(5)))
     np.testing.assert_allclose(model.candidate_errors_, expected, rtol=1e-8)
-    assert model.alpha_[0] == grid[int(np.argmin(expected))]
+    assert model.alpha_ == grid[int(np.argmin(expected))]
 
 
 def test_reductions_and_limits_of_the_regressor():

@@ -125,7 +125,7 @@ def test_a_choice_goes_on_between_passes_with_the_same_bits(loss, reduction, tmp
     )
     model = load_model(config.output, "projection-penalty")
     own = ProjectionPenaltyClassifier(reduction, n_components=2, precision="double", **grid).fit(X, y)
-    assert model.candidate_errors_.tolist() == own.candidate_errors_.tolist() and model.fitted_by_fold_[0]
+    assert model.candidate_errors_.tolist() == own.candidate_errors_.tolist() and model.fitted_by_fold_
     np.testing.assert_allclose(model.coef_, own.coef_, atol=1e-6 * np.abs(own.coef_).max())
 
 

@@ -35,7 +35,7 @@ def test_it_is_its_twin(n, d, loss, penalty, epsilon):
     X, y, P = problem(n, d, 2, seed=n)
     model = ProjectionPenaltyClassifier(P, alpha=0.7, epsilon=epsilon, loss=loss, penalty=penalty, **EXACT).fit(X, y)
     check_twin(model, 0, X, signs(y), P, 0.7, epsilon, loss, penalty)
-    assert model.gaps_[0] <= 1e-7 and model.proved_[0] == (epsilon > 0 or (loss == "squared" and penalty == "l2"))
+    assert model.gaps_[0] <= 1e-7 and model.proved_ == (epsilon > 0 or (loss == "squared" and penalty == "l2"))
 
 
 @pytest.mark.parametrize("penalty", ["l2", "l1"])
@@ -217,7 +217,7 @@ def test_alpha_is_chosen_by_errors_in_folds(loss):
     # rough fits may differ in a row or two that lie on the border
     np.testing.assert_allclose(model.candidate_errors_, expected, atol=0 if loss == "squared" else 3)
     chosen = grid[max(i for i in range(3) if model.candidate_errors_[i] == model.candidate_errors_.min())]
-    assert model.alpha_[0] == chosen
+    assert model.alpha_ == chosen
     again = ProjectionPenaltyClassifier(P, alpha=chosen, loss=loss, **EXACT).fit(X, y)
     np.testing.assert_allclose(model.coef_, again.coef_, atol=1e-5)
 

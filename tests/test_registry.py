@@ -23,14 +23,18 @@ from mmpca_dist.registry import Registry
 from mmpca_dist.solvers.block_solver import BLOCK_SOLVERS
 
 PLUGIN = """
-from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.margin_pca import MarginPCA
 from mmpca_dist.methods.registry import Method
 
-@estimator
 class Reversed(MarginPCA):
-    variant: str = "pca"
-    times: float = option(1.0, gt=0, example=2.0, description="What eigenvalues are multiplied by")
+    _options = {"times": Option(gt=0, example=2.0, description="What eigenvalues are multiplied by")}
+
+    def __init__(self, n_components=None, *, times: float = 1.0, precision="single", standardize=False, solver="auto",
+                 oversampling=10, passes=4, tolerance=1e-4, center=False, scratch=None):
+        super().__init__(n_components, "pca", precision=precision, standardize=standardize, solver=solver,
+                         oversampling=oversampling, passes=passes, tolerance=tolerance, center=center, scratch=scratch)
+        self.times = times
 
 METHOD = Method("reversed", "Reversed PCA", "elsewhere", "what PCA keeps", "d", Reversed, settable=("times",))
 ANOTHER_PCA = Method("pca", "Not PCA", "elsewhere", "nothing", "d", Reversed)

@@ -34,7 +34,7 @@ from mmpca_dist.runs.transform_rows import TransformConfig, transform
 
 FOURIER = {"name": "fourier", "n_components": 24}
 NYSTROEM = {"name": "nystroem", "n_components": 20}
-BOTH = ["unit-length", {**NYSTROEM, "kernel": "polynomial", "degree": 2}, FOURIER]
+BOTH = ["unit-length", {**NYSTROEM, "kernel": "poly", "degree": 2}, FOURIER]
 X, Y = labelled(240, 6, 3, seed=5)
 NAMES = list("abcdef")
 no_report = pytest.mark.usefixtures("no_report")
@@ -351,10 +351,10 @@ def test_the_fit_of_maps_stays_within_the_plan(tmp_path):
         ({"name": "fourier", "gama": 1}, "fourier: Unknown key 'gama'. Did you mean 'gamma'?"),
         ({"name": "fourier", "gamma": 0}, "gamma must be scale, or a number above 0, such as 'gamma: 0.1' (found 0)."),
         ({"name": "fourier", "gamma": "scales"}, "gamma must be scale, or a number above 0"),
-        ({"name": "nystroem", "kernel": "rbg"}, "kernel must be rbf or laplacian or polynomial or cosine or linear"),
+        ({"name": "nystroem", "kernel": "rbg"}, "kernel must be rbf or laplacian or poly or cosine or linear"),
         (
             {"name": "nystroem", "kernel": "linear", "degree": 2},
-            "degree is a parameter of polynomial, and",
+            "degree is a parameter of poly, and",
         ),
         ({"name": "nystroem", "n_components": 0}, "n_components must be a whole number from 1 to 20000"),
         ({"name": "unit-length", "seed": 1}, "unit-length: Unknown key 'seed'"),

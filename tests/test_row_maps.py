@@ -133,12 +133,12 @@ def test_frequencies_are_gaussian_and_orthogonal_in_blocks():
     assert narrow.shape == (400, 3) and abs(narrow[:, 0] @ narrow[:, 1]) < 1e-10
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_pca_of_all_rows_as_landmarks_is_kernel_pca(kernel):
     gamma = naive.scale(X)
     Z = NystroemFeatures(300, kernel=kernel).fit_transform(X)
     model = MarginPCA(5, "pca", precision="double", center=True).fit(Z, Y)
-    expected = KernelPCA(5, kernel="poly" if kernel == "polynomial" else kernel, gamma=gamma, degree=3, coef0=1).fit(X)
+    expected = KernelPCA(5, kernel=kernel, gamma=gamma, degree=3, coef0=1).fit(X)
     scores = expected.transform(X)
     found = model.transform(Z)
     signs = np.sign(np.sum(found * scores, axis=0))
@@ -158,7 +158,7 @@ def test_a_singular_kernel_has_features_in_its_range_alone():
     with pytest.raises(InputError, match="kernel of every landmark of nystroem is zero"):
         inverse_root(np.zeros((3, 3)))
     with pytest.raises(InputError, match="not finite: its values are too large"):
-        NystroemFeatures(5, kernel="polynomial", gamma=1, degree=100).fit(1e9 * X)
+        NystroemFeatures(5, kernel="poly", gamma=1, degree=100).fit(1e9 * X)
 
 
 def test_rows_far_from_the_origin_keep_their_kernel():
@@ -267,7 +267,7 @@ def test_bad_rows_are_named_as_they_are_stored():
     for one in (table, mapped(rows, [UnitLength()])):
         with pytest.raises(InputError, match=r"Found nan in row 130, column 4 \('e'\), in rows .* of X"):
             one.read_rows(100, 200)
-    huge = Nystroem(n_components=2, kernel="polynomial", gamma=1, degree=9)
+    huge = Nystroem(n_components=2, kernel="poly", gamma=1, degree=9)
     single = rows_in_memory(X.astype(np.float32), Y, "X")
     large = rows_in_memory(1e9 * X.astype(np.float32), Y, "X")
     fit = fitted(single, [huge]).fits
@@ -316,7 +316,7 @@ def test_every_check_of_scikit_learn_passes(model, monkeypatch):
         (NystroemFeatures(3, kernel="rbg"), r"kernel='rbg' must be rbf or .* Did you mean 'rbf'\?"),
         (
             NystroemFeatures(3, kernel="linear", gamma=2),
-            "gamma is a parameter of rbf and laplacian and polynomial, and",
+            "gamma is a parameter of rbf and laplacian and poly, and",
         ),
         (NystroemFeatures(301), "nystroem takes 301 landmarks"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,21 @@ from mmpca_dist.methods.base import BY_COMPONENT, MomentReducer
 from mmpca_dist.methods.row_features import StoredRowMaps
 from mmpca_dist.statistics.coordinates import ColumnStatistics, Statistics
 from mmpca_dist.statistics.moments import ClassMoments
+
+if TYPE_CHECKING:
+    from mmpca_dist.methods.all_columns import AllColumns
+    from mmpca_dist.methods.bayesian_margin_pca import BayesianMarginPCA
+    from mmpca_dist.methods.fisher_discriminant import FisherDiscriminant
+    from mmpca_dist.methods.fisher_score import FisherScore
+    from mmpca_dist.methods.lasso import LassoSelection
+    from mmpca_dist.methods.lol import LOL
+    from mmpca_dist.methods.margin_pca import MarginPCA
+    from mmpca_dist.methods.maximum_margin_criterion import MaximumMarginCriterion
+    from mmpca_dist.methods.pls import PLS
+    from mmpca_dist.methods.projection_penalty import ProjectionPenaltyClassifier
+    from mmpca_dist.methods.random_projection import RandomProjection
+    from mmpca_dist.methods.ridge import RidgeDirections
+    from mmpca_dist.methods.supervised_pca import SupervisedPCA
 
 STATISTICS = "statistics.zarr"
 
@@ -210,11 +225,12 @@ LEADING = 3
 
 def save_model(run: RunDirectory, method: str, reducer: MomentReducer) -> ModelRecord:
     """Store a fitted reducer and return what describes it."""
-    save_arrays(
-        run.path("model", f"{method}.zarr"),
-        {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")},
-    )
+    fitted = {name: getattr(reducer, name) for name in (*BY_COMPONENT, *reducer._stored, "mean_", "scale_")}
+    scalars = {name: value for name, value in fitted.items() if isinstance(value, bool | int | float)}
+    arrays = {name: value for name, value in fitted.items() if name not in scalars}
+    save_arrays(run.path("model", f"{method}.zarr"), arrays)
     return {
+        "scalars": scalars,
         "n_components": reducer._n_used,
         "leading": [_finite(value) for value in reducer.eigenvalues_[:LEADING]],
         "total": _finite(reducer.total_),
@@ -229,6 +245,40 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+@overload
+def load_model(
+    output: str, method: Literal["pca", "m-pca0", "m-pca1a", "m-pca1b", "m-pca2"], n_components: int | None = None
+) -> MarginPCA: ...
+@overload
+def load_model(output: str, method: Literal["bm2pca"], n_components: int | None = None) -> BayesianMarginPCA: ...
+@overload
+def load_model(output: str, method: Literal["fisher"], n_components: int | None = None) -> FisherDiscriminant: ...
+@overload
+def load_model(output: str, method: Literal["lol"], n_components: int | None = None) -> LOL: ...
+@overload
+def load_model(output: str, method: Literal["mmc"], n_components: int | None = None) -> MaximumMarginCriterion: ...
+@overload
+def load_model(output: str, method: Literal["hsic"], n_components: int | None = None) -> SupervisedPCA: ...
+@overload
+def load_model(output: str, method: Literal["pls"], n_components: int | None = None) -> PLS: ...
+@overload
+def load_model(
+    output: str, method: Literal["projection-penalty"], n_components: int | None = None
+) -> ProjectionPenaltyClassifier: ...
+@overload
+def load_model(output: str, method: Literal["ridge"], n_components: int | None = None) -> RidgeDirections: ...
+@overload
+def load_model(output: str, method: Literal["fisher-score"], n_components: int | None = None) -> FisherScore: ...
+@overload
+def load_model(output: str, method: Literal["lasso"], n_components: int | None = None) -> LassoSelection: ...
+@overload
+def load_model(output: str, method: Literal["all-columns"], n_components: int | None = None) -> AllColumns: ...
+@overload
+def load_model(
+    output: str, method: Literal["random-projection"], n_components: int | None = None
+) -> RandomProjection: ...
+@overload
+def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer: ...
 def load_model(output: str, method: str, n_components: int | None = None) -> MomentReducer:
     """Return a fitted estimator from the folder of a finished run.
 
@@ -269,7 +319,7 @@ def load_model(output: str, method: str, n_components: int | None = None) -> Mom
         )
     with reading_own(run.path(group), AGAIN):
         for name in (*BY_COMPONENT, *reducer._stored, "mean_"):
-            setattr(reducer, name, arrays[name])
+            setattr(reducer, name, record["scalars"][name] if name in record["scalars"] else arrays[name])
     reducer.scale_ = arrays.get("scale_")
     if n_components is not None and n_components < stored:
         reducer._shorten(n_components)

@@ -108,8 +108,9 @@ class MapsRecord(PassesRecord):
 
 
 class ModelRecord(TypedDict):
-    """A fitted method; ``None`` stands for numbers that are not finite."""
+    """A fitted method; ``None`` stands for numbers that are not finite. ``scalars`` are its attributes but arrays."""
 
+    scalars: dict[str, bool | int | float]
     n_components: int
     leading: list[float | None]
     total: float | None

@@ -6,15 +6,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
-from mmpca_dist.methods.parameters import check_number, estimator
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelName, KernelReducer, PrincipalImages
+from mmpca_dist.methods.parameters import check_number
 from mmpca_dist.solvers.dense import fix_signs
 
 TIE = 1e-8
 """Criteria that differ by less are equal: errors of eigenvalues of the kernel, relative to the least one kept, are."""
 
 
-@estimator
 class GeneralizedDiscriminantAnalysis(KernelReducer):
     """Directions in the space of a kernel that maximise the scatter between the classes over that of all rows.
 
@@ -28,9 +27,10 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     ----------
     n_components : int, optional
         At most the number of classes less one, which is the default.
-    kernel : {"rbf", "linear", "poly", "laplacian", "cosine"} or callable
+    kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable
         By name as in scikit-learn's ``pairwise_kernels``, or a function that returns the kernel matrix (n, m) of rows
-        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite.
+        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
+        of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
     gamma : float, "scale" or "auto"
         Of rbf, poly and laplacian, as in ``SVC``.
     degree, coef0 : int, float
@@ -50,6 +50,7 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
         Scatter between the classes over that of all rows (shrunken), from 0 to 1, decreasing. Directions of equal
         criterion (such as 1) are orthogonal, the one of most variance first.
     X_fit_ : array of shape (n_samples, n_features)
+        The rows, or with ``precomputed`` their kernel matrix.
     classes_ : array of shape (C,)
 
     References
@@ -66,7 +67,18 @@ class GeneralizedDiscriminantAnalysis(KernelReducer):
     (1797, 9)
     """
 
-    shrinkage: float = 0.0
+    _instead = "Put NystroemFeatures before FisherDiscriminant"
+
+    def __init__(
+        self, n_components: int | None = None, *, kernel: KernelName = "rbf", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        shrinkage: float = 0.0, tolerance: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.shrinkage = shrinkage
+
+    def _matrices(self) -> int:
+        return 9 if self.shrinkage else 6
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         check_number("shrinkage", self.shrinkage, {"ge": 0, "le": 1}, integral=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.linalg
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -20,17 +21,21 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_rows, labels_of
 from mmpca_dist.datasets.labels import label_array, normalize_labels
+from mmpca_dist.datasets.memory_limits import allowed_bytes
 from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.methods.parameters import check_number, estimator, parameter
+from mmpca_dist.methods.parameters import check_number
 
 Array = NDArray[np.float64]
+KernelName = str | Callable[[Any, Any], Any]
+Gamma = float | Literal["scale", "auto"]
 KERNELS = {
     "linear": (),
     "poly": ("gamma", "degree", "coef0"),
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
     "cosine": (),
-}  # fmt: skip
+    "precomputed": (),
+}
 """Positive semidefinite kernels of scikit-learn, with their parameters."""
 MOVABLE = ("linear", "rbf", "laplacian")
 """Kernels that are the same for rows less a constant row, once they are centred."""
@@ -61,7 +66,8 @@ class Kernel:
         with single_blas_thread():
             if callable(self.function):
                 return self._called(self.function, X, Y)
-            return np.asarray(pairwise_kernels(X, Y, metric=self.function, **self.parameters), np.float64)
+            values = pairwise_kernels(X, Y, metric=self.function, **self.parameters)
+            return np.asarray(values.toarray() if issparse(values) else values, np.float64)
 
     def _moved(self, X: Any) -> Any:
         X = X.astype(np.float64, copy=False)
@@ -80,14 +86,11 @@ class Kernel:
         return values.astype(np.float64)
 
 
-@estimator
 class KernelEstimator(BaseEstimator):
     """Base of the estimators of this package: the parameters of the kernel, and the check of rows."""
 
-    kernel: str | Callable[[Any, Any], Any] = "rbf"
-    gamma: float | Literal["scale", "auto"] = "scale"
-    degree: int = 3
-    coef0: float = 0.0
+    def __init__(self, *, kernel: KernelName, gamma: Gamma, degree: int, coef0: float) -> None:
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
 
     def _labelled_rows(self, X: Any, y: Any) -> tuple[Any, NDArray, NDArray[np.intp]]:
         """Return rows (n, d), the classes (C,), and the class of each row (n,); keep the kernel."""
@@ -95,6 +98,7 @@ class KernelEstimator(BaseEstimator):
         y = labels_of(y, X)
         y = y if y is None else label_array(y, "y")
         rows, y = check_rows(self, _in_memory(X), y, reset=True, ensure_min_samples=2)
+        self._check_size(*rows.shape)
         check_classification_targets(y)
         classes, codes = np.unique(normalize_labels(y, "y"), return_inverse=True)
         if len(classes) < 2:
@@ -109,8 +113,8 @@ class KernelEstimator(BaseEstimator):
         largest = float(np.abs(np.diagonal(matrix)).max())
         rounding = ROUNDING * len(matrix) * largest
         self._centerer = KernelCenterer().fit(matrix)
-        centred = self._centerer.transform(matrix, copy=False)
-        if callable(self.kernel):
+        centred = self._centerer.transform(matrix, copy=self.kernel == "precomputed")
+        if callable(self.kernel) or self.kernel == "precomputed":
             _refuse_indefinite(centred, rounding)
         size = float(np.trace(centred)) / len(centred)
         if largest > LARGEST * max(size, 0.0):
@@ -124,6 +128,27 @@ class KernelEstimator(BaseEstimator):
 
     def _new_rows(self, X: Any) -> Any:
         return check_rows(self, _in_memory(X), reset=False)
+
+    def _check_size(self, n: int, d: int) -> None:
+        """Refuse what is no kernel matrix, and rows whose kernel matrices exceed the memory."""
+        if self.kernel == "precomputed" and n != d:
+            raise InputError(
+                f"X has shape ({n}, {d}): kernel='precomputed' takes the kernel matrix of all pairs of rows, which is "
+                "square."
+            )
+        needed, allowed = 8 * self._matrices() * n**2, allowed_bytes()
+        if needed > allowed:
+            raise InputError(
+                f"The {n:,} rows of X take kernel matrices of {format_bytes(needed)}, and {format_bytes(allowed)} are "
+                f"allowed, half of this computer's memory. {self._instead}, or fit to fewer rows."
+            )
+
+    _instead: ClassVar[str]
+    """What to use for more rows than the memory holds kernel matrices of."""
+
+    def _matrices(self) -> int:
+        """Return how many n x n matrices of doubles a fit holds at once; all are measured."""
+        raise NotImplementedError
 
     def _check_kernel(self) -> None:
         if not callable(self.kernel) and (not isinstance(self.kernel, str) or self.kernel not in KERNELS):
@@ -156,19 +181,20 @@ class KernelEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
         tags.target_tags.required = True
         return tags
 
 
-@estimator
 class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
     """Base of the reductions in the space of a kernel: projections of centred images of rows onto directions.
 
     A subclass finds the directions as combinations of the centred images of the rows of ``fit``.
     """
 
-    n_components: int | None = parameter(None, kw_only=False)
-    tolerance: float = 1e-10
+    def __init__(self, n_components: int | None, *, tolerance: float, **of_the_kernel: Any) -> None:
+        super().__init__(**of_the_kernel)
+        self.n_components, self.tolerance = n_components, tolerance
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         """Return the directions as combinations (K, n) of the centred images."""
@@ -187,9 +213,9 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
         Raises
         ------
         InputError
-            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, fewer than two
-            classes, rows whose images are all equal, a kernel that is not positive semidefinite, and more components
-            than there are.
+            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
+            the memory holds kernel matrices of, fewer than two classes, rows whose images are all equal, a kernel that
+            is not positive semidefinite, and more components than there are.
 
         Warns
         -----
@@ -203,7 +229,7 @@ class KernelReducer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEst
             self.dual_coef_ = self._directions(images, codes)
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Project the images of rows, less the mean image of the rows of ``fit``, onto the directions.
 
         Parameters
@@ -267,14 +293,14 @@ def _refuse_indefinite(centred: Array, rounding: float) -> None:
     """Refuse a centred kernel matrix that is not symmetric, or has an eigenvalue below 0, beyond rounding."""
     room = INDEFINITE * max(float(np.trace(centred)), 0.0) + rounding
     if np.abs(centred - centred.T).max() > room:
-        raise InputError("The kernel function is not symmetric: k(x, y) and k(y, x) differ. Use a kernel that is.")
+        raise InputError("The kernel is not symmetric: k(x, y) and k(y, x) differ. Use a kernel that is.")
     shifted = centred + np.diag(np.full(len(centred), room))
     try:
         scipy.linalg.cholesky(shifted, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError as error:
         least = scipy.linalg.eigvalsh(centred, subset_by_index=[0, 0])[0]
         raise InputError(
-            f"The kernel function is not positive semidefinite: its matrix for these rows, centred, has the eigenvalue "
+            f"The kernel is not positive semidefinite: its matrix for these rows, centred, has the eigenvalue "
             f"{least:.3g}. Use a kernel that is."
         ) from error
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
-from mmpca_dist.kernels.kernel_functions import Array, KernelReducer, PrincipalImages
-from mmpca_dist.methods.parameters import check_choice, check_number, estimator
+from mmpca_dist.errors import InputError
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelName, KernelReducer, PrincipalImages
+from mmpca_dist.methods.parameters import check_choice, check_number
 from mmpca_dist.solvers.dense import fix_signs
 
 WEIGHTS = ("uniform", "heat", "cosine")
@@ -21,7 +22,6 @@ ROUNDING = 1e-14
 """Ratios, which lie between 0 and 2, that differ by no more are equal, too: rounding may make those of 0 negative."""
 
 
-@estimator
 class OrthogonalLaplacianProjection(KernelReducer):
     """Orthogonal directions along which rows of the same class lie close together (orthogonal Laplacianfaces).
 
@@ -76,10 +76,19 @@ class OrthogonalLaplacianProjection(KernelReducer):
     (2, 13)
     """
 
-    kernel: str = "linear"
-    weights: Literal["uniform", "heat", "cosine"] = "uniform"
-    width: float | None = None
-    variance_share: float = 1.0
+    _instead = "Put NystroemFeatures before a reduction without a kernel, such as FisherDiscriminant"
+
+    def __init__(
+        self, n_components: int | None = None, *, kernel: KernelName = "linear", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        weights: Literal["uniform", "heat", "cosine"] = "uniform", width: float | None = None,
+        variance_share: float = 1.0, tolerance: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, tolerance=tolerance, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.weights, self.width, self.variance_share = weights, width, variance_share
+
+    def _matrices(self) -> int:
+        return 14
 
     def _directions(self, images: PrincipalImages, codes: NDArray[np.intp]) -> Array:
         self._check_options()
@@ -100,6 +109,11 @@ class OrthogonalLaplacianProjection(KernelReducer):
 
     def _check_options(self) -> None:
         check_choice("weights", self.weights, WEIGHTS)
+        if self.weights != "uniform" and self.kernel == "precomputed":
+            raise InputError(
+                f"weights={self.weights!r} compares rows, and kernel='precomputed' knows their kernel alone: leave "
+                "weights out."
+            )
         if self.width is not None:
             check_number("width", self.width, {"gt": 0}, integral=False)
         check_number("variance_share", self.variance_share, {"gt": 0, "le": 1}, integral=False)

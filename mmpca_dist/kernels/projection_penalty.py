@@ -16,16 +16,15 @@ from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.foreign_tables import labels_of
 from mmpca_dist.errors import InputError
 from mmpca_dist.kernels.generalized_discriminant import GeneralizedDiscriminantAnalysis
-from mmpca_dist.kernels.kernel_functions import Array, KernelEstimator
+from mmpca_dist.kernels.kernel_functions import Array, Gamma, KernelEstimator, KernelName
 from mmpca_dist.kernels.margin_problem import MarginProblem, Solved
 from mmpca_dist.kernels.margin_solvers import solve
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
-from mmpca_dist.methods.parameters import check_choice, check_number, estimator, parameter
+from mmpca_dist.methods.parameters import check_choice, check_number
 
 SOLVERS = ("auto", "libsvm", "clarabel")
 
 
-@estimator
 class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     """A support vector machine that a reduction guides, but does not confine: the kernel form of projection penalties.
 
@@ -35,7 +34,7 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
 
     with phi(x) the image of a row in the space of the kernel, and z(x) its K reduced features. For z(x) = P phi(x) the
     model is w + P^T v, and the penalty is on its part outside the space of the reduction. More than two classes have a
-    machine each, against the rest. n rows take memory for about four matrices of n x n doubles.
+    machine each, against the rest. n rows take memory for up to six matrices of n x n doubles, eleven with Clarabel.
 
     Parameters
     ----------
@@ -50,9 +49,10 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Share of the penalty that v bears, by default that of the paper's faces, 1e-5: nearly none, and v stays
         determined where the reduced features separate the classes. With 0, v bears none. It is relative to the units of
         z: for features ten times as long, 100 times as much penalises as much.
-    kernel : {"rbf", "linear", "poly", "laplacian", "cosine"} or callable
+    kernel : {"rbf", "linear", "poly", "laplacian", "cosine", "precomputed"} or callable
         By name as in scikit-learn's ``pairwise_kernels``, or a function that returns the kernel matrix (n, m) of rows
-        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite.
+        (n, d) and (m, d), as in ``SVC``. It must be positive semidefinite. With ``precomputed`` X is the kernel matrix:
+        of all pairs of rows in ``fit``, later of new rows and those of ``fit``.
     gamma : float, "scale" or "auto"
         Of rbf, poly and laplacian, as in ``SVC``.
     degree, coef0 : int, float
@@ -77,10 +77,11 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     objective_, gaps_ : arrays of shape (m,)
         The sums above, and by how much they may lie above their minima, relative to themselves or to a thousandth of
         the objective at zero, whichever is more: proved by a point of the dual problem, in double precision.
-    n_iter_ : array of shape (m,)
-        Steps of the solver and of the refinement.
+    n_iter_ : int
+        Steps of the solver and of the refinement, of the machine that took most.
     reduction_ : array or fitted transformer
     X_fit_ : array of shape (n_samples, n_features)
+        The rows, or with ``precomputed`` their kernel matrix.
     classes_ : array of shape (C,)
 
     References
@@ -100,12 +101,17 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
     0.89
     """
 
-    reduction: Any = parameter(None, kw_only=False)
-    alpha: float = 1.0
-    epsilon: float = 1e-5
-    solver: Literal["auto", "libsvm", "clarabel"] = "auto"
-    tolerance: float = 1e-6
-    max_iter: int = 50_000
+    _instead = "Put NystroemFeatures before ProjectionPenaltyClassifier"
+
+    def __init__(
+        self, reduction: Any = None, *, alpha: float = 1.0, epsilon: float = 1e-5,
+        kernel: KernelName = "rbf", gamma: Gamma = "scale",
+        degree: int = 3, coef0: float = 0.0,
+        solver: Literal["auto", "libsvm", "clarabel"] = "auto", tolerance: float = 1e-6, max_iter: int = 50_000,
+    ) -> None:  # fmt: skip
+        super().__init__(kernel=kernel, gamma=gamma, degree=degree, coef0=coef0)
+        self.reduction, self.alpha, self.epsilon = reduction, alpha, epsilon
+        self.solver, self.tolerance, self.max_iter = solver, tolerance, max_iter
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to labelled rows.
@@ -120,9 +126,9 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         Raises
         ------
         InputError
-            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, fewer than two
-            classes, a reduction that does not fit the rows, a kernel that is not positive semidefinite, and where
-            Clarabel is needed and not installed.
+            (a ValueError) For parameters out of their bounds, rows that are not finite or not in memory, more rows than
+            the memory holds kernel matrices of, fewer than two classes, a reduction that does not fit the rows, a
+            kernel that is not positive semidefinite, and where Clarabel is needed and not installed.
 
         Warns
         -----
@@ -139,6 +145,13 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             self._fit_machines(self._centred_kernel(rows)[0], self._reduced(X, rows), codes)
         return self
 
+    @property
+    def _own_solver(self) -> str:
+        return self.solver if self.solver != "auto" else "libsvm" if self.epsilon > 0 else "clarabel"
+
+    def _matrices(self) -> int:
+        return 11 if self._own_solver == "clarabel" else 6
+
     def _fit_machines(self, centred: Array, Z: Array, codes: NDArray[np.intp]) -> None:
         size = float(np.trace(centred)) / len(centred)
         size = size if size > 0 else 1.0
@@ -146,20 +159,19 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
         reduced = _orthogonal(Z)
         ridge = size * self.epsilon / reduced.lengths**2
         positive = range(len(self.classes_)) if len(self.classes_) > 2 else (1,)
-        solver = self.solver if self.solver != "auto" else "libsvm" if self.epsilon > 0 else "clarabel"
         machines = []
         for code in positive:
             signs = np.where(codes == code, 1.0, -1.0)
             problem = MarginProblem(centred, reduced.basis, ridge, signs, size / (2 * self.alpha))
-            solved = solve(problem, solver, self.tolerance, self.max_iter)
+            solved = solve(problem, self._own_solver, self.tolerance, self.max_iter)
             if solved.gap > self.tolerance:
-                self._warn_of_gap(code, solved, solver)
+                self._warn_of_gap(code, solved)
             machines.append(solved)
         self.dual_coef_ = np.stack([machine.point.beta for machine in machines]) / size
         self.weights_ = np.stack([reduced.loadings @ machine.point.u for machine in machines])
         self.objective_ = np.asarray([machine.objective for machine in machines])
         self.gaps_ = np.asarray([machine.gap for machine in machines])
-        self.n_iter_ = np.asarray([machine.n_iter for machine in machines])
+        self.n_iter_ = max(machine.n_iter for machine in machines)
         self._level = self._shift_level()
         means = self._centerer.K_fit_rows_ @ self.dual_coef_.T + reduced.mean @ self.weights_.T + self._level
         self.intercept_ = np.asarray([machine.point.b for machine in machines]) - means
@@ -222,8 +234,8 @@ class KernelProjectionPenaltyClassifier(ClassifiesByScores, KernelEstimator):
             )
         return Z.astype(np.float64)
 
-    def _warn_of_gap(self, code: int, solved: Solved, solver: str) -> None:
-        instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if solver == "libsvm" else "")
+    def _warn_of_gap(self, code: int, solved: Solved) -> None:
+        instead = "raise alpha or max_iter" + (", or set solver='clarabel'" if self._own_solver == "libsvm" else "")
         warnings.warn(
             f"{type(self).__name__}: its objective for class {self.classes_[code].item()!r} is proved to be within "
             f"{solved.gap:.2g} of the minimum, relative to it, but not within the tolerance of {self.tolerance:g}: put "

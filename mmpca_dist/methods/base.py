@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from mmpca_dist.datasets.foreign_tables import ForeignTable, as_table, check_hea
 from mmpca_dist.datasets.labels import label_array, normalize_labels
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.parameters import Parameter, check_number, estimator, parameter
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.solution import IMPRECISE, Solution
 from mmpca_dist.methods.statistics_for import statistics_for
 from mmpca_dist.methods.transform import LazyTransform, ProjectsInMemory
@@ -47,27 +48,29 @@ class Mergeable:
         return self._method.__get__(reducer, owner)
 
 
-@estimator
 class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
     """Base of the reducers that class moments (and medians) determine.
 
-    A subclass declares its parameters (`estimator`), says in ``_needs`` what it needs to know of the rows, and solves.
+    A subclass lists its parameters in ``__init__``, says in ``_needs`` what it needs to know of the rows, and solves.
     """
 
-    _parameters: ClassVar[Mapping[str, Parameter]]
-    n_components: int | None = parameter(None, kw_only=False)
-    standardize: bool = False
-    center: bool = False
-    precision: str = "single"
-    solver: str = "auto"
+    _options: ClassVar[dict[str, Option]] = {}
+    """Of parameters that a configuration may set, or that have bounds."""
     _by_classes: ClassVar[bool] = False
     """Whether there are at most as many components as classes less one."""
     _nested: ClassVar[bool] = True
     """Whether the components of a smaller fit are the first of these."""
     _stored: ClassVar[tuple[str, ...]] = ()
-    """Attributes, arrays, that models keep beside those of all reducers."""
+    """Attributes, arrays and finite scalars, that models keep beside those of all reducers."""
     _kept: Any = None
     """What ``partial_fit`` extends: moments, a function that loads them, or why there are none; None before a fit."""
+
+    def __init__(
+        self, n_components: int | None = None, *,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        self.n_components, self.standardize, self.center = n_components, standardize, center
+        self.precision, self.solver = precision, solver
 
     def _needs(self) -> Needs:
         """Return what the method needs to know of the rows; by default the scatter within the classes."""
@@ -320,16 +323,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._solver_options()
         self._needs()
         k = self.n_components
-        is_word = isinstance(k, str) and k in self._parameters["n_components"].words
+        words = self._options.get("n_components", Option()).words
+        is_word = isinstance(k, str) and k in words
         if k is not None and not is_word and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
-            words = "".join(f", {word!r}" for word in self._parameters["n_components"].words)
-            raise InputError(f"n_components={k!r} must be a positive whole number{words}, or None for the default.")
+            others = "".join(f", {word!r}" for word in words)
+            raise InputError(f"n_components={k!r} must be a positive whole number{others}, or None for the default.")
         if self.precision not in ("single", "double"):
             raise InputError(f"precision={self.precision!r} must be one of single, double.")
-        for name, described in self._parameters.items():
-            value = getattr(self, name)
-            if described.bounds and described.default is not None and value not in described.words:
-                check_number(name, value, described.bounds, described.integral, described.words)
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            if name in self._options:
+                self._options[name].check(getattr(self, name), parameter)
 
     def _rows(self, X: Any, y: Any, reset: bool, least: int = 2) -> tuple[Dataset, Scheduler]:
         """Return labelled rows as a data set, with their columns checked, and who reads them."""
@@ -357,13 +360,16 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         return tags
 
 
-@estimator
 class BlockReducer(MomentReducer):
     """Base of the reducers that solvers in passes serve, with the options of such solvers."""
 
-    oversampling: int = 10
-    passes: int = 4
-    tolerance: float = 1e-4
+    def __init__(
+        self, n_components: int | None = None, *,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.oversampling, self.passes, self.tolerance = oversampling, passes, tolerance
 
     def _solver_options(self) -> SolverOptions:
         return SolverOptions(self.solver, self.oversampling, self.passes, self.tolerance)

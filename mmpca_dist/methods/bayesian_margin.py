@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
 from mmpca_dist.methods.margin_fit import MarginFit, MarginModels
-from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics
@@ -27,27 +27,34 @@ SWITCHED_OFF = 1e-3
 """Components whose loadings have less than this share of the noise variance are reported as switched off."""
 
 
-@estimator
 class BayesianMargin(MomentReducer):
     """Base of the estimators of BM2PCA."""
 
-    tolerance: float = option(
-        1.0,
-        ge=0,
-        example=0.01,
-        description="Sweeps end when the evidence bounds rise by no more nats a row and model",
-    )
-    max_sweeps: int = option(100, ge=1, example=200, description="Passes over the rows at most")
-    start: Literal["pca", "random"] = option(
-        "pca", example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
-    )
-    seed: int = option(0, ge=0, example=1, description="Of random loadings")
-    scratch: str | None = None
+    _options: ClassVar = {
+        "tolerance": Option(
+            ge=0,
+            example=0.01,
+            description="Sweeps end when the evidence bounds rise by no more nats a row and model",
+        ),
+        "max_sweeps": Option(ge=1, example=200, description="Passes over the rows at most"),
+        "start": Option(
+            example="random", description="Loadings before the first sweep: those of probabilistic PCA, or random"
+        ),
+        "seed": Option(ge=0, example=1, description="Of random loadings"),
+    }
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "bounds_", "converged_", *(f"{field.name}_" for field in fields(Posterior) if field.name != "loadings"),
         "C_", "candidates_", "candidate_errors_", "n_unlabelled_",
     )  # fmt: skip
+
+    def __init__(
+        self, n_components: int | None, *, tolerance: float, max_sweeps: int, start: Literal["pca", "random"],
+        seed: int, scratch: str | None, **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, **shared)
+        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
+        self.start, self.seed = start, seed
 
     @abstractmethod
     def _fit(self) -> MarginFit:
@@ -89,9 +96,8 @@ class BayesianMargin(MomentReducer):
         for field in fields(posterior):
             if field.name != "loadings":
                 setattr(self, f"{field.name}_", getattr(posterior, field.name))
-        self.bounds_, self.converged_ = models.bounds, np.asarray([models.converged])
-        self.C_, self.candidates_, self.candidate_errors_ = np.asarray([models.C]), models.candidates, models.errors
-        self.n_unlabelled_ = np.asarray([models.n_unlabelled])
+        self.bounds_, self.converged_, self.n_unlabelled_ = models.bounds, models.converged, models.n_unlabelled
+        self.C_, self.candidates_, self.candidate_errors_ = models.C, models.candidates, models.errors
 
     def _refuse_too_few(self, solution: Solution, n_rows: int, n_features: int, precision: str) -> None:
         most = min(n_features, n_rows - 1)
@@ -191,7 +197,7 @@ class BayesianMargin(MomentReducer):
         remarks, off = [], int(np.count_nonzero(self.switched_off_))
         if off:
             remarks.append(f"{off} of {self._n_features_out} components are switched off: they load on no column.")
-        if not self.converged_[0]:
+        if not self.converged_:
             remarks.append(
                 f"the evidence bound still rose by more than {self.tolerance:g} nats a row in the last of "
                 f"{len(self.bounds_)} sweeps: raise max_sweeps."

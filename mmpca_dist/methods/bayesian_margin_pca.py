@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from mmpca_dist.errors import InputError
 from mmpca_dist.methods.bayesian_margin import BayesianMargin
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.margin_fit import MarginFit, is_label
-from mmpca_dist.methods.parameters import check_number, estimator, option
+from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.statistics_for import class_statistics, with_sweeps
 from mmpca_dist.statistics.coordinates import Statistics
@@ -30,7 +30,6 @@ LARGEST_C = 1e9
 """Beyond it squares of C leave nothing of other terms."""
 
 
-@estimator
 class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     """Probabilistic PCA and a maximum-margin classifier in one Bayesian model, fitted by variational sweeps.
 
@@ -65,8 +64,11 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         Squared lengths of the loadings, decreasing for each class.
     bounds_ : array of shape (n_iter_, m)
         The evidence lower bound of every model after every sweep, in nats; it never falls, up to rounding.
-    C_, candidates_, candidate_errors_ : arrays
-        The C in use, those tried, and the held-out rows that each of them got wrong.
+    converged_ : bool
+        Whether the last sweep met the tolerance.
+    C_ : float
+    candidates_, candidate_errors_ : arrays
+        The values of C that were tried, and the held-out rows that each of them got wrong.
     location_, noise_, relevance_, weights_, weight_covariance_ : arrays
         Means of t (of rows less ``mean_``), tau, r and eta (the constant last), and the covariance of eta.
     latent_covariance_ : array of shape (k, k), or (C, k, k)
@@ -90,24 +92,37 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     ((3, 2, 13), (178, 6), 0.98)
     """
 
-    C: float | Literal["auto"] = option(
-        100.0,
-        words=("auto",),
-        gt=0,
-        le=LARGEST_C,
-        values="a number above 0, or auto",
-        example="auto",
-        description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
-    )
-    candidates: tuple[float, ...] = option(
-        CANDIDATES,
-        values="numbers above 0",
-        example=[10, 20, 30, 40],
-        description="Values of C that auto chooses among",
-    )
-    unlabelled: str | int | None = option(
-        None, example=-1, description="The label of rows whose class is not known; they take part without label terms"
-    )
+    _options: ClassVar = BayesianMargin._options | {
+        "C": Option(
+            words=("auto",),
+            gt=0,
+            le=LARGEST_C,
+            values="a number above 0, or auto",
+            example="auto",
+            description="Weight of the hinge loss; auto chooses among candidates by errors on rows held out",
+        ),
+        "candidates": Option(
+            values="numbers above 0",
+            example=[10, 20, 30, 40],
+            description="Values of C that auto chooses among",
+        ),
+        "unlabelled": Option(
+            example=-1, description="The label of rows whose class is not known; they take part without label terms"
+        ),
+    }
+
+    def __init__(
+        self, n_components: int | None = None, *, C: float | Literal["auto"] = 100.0,
+        candidates: tuple[float, ...] = CANDIDATES, unlabelled: str | int | None = None,
+        tolerance: float = 1.0, max_sweeps: int = 100,
+        start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, scratch=scratch,
+            standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
+        self.C, self.candidates, self.unlabelled = C, candidates, unlabelled
 
     def _fit(self) -> MarginFit:
         return MarginFit(
@@ -131,7 +146,7 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
     def _remarks(self) -> list[str]:
         remarks = super()._remarks()
         if self.unlabelled is not None:
-            count = int(self.n_unlabelled_[0]) or "no"
+            count = self.n_unlabelled_ or "no"
             remarks.append(f"{count} rows have the label {self.unlabelled!r}, which stands for no label.")
         return remarks
 
@@ -142,7 +157,6 @@ class BayesianMarginPCA(ClassifiesByScores, BayesianMargin):
         return "rows without a class (unlabelled) cannot be scored; evaluate on a table without them"
 
 
-@estimator
 class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     """The same model for continuous targets: the epsilon-insensitive loss 2 C max(0, |y - f| - epsilon) of f.
 
@@ -171,10 +185,22 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
     0.5
     """
 
-    C: float = option(
-        10.0, gt=0, le=LARGEST_C, description="Weight of the loss, as for targets of standard deviation 1"
-    )
-    epsilon: float = option(0.1, ge=0, description="Errors up to so many standard deviations cost nothing")
+    _options: ClassVar = BayesianMargin._options | {
+        "C": Option(gt=0, le=LARGEST_C),
+        "epsilon": Option(ge=0),
+    }
+
+    def __init__(
+        self, n_components: int | None = None, *, C: float = 10.0, epsilon: float = 0.1,
+        tolerance: float = 1.0, max_sweeps: int = 100,
+        start: Literal["pca", "random"] = "pca", seed: int = 0, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, tolerance=tolerance, max_sweeps=max_sweeps, start=start, seed=seed, scratch=scratch,
+            standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
+        self.C, self.epsilon = C, epsilon
 
     def _fit(self) -> MarginFit:
         return MarginFit(
@@ -205,6 +231,11 @@ class BayesianMarginRegressor(RegressorMixin, BayesianMargin):
             plain, needs, self._solver_options(), precision=self.precision, standardize=self.standardize
         )
         return with_sweeps(statistics, rows, self._fit(), [needs.n_components or 1])
+
+    def fit_statistics(self, statistics: Statistics, at_most: bool = False) -> Self:
+        super().fit_statistics(statistics, at_most)
+        del self.classes_  # that of rows without labels
+        return self
 
     def predict(self, X: Any) -> Any:
         """Return the outputs, shape (n_samples,), or (n_samples, q) of several targets; lazy for Dask input."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.discriminants import discriminants
@@ -13,7 +15,6 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import at_least_two
 
 
-@estimator
 class FisherDiscriminant(BlockReducer):
     """Directions that maximise the scatter between the classes over that within them.
 
@@ -54,10 +55,21 @@ class FisherDiscriminant(BlockReducer):
     (2, 13)
     """
 
-    shrinkage: float = option(
-        1e-3, ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes"
-    )
+    _options: ClassVar = {
+        "shrinkage": Option(ge=0, le=1, example=0.01, description="Share of the identity in the scatter within classes")
+    }
     _by_classes = True
+
+    def __init__(
+        self, n_components: int | None = None, *, shrinkage: float = 1e-3,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            oversampling=oversampling, passes=passes, tolerance=tolerance,
+        )  # fmt: skip
+        self.shrinkage = shrinkage
 
     def _solve(self, statistics: Statistics) -> Solution:
         moments, n = statistics.moments, statistics.moments.n_rows

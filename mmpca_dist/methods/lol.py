@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution, certificate_of_means, rank_limit
 from mmpca_dist.solvers.dense import Eigenpairs
@@ -15,7 +14,6 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import WeightedScatter, at_least_two, full_rank
 
 
-@estimator
 class LOL(BlockReducer):
     """Linear optimal low-rank projection: differences of class means first, then directions of scatter within classes.
 

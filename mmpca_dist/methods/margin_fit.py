@@ -117,7 +117,7 @@ class MarginFit(SweptNeed):
             centre=working.mean,
             C=float(C),
             bounds=fitted.bounds,
-            converged=fitted.gain <= self.tolerance,
+            converged=bool(fitted.gain <= self.tolerance),
             candidates=np.asarray(self.candidates if len(errors) else (), np.float64),
             errors=np.asarray(errors, np.float64),
             total=start.total,

@@ -22,14 +22,14 @@ Source: Luo & Durrant 2017, section 3, for two classes.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
 from mmpca_dist.methods.base import BlockReducer
-from mmpca_dist.methods.parameters import estimator, option, parameter
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.neighbors.options import Search
@@ -54,7 +54,6 @@ FOLLOWING = 48
 """Eigenvalues after the last that the uncertainty of a subspace is judged by."""
 
 
-@estimator
 class MarginPCA(BlockReducer):
     """Leading eigenvectors of the scatter of margin rows: differences that lead from one class to the others.
 
@@ -127,33 +126,43 @@ class MarginPCA(BlockReducer):
     (150, 2)
     """
 
-    variant: str = parameter("m-pca0", kw_only=False)
-    pairing: Literal["one-vs-rest", "one-vs-one"] = option(
-        "one-vs-rest",
-        example="one-vs-one",
-        description="Whether a row is compared with the rows of all other classes together, or of each other class "
-        "separately",
-    )
-    search: Literal["exact", "approximate"] = option(
-        "exact",
-        example="approximate",
-        description="Whether all nearest rows are found, proved, or most of them, measured, sooner",
-    )
-    recall: float = option(
-        0.98,
-        gt=0,
-        lt=1,
-        values="a number between 0 and 1",
-        example=0.95,
-        description="Share of nearest rows that an approximate search aims at",
-    )
-    max_queries: int | None = option(
-        None, ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
-    )
-    mutual: Literal["twice", "once"] = option(
-        "twice", example="once", description="How often a pair counts whose rows are each other's nearest"
-    )
-    scratch: str | None = None
+    _options: ClassVar = {
+        "pairing": Option(
+            example="one-vs-one",
+            description="Whether a row is compared with the rows of all other classes together, or of each other class "
+            "separately",
+        ),
+        "search": Option(
+            example="approximate",
+            description="Whether all nearest rows are found, proved, or most of them, measured, sooner",
+        ),
+        "recall": Option(
+            gt=0,
+            lt=1,
+            values="a number between 0 and 1",
+            example=0.95,
+            description="Share of nearest rows that an approximate search aims at",
+        ),
+        "max_queries": Option(
+            ge=2, example=100_000, description="Search for so many rows only, drawn with a fixed seed"
+        ),
+        "mutual": Option(example="once", description="How often a pair counts whose rows are each other's nearest"),
+    }
+
+    def __init__(
+        self, n_components: int | None = None, variant: str = "m-pca0", *,
+        pairing: Literal["one-vs-rest", "one-vs-one"] = "one-vs-rest",
+        search: Literal["exact", "approximate"] = "exact", recall: float = 0.98, max_queries: int | None = None,
+        mutual: Literal["twice", "once"] = "twice", scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+        oversampling: int = 10, passes: int = 4, tolerance: float = 1e-4,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, standardize=standardize, center=center, precision=precision, solver=solver,
+            oversampling=oversampling, passes=passes, tolerance=tolerance,
+        )  # fmt: skip
+        self.variant, self.pairing, self.mutual, self.scratch = variant, pairing, mutual, scratch
+        self.search, self.recall, self.max_queries = search, recall, max_queries
 
     @classmethod
     def from_moments(  # type: ignore[override]

@@ -35,7 +35,7 @@ class MaximumMarginCriterion(MomentReducer):
         Orthonormal.
     eigenvalues_ : array of shape (K,)
         Of S_b - S_w, decreasing. ``total_`` is the sum of all positive ones, the largest value of the criterion.
-    negative_ : array of shape (2,)
+    n_negative_, negative_sum_ : int, float
         How many eigenvalues of S_b - S_w are negative, and their sum.
 
     References
@@ -53,14 +53,14 @@ class MaximumMarginCriterion(MomentReducer):
     """
 
     _by_classes = True
-    _stored = ("negative_",)
+    _stored = ("n_negative_", "negative_sum_")
 
     def _needs(self) -> Needs:
         return Needs(full_scatter=("mmc",))
 
     def _solve(self, statistics: Statistics) -> Solution:
         pairs, count, below = criterion_eigenpairs(statistics)
-        self.negative_ = np.asarray([count, below])
+        self.n_negative_, self.negative_sum_ = count, below
         positive = int(np.sum(pairs.values > 0))
         limit = f"the number of directions in which the criterion is positive, {positive}"
         if not positive:
@@ -69,15 +69,14 @@ class MaximumMarginCriterion(MomentReducer):
         return Solution.of_pairs(pairs, statistics.loadings(pairs.vectors), limit)
 
     def _remarks(self) -> list[str]:
-        count, below = self.negative_
         if self.eigenvalues_[0] < 0:
             return [
                 "classes scatter more than their means differ, in every direction: the criterion is negative, and the "
                 "component is the least bad one."
             ]
         return [
-            f"S_b - S_w is negative in {count:.0f} directions, with a sum of {below:.3g} beside {self.total_:.3g} of "
-            "the positive ones."
+            f"S_b - S_w is negative in {self.n_negative_} directions, with a sum of {self.negative_sum_:.3g} beside "
+            f"{self.total_:.3g} of the positive ones."
         ]
 
 

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.errors import InputError
-from mmpca_dist.limits import COMPONENT_COUNTS, LIMITS
-from mmpca_dist.methods.parameters import check_number, estimator, option, parameter
+from mmpca_dist.limits import LIMITS
+from mmpca_dist.methods.parameters import Option, check_number
 from mmpca_dist.methods.penalty_fit import PenaltyFit
 from mmpca_dist.methods.penalty_results import PenalizedModels
 from mmpca_dist.methods.reduction_of import MethodReduction
@@ -32,49 +32,53 @@ LARGEST_ALPHA = 1e12
 """Beyond it nothing of the losses is left in sums."""
 
 
-@estimator
 class ProjectionPenalty(TakesReduction):
     """Base of the estimators with a projection penalty."""
 
-    n_components: int | Literal["auto"] | None = parameter(None, words=("auto",))
-    reduction: Any = option(
-        "m-pca0",
-        kw_only=False,
-        values="a method, or a mapping of its name and options",
-        example={"name": "m-pca2", "search": "approximate"},
-        description="The reduction whose subspace bears little or no penalty",
-    )
-    alpha: float | Literal["auto"] = option(
-        1.0,
-        words=("auto",),
-        gt=0,
-        le=LARGEST_ALPHA,
-        values="a number above 0, or auto",
-        example="auto",
-        description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows held "
-        "out",
-    )
-    sizes: tuple[int, ...] = parameter(COMPONENT_COUNTS)
-    alphas: tuple[float, ...] = option(
-        ALPHAS, values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
-    )
-    epsilon: float = option(
-        1e-3, ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"
-    )
-    penalty: Literal["l2", "l1"] = option(
-        "l2", example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
-    )
-    fit_intercept: bool = option(True, example=False, description="Whether the models have a constant, not penalised")
-    tolerance: float = option(
-        1e-5, gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
-    )
-    max_sweeps: int = option(500, ge=1, example=50, description="Passes over the rows at most")
-    scratch: str | None = None
+    _options: ClassVar = {
+        "n_components": Option(words=("auto",)),
+        "reduction": Option(
+            values="a method, or a mapping of its name and options",
+            example={"name": "m-pca2", "search": "approximate"},
+            description="The reduction whose subspace bears little or no penalty",
+        ),
+        "alpha": Option(
+            words=("auto",),
+            gt=0,
+            le=LARGEST_ALPHA,
+            values="a number above 0, or auto",
+            example="auto",
+            description="Weight of the penalty beside the sum of losses; auto chooses among alphas by errors on rows "
+            "held out",
+        ),
+        "alphas": Option(
+            values="numbers above 0", example=[0.01, 1, 100], description="Values of alpha that auto chooses among"
+        ),
+        "epsilon": Option(ge=0, example=0, description="Weight of the penalty inside of the subspace; 0 for none"),
+        "penalty": Option(
+            example="l1", description="Whether coefficients outside of the subspace count by square or absolute value"
+        ),
+        "fit_intercept": Option(example=False, description="Whether the models have a constant, not penalised"),
+        "tolerance": Option(
+            gt=0, lt=1, example=1e-8, description="Passes end when objectives are within this share of their minima"
+        ),
+        "max_sweeps": Option(ge=1, example=50, description="Passes over the rows at most"),
+    }
     _nested = False
     _stored: ClassVar[tuple[str, ...]] = (
         "alpha_", "candidates_", "candidate_sizes_", "candidate_errors_", "candidate_gaps_", "fitted_by_fold_",
-        "objective_", "gaps_", "passes_", "proved_", "weights_", "outputs_at_mean_",
+        "objective_", "gaps_", "n_iter_", "proved_", "weights_", "outputs_at_mean_",
     )  # fmt: skip
+
+    def __init__(
+        self, reduction: Any, *, n_components: int | Literal["auto"] | None, sizes: tuple[int, ...],
+        alpha: float | Literal["auto"], alphas: tuple[float, ...], epsilon: float, penalty: Literal["l2", "l1"],
+        fit_intercept: bool, tolerance: float, max_sweeps: int, scratch: str | None, **shared: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, **shared)  # type: ignore[arg-type]
+        self.reduction, self.sizes, self.alpha, self.alphas = reduction, sizes, alpha, alphas
+        self.epsilon, self.penalty, self.fit_intercept = epsilon, penalty, fit_intercept
+        self.tolerance, self.max_sweeps, self.scratch = tolerance, max_sweeps, scratch
 
     def _means_of_targets(self) -> tuple[float, ...]:
         """Return the means of continuous targets; none for classes."""
@@ -129,14 +133,13 @@ class ProjectionPenalty(TakesReduction):
 
     def _solution(self, models: PenalizedModels) -> Solution:
         choice = models.choice
-        self.alpha_ = np.asarray([choice.alpha])
+        self.alpha_, self.fitted_by_fold_ = choice.alpha, choice.is_nested
         self.candidates_, self.candidate_sizes_ = choice.alphas, choice.sizes
-        self.fitted_by_fold_ = np.asarray([choice.is_nested])
         self.candidate_errors_, self.candidate_gaps_ = choice.errors, choice.gaps
         if self.n_components != "auto":
             self.candidate_errors_, self.candidate_gaps_ = choice.errors.ravel(), choice.gaps.ravel()
         self.objective_, self.gaps_ = models.objective, models.gaps
-        self.passes_, self.proved_ = np.asarray([models.n_passes]), np.asarray([models.proved])
+        self.n_iter_, self.proved_ = models.n_passes, models.proved
         self.weights_ = models.weights if "appended_" not in self.__dict__ else self._appended_weights(models)
         self.outputs_at_mean_ = models.intercept
         components = np.concatenate([models.inside, models.outside])
@@ -171,11 +174,6 @@ class ProjectionPenalty(TakesReduction):
     def n_components_(self) -> int:
         """The number of components of the reduction, that is of rows of P."""
         return self._n_used
-
-    @property
-    def n_iter_(self) -> int:
-        """Passes over the rows for the final models; 0 where moments sufficed."""
-        return int(self.passes_[0])
 
     def _parts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return coefficients inside and outside, each (m, d), for rows in their own units."""
@@ -236,7 +234,7 @@ class ProjectionPenalty(TakesReduction):
         return self
 
     def _remarks(self) -> list[str]:
-        if self._chooses and not self.fitted_by_fold_[0]:
+        if self._chooses and not self.fitted_by_fold_:
             shared = (
                 "the rows that were held out to choose alpha took part in the fit of its reduction, which is for more "
             )
@@ -247,7 +245,7 @@ class ProjectionPenalty(TakesReduction):
     def _unconverged(self) -> list[str]:
         if not self.gaps_.max(initial=0.0) > self.tolerance:
             return []
-        word = "is proved" if self.proved_[0] else "seems"
+        word = "is proved" if self.proved_ else "seems"
         advice = "raise max_sweeps" if self.n_iter_ >= self.max_sweeps else "raise alpha or epsilon"
         if self._from_moments:
             advice = "set precision to double, or raise alpha or epsilon"

@@ -7,7 +7,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import FULL_RANK, Method
 from mmpca_dist.methods.solution import Solution, rank_limit
 from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
@@ -17,7 +16,6 @@ from mmpca_dist.statistics.scatters import class_regression
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 
-@estimator
 class PLS(TargetReducer):
     """Directions of largest covariance with the target, one after the other: partial least squares.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError, did_you_mean
+from mmpca_dist.limits import COMPONENT_COUNTS
 from mmpca_dist.methods.base import Mergeable, MomentReducer
 from mmpca_dist.methods.classifies_by_scores import ClassifiesByScores
 from mmpca_dist.methods.fold_grid import MOST_FOLDS
-from mmpca_dist.methods.parameters import estimator, option, parameter
-from mmpca_dist.methods.penalized_model import ProjectionPenalty
+from mmpca_dist.methods.parameters import Option
+from mmpca_dist.methods.penalized_model import ALPHAS, ProjectionPenalty
 from mmpca_dist.methods.penalty_from_moments import choice_from_folds, class_squares, models_of_squares, target_squares
 from mmpca_dist.methods.penalty_results import Choice, PenalizedModels
 from mmpca_dist.methods.reduction_of import FoldedReduction, GivenReduction, ReductionOf, method_named
@@ -45,7 +46,6 @@ from mmpca_dist.statistics.target_scatter import (
 LOSSES = ("logistic", "hinge", "squared hinge", "squared")
 
 
-@estimator
 class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     """A linear classifier that is penalised only for what it uses outside of the subspace of a reduction.
 
@@ -96,12 +96,13 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         K.
     components_ : array of shape (2 m, n_features)
         The parts inside, then those outside, in (standardised) columns: ``transform`` gives each model's two terms.
-    alpha_, candidates_, candidate_sizes_, candidate_errors_ : arrays
-        The alpha in use, those tried, numbers of components tried, and the held-out rows that each alpha got wrong, or,
+    alpha_ : float
+    candidates_, candidate_sizes_, candidate_errors_ : arrays
+        Values of alpha and numbers of components that were tried, and the held-out rows that each alpha got wrong, or,
         with ``n_components="auto"``, each pair, shape (sizes, alphas).
     candidate_gaps_ : array
         The largest gap of the fits behind each of these errors, which end at 1e-3 or the tolerance.
-    fitted_by_fold_ : array of shape (1,)
+    fitted_by_fold_ : bool
         False where the rows held out took part in the fit of the reduction: where it is none of class moments, and the
         rows exceed 512 MiB, or where it is a transformer of scikit-learn that was not fitted before.
     objective_, gaps_ : arrays of shape (m,)
@@ -109,7 +110,7 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         the objective at zero, whichever is more: proved by a point of the dual problem. With epsilon 0 it is an
         estimate, ``proved_`` False: what a Newton step would gain.
     n_iter_ : int
-        Passes over the rows.
+        Passes over the rows for the final models; 0 where moments sufficed.
     classes_ : array of shape (C,)
 
     References
@@ -126,9 +127,23 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
     ((10, 64), (1797, 20), 0.94)
     """
 
-    loss: Literal["logistic", "hinge", "squared hinge", "squared"] = option(
-        "logistic", example="hinge", description="What errors cost"
-    )
+    _options: ClassVar = ProjectionPenalty._options | {"loss": Option(example="hinge", description="What errors cost")}
+
+    def __init__(
+        self, reduction: Any = "m-pca0", *,
+        n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
+        alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
+        loss: Literal["logistic", "hinge", "squared hinge", "squared"] = "logistic",
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
+        max_sweeps: int = 500, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
+            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
+        self.loss = loss
 
     def _solve(self, statistics: Statistics) -> Solution:
         return self._solution(self._models(statistics))
@@ -163,7 +178,6 @@ class ProjectionPenaltyClassifier(ClassifiesByScores, ProjectionPenalty):
         super()._check_parameters()
 
 
-@estimator
 class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     """Linear regression that is penalised only for what it uses outside of the subspace of a reduction.
 
@@ -195,7 +209,19 @@ class ProjectionPenaltyRegressor(RegressorMixin, ProjectionPenalty):
     0.52
     """
 
-    reduction: Any = parameter("pls", kw_only=False)
+    def __init__(
+        self, reduction: Any = "pls", *,
+        n_components: int | Literal["auto"] | None = None, sizes: tuple[int, ...] = COMPONENT_COUNTS,
+        alpha: float | Literal["auto"] = 1.0, alphas: tuple[float, ...] = ALPHAS, epsilon: float = 1e-3,
+        penalty: Literal["l2", "l1"] = "l2", fit_intercept: bool = True, tolerance: float = 1e-5,
+        max_sweeps: int = 500, scratch: str | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            reduction, n_components=n_components, sizes=sizes, alpha=alpha, alphas=alphas, epsilon=epsilon,
+            penalty=penalty, fit_intercept=fit_intercept, tolerance=tolerance, max_sweeps=max_sweeps, scratch=scratch,
+            standardize=standardize, center=center, precision=precision, solver=solver,
+        )  # fmt: skip
 
     def _means_of_targets(self) -> tuple[float, ...]:
         return getattr(self, "_target_means", (0.0,))

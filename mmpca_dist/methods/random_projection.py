@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.registry import Method
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.solvers.dense import fix_signs
@@ -15,7 +17,6 @@ from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.scatters import total_scatter
 
 
-@estimator
 class RandomProjection(MomentReducer):
     """Random orthonormal directions, which see nothing of the rows but how many columns they have.
 
@@ -55,7 +56,14 @@ class RandomProjection(MomentReducer):
     (8, 64)
     """
 
-    seed: int = option(0, ge=0, example=1, description="Of the directions")
+    _options: ClassVar = {"seed": Option(ge=0, example=1, description="Of the directions")}
+
+    def __init__(
+        self, n_components: int | None = None, *, seed: int = 0,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.seed = seed
 
     @property
     def _ignores_labels(self) -> bool:

@@ -269,7 +269,7 @@ def method_named(described: Any, **shared: Any) -> MomentReducer:
         options = f"its options are {', '.join(method.settable)}" if method.settable else "it has none"
         raise InputError(f"{name} has no option {unknown!r}; {options}.{did_you_mean(unknown, method.settable)}")
     reducer = method.estimator(**method.parameters, **content)
-    return reducer.set_params(**{key: value for key, value in shared.items() if key in reducer._parameters})
+    return reducer.set_params(**{key: value for key, value in shared.items() if key in reducer.get_params(deep=False)})
 
 
 def components_of(transformer: Any, X: Any) -> NDArray[np.float64] | None:

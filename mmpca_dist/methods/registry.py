@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model, model_validator
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.registry import Registry
-from mmpca_dist.settings import Section
+from mmpca_dist.settings import Section, setting
 from mmpca_dist.solvers.needs import Needs
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Method:
     parameters : mapping
         Parameters that make the estimator this method.
     settable : tuple of str
-        Parameters of the estimator that a configuration may set, declared there with ``parameters.option``.
+        Parameters of the estimator that a configuration may set, described in its ``_options``.
     orthonormal, ordered : bool
         Whether its components are orthonormal, and whether they are eigenvectors by decreasing eigenvalue.
     scale_free : bool
@@ -99,8 +100,11 @@ class Method:
                 raise ValueError(str(error).removesuffix(".")) from error
             return options
 
-        types, parameters = get_type_hints(self.estimator) if self.settable else {}, self.estimator._parameters
-        settings: dict[str, Any] = {name: (types[name], parameters[name].setting) for name in self.settable}
+        settings: dict[str, Any] = {}
+        parameters = inspect.signature(self.estimator, eval_str=True).parameters if self.settable else {}
+        for name in self.settable:
+            described = setting(parameters[name].default, **self.estimator._options[name].described)
+            settings[name] = (parameters[name].annotation, described)
         validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
         return create_model("MethodOptions", __base__=MethodOptions, __validators__=validators, **settings)
 

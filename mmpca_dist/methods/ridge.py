@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.parameters import estimator, option
+from mmpca_dist.methods.parameters import Option
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, class_limit
 from mmpca_dist.solvers.needs import Needs
@@ -18,7 +20,6 @@ from mmpca_dist.statistics.scatters import class_regression
 TINY = float(np.finfo(np.float64).tiny)
 
 
-@estimator
 class RidgeDirections(MomentReducer):
     """Directions of the coefficients of a ridge regression onto the classes.
 
@@ -60,8 +61,17 @@ class RidgeDirections(MomentReducer):
     (2, 13)
     """
 
-    alpha: float = option(1.0, ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn")
+    _options: ClassVar = {
+        "alpha": Option(ge=0, example=0.1, description="Penalty on the squared coefficients, as in scikit-learn")
+    }
     _by_classes = True
+
+    def __init__(
+        self, n_components: int | None = None, *, alpha: float = 1.0,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.alpha = alpha
 
     def _needs(self) -> Needs:
         return Needs(full_scatter=("ridge",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import dask
 import dask.array as da
@@ -25,7 +25,6 @@ from mmpca_dist.datasets.row_maps.nystroem import Nystroem
 from mmpca_dist.datasets.row_maps.sampling import sample_plan
 from mmpca_dist.datasets.row_maps.specification import Arrays, RowMap
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.parameters import estimator, parameter
 from mmpca_dist.methods.transform import LazyTransform, by_unit, output_type
 from mmpca_dist.settings import values_of
 from mmpca_dist.statistics.dask_rows import whole_rows
@@ -69,6 +68,10 @@ class RowMapTransformer(LazyTransform, _MapsInMemory):
 
     _fitted_name: ClassVar[str] = "fits_"
 
+    @overload
+    def transform(self, X: NDArray) -> NDArray: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Map rows.
 
@@ -201,7 +204,6 @@ def _sample_of(rows: Any, count: int, seed: int) -> Any:
     return sample
 
 
-@estimator
 class RandomFourierFeatures(_FittedFeatures):
     """Random Fourier features: D cosines whose dot products approximate exp(-gamma ||x - x'||^2).
 
@@ -239,14 +241,15 @@ class RandomFourierFeatures(_FittedFeatures):
     True
     """
 
-    n_components: int = parameter(300, kw_only=False)
-    gamma: float | Literal["scale"] = "scale"
-    orthogonal: bool = True
-    seed: int = 0
     _options = Fourier
 
+    def __init__(
+        self, n_components: int = 300, *, gamma: float | Literal["scale"] = "scale", orthogonal: bool = True,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_components, self.gamma, self.orthogonal, self.seed = n_components, gamma, orthogonal, seed
 
-@estimator
+
 class NystroemFeatures(_FittedFeatures):
     """Nystroem features: K_mm^(-1/2) k(landmarks, x), with m landmarks among the rows.
 
@@ -258,11 +261,11 @@ class NystroemFeatures(_FittedFeatures):
     ----------
     n_components : int
         m, at most the number of rows. Landmarks are spread evenly over the rows.
-    kernel : {"rbf", "laplacian", "polynomial", "cosine", "linear"}
+    kernel : {"rbf", "laplacian", "poly", "cosine", "linear"}
     gamma : "scale" or float
-        Of rbf, laplacian and polynomial; as in ``RandomFourierFeatures``.
+        Of rbf, laplacian and poly; as in ``RandomFourierFeatures``.
     degree, coef0 : int, float
-        Of polynomial: (gamma x.x' + coef0)^degree.
+        Of poly: (gamma x.x' + coef0)^degree.
     seed : int
 
     Attributes
@@ -285,10 +288,11 @@ class NystroemFeatures(_FittedFeatures):
     True
     """
 
-    n_components: int = parameter(300, kw_only=False)
-    kernel: Literal["rbf", "laplacian", "polynomial", "cosine", "linear"] = "rbf"
-    gamma: float | Literal["scale"] = "scale"
-    degree: int = 3
-    coef0: float = 1
-    seed: int = 0
     _options = Nystroem
+
+    def __init__(
+        self, n_components: int = 300, *, kernel: Literal["rbf", "laplacian", "poly", "cosine", "linear"] = "rbf",
+        gamma: float | Literal["scale"] = "scale", degree: int = 3, coef0: float = 1, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_components, self.seed = n_components, seed
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0

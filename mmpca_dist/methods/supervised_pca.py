@@ -7,7 +7,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.registry import BETWEEN_CLASSES, Method
 from mmpca_dist.methods.solution import Solution, certificate_of_means, class_limit
 from mmpca_dist.methods.target_reducer import NOTHING_SHARED, TargetReducer
@@ -18,7 +17,6 @@ from mmpca_dist.statistics.scatters import at_least_two
 from mmpca_dist.statistics.target_scatter import CrossMoments
 
 
-@estimator
 class SupervisedPCA(TargetReducer):
     """Directions whose projection depends most on the target, by the Hilbert-Schmidt independence criterion.
 
@@ -70,8 +68,16 @@ class SupervisedPCA(TargetReducer):
     (1, 10)
     """
 
-    kernel: str | NDArray | None = None
     _by_classes = True
+
+    def __init__(
+        self, n_components: int | None = None, *, target: str = "classes", kernel: str | NDArray | None = None,
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            n_components, target=target, standardize=standardize, center=center, precision=precision, solver=solver
+        )  # fmt: skip
+        self.kernel = kernel
 
     def _needs(self) -> Needs:
         return Needs(scatters=frozenset())

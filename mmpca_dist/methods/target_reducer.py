@@ -11,7 +11,6 @@ from mmpca_dist.datasets.foreign_tables import check_rows
 from mmpca_dist.datasets.readers.memory import rows_in_memory
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.base import MomentReducer
-from mmpca_dist.methods.parameters import estimator
 from mmpca_dist.methods.solution import Solution
 from mmpca_dist.statistics.coordinates import Statistics
 from mmpca_dist.statistics.schedulers import Scheduler
@@ -21,15 +20,20 @@ TARGETS = ("classes", "continuous")
 NOTHING_SHARED = "The targets vary with none of the columns: what they share is zero up to rounding."
 
 
-@estimator
 class TargetReducer(MomentReducer):
     """Base of the reducers with a parameter ``target``: class moments determine them, or the cross scatter of targets.
 
     A subclass solves both, and says in ``_needs_rows`` whether it wants the scatter of the rows beside that.
     """
 
-    target: str = "classes"
     _needs_rows: ClassVar[bool] = False
+
+    def __init__(
+        self, n_components: int | None = None, *, target: str = "classes",
+        standardize: bool = False, center: bool = False, precision: str = "single", solver: str = "auto",
+    ) -> None:  # fmt: skip
+        super().__init__(n_components, standardize=standardize, center=center, precision=precision, solver=solver)
+        self.target = target
 
     @abstractmethod
     def _solve_targets(self, cross: CrossMoments) -> Solution:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import dask.array as da
 import numpy as np
@@ -62,6 +62,10 @@ class LazyTransform:
     _fitted_name: ClassVar[str] = "components_"
     """An attribute of those that are fitted."""
 
+    @overload
+    def transform(self, X: NDArray) -> NDArray: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Project rows onto the components: V^T x, or V^T (x - mean) with ``center=True``.
 
@@ -101,6 +105,10 @@ class LazyTransform:
         """Return a block without rows, as blocks of X are transformed to."""
         return np.empty((0, self._n_features_out), dtype)  # type: ignore[attr-defined]
 
+    @overload
+    def fit_transform(self, X: NDArray, y: Any = None, **fit_parameters: Any) -> NDArray: ...
+    @overload
+    def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any: ...
     def fit_transform(self, X: Any, y: Any = None, **fit_parameters: Any) -> Any:
         """Fit, and return the projected rows: ``fit(X, y).transform(X)``."""
         table = as_table(X)

@@ -45,7 +45,7 @@ class PenaltyParts:
         """Return the parts of a fitted ``ProjectionPenaltyClassifier``."""
         inside, outside = np.split(model.components_, 2)
         labels = [str(label) for label in model.classes_]
-        alpha, errors = float(model.alpha_[0]), model.candidate_errors_
+        alpha, errors = model.alpha_, model.candidate_errors_
         words = f"Alpha is {alpha:g}"
         if len(errors):
             least, most = int(errors.min()), int(errors.max())

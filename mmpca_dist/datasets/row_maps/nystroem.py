@@ -25,11 +25,11 @@ MOST_LANDMARKS = 20_000
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "rbf": ("gamma",),
     "laplacian": ("gamma",),
-    "polynomial": ("gamma", "degree", "coef0"),
+    "poly": ("gamma", "degree", "coef0"),
     "cosine": (),
     "linear": (),
 }
-"""By kernel: its parameters. All of these kernels are positive semidefinite, polynomials for coef0 of at least 0."""
+"""By kernel: its parameters. All of these kernels are positive semidefinite, poly for coef0 of at least 0."""
 INVARIANT = ("rbf", "laplacian")
 """Kernels of differences: rows less a centre have the same, with smaller rounding errors."""
 
@@ -41,15 +41,15 @@ class Nystroem(RowMap):
     n_components: int = setting(
         300, ge=1, le=MOST_LANDMARKS, example=1000, description="Landmarks, and columns of the mapped rows"
     )
-    kernel: Literal["rbf", "laplacian", "polynomial", "cosine", "linear"] = setting(
+    kernel: Literal["rbf", "laplacian", "poly", "cosine", "linear"] = setting(
         "rbf",
-        example="polynomial",
+        example="poly",
         description="rbf is exp(-gamma r^2) of the distance r, laplacian exp(-gamma s) of the sum s of absolute "
-        "differences, polynomial (gamma x.x' + coef0)^degree",
+        "differences, poly (gamma x.x' + coef0)^degree",
     )
     gamma: Gamma = gamma_option()
-    degree: int = setting(3, ge=1, le=100, example=2, description="Of polynomial")
-    coef0: float = setting(1, ge=0, values="a number of at least 0", example=0, description="Of polynomial")
+    degree: int = setting(3, ge=1, le=100, example=2, description="Of poly")
+    coef0: float = setting(1, ge=0, values="a number of at least 0", example=0, description="Of poly")
     seed: int = setting(0, ge=0, example=1, description="Another number draws other landmarks")
 
     @model_validator(mode="after")
