@@ -25,8 +25,8 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
     assert "39.0%, 8.2 percentage points more, 4.4 corrected standard errors of the difference." in second
     assert tested == (
         "The difference is not significant at the 5% level: p = 0.007 by the corrected resampled t-test (two-sided), "
-        "p = 0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as often "
-        "in 0 (sign test of these splits: p = 0.016)."
+        "p = 0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as "
+        "often in 0 (sign test of these splits: p = 0.016)."
     )
     assert third.startswith("Baseline (always the largest class): ")
     assert "lowest of 27 means" in last

@@ -52,10 +52,10 @@ class Summary:
         """Standard error of the mean over new rows: the root of s^2 / J + min(r s^2, s^2 / r + b^2).
 
         s is the deviation, J the count, r the overlap and b^2 the row variance. r s^2 is the term of Nadeau & Bengio
-        2003, "Inference for the generalization error", Machine Learning 52. It is the smaller one wherever r <= 1. It is
-        exact of models that do not depend on the rows that train: then s^2 = b^2 / r. What s^2 is above that, the rows
-        that train cause. These are r times fewer than those held out, and their part in the variance over new rows is
-        at most s^2 / r. (Both follow from the linear terms of the error in the rows of the table.)
+        2003, "Inference for the generalization error", Machine Learning 52. It is the smaller one wherever r <= 1. It
+        is exact of models that do not depend on the rows that train: then s^2 = b^2 / r. What s^2 is above that, the
+        rows that train cause. These are r times fewer than those held out, and their part in the variance over new
+        rows is at most s^2 / r. (Both follow from the linear terms of the error in the rows of the table.)
         """
         variance = self.deviation**2
         shared = self.overlap * variance
