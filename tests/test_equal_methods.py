@@ -48,6 +48,7 @@ class Kind(NamedTuple):
     tables: int = 1000
 
 
+TINY = Kind(20, 5, 0.5, 0.5)
 KINDS = [Kind(40, 20, 0.4, 0.9), Kind(200, 20, 0.3, 0.5), Kind(200, 3, 1.0, 1.7), Kind(2000, 3, 1.0, 1.2, 500)]
 FEW_TRAIN = [Design("2/25", 20), Design("1/5", 20), Design("3/11", 20), Design("1/5", 5), Design("1/5", 50)]
 MANY_TRAIN = [Design("1/2", 20), Design("4/5", 20), Design("4/5", 50), Design("folds", 1), Design("folds", 4)]
@@ -62,6 +63,8 @@ class Found(NamedTuple):
     """By the sign test, one-sided."""
     by_published: int
     """By the t-test with the term of Nadeau & Bengio alone."""
+    by_constant: int
+    """Likewise, with n_test / n_train bounded by 1."""
     by_truth: int
     """By a t-test that knew the standard error."""
     ratio: float
@@ -108,13 +111,13 @@ def compared(kind, design, equal, shared=0.0):
         held_out, training = np.sum(~train, axis=1), np.sum(train, axis=1)
         test = corrected_t_test(one, other, held_out, training)
         differences = 100 * (one - other) / held_out
-        published = np.std(differences, ddof=1) * np.sqrt(1 / len(train) + np.mean(held_out / training))
-        outcomes.append(
-            (test.difference, test.standard_error, published, test.p_value, sign_test(one, other).p_value, len(train))
-        )
-    difference, error, published, p_value, sign, (count, *_) = np.array(outcomes, float).T  # None becomes NaN
+        overlap, deviation = np.mean(held_out / training), np.std(differences, ddof=1)
+        others = [deviation * np.sqrt(1 / len(train) + term) for term in (overlap, min(overlap, 1))]
+        p_values = test.p_value, sign_test(one, other).p_value
+        outcomes.append((test.difference, test.standard_error, *others, *p_values, len(train)))
+    difference, error, *others, p_value, sign, (count, *_) = np.array(outcomes, float).T  # None becomes NaN
     true = np.std(difference)
-    two_sided = [2 * stdtr(count - 1, -np.abs(difference) / np.maximum(e, 1e-9)) for e in (published, true)]
+    two_sided = [2 * stdtr(count - 1, -np.abs(difference) / np.maximum(e, 1e-9)) for e in (*others, true)]
     rejected = [int(np.sum(p <= SIGNIFICANT)) for p in (p_value, sign, *two_sided)]
     return Found(*rejected, ratio=float(np.sqrt(np.mean(error**2)) / true))
 
@@ -135,17 +138,28 @@ designs = pytest.mark.parametrize("design", FEW_TRAIN + MANY_TRAIN, ids=lambda d
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "design", [*MANY_TRAIN, Design("9/10", 50)], ids=lambda design: f"{design.share} {design.count}"
+)
+def test_of_few_rows_equal_methods_differ_in_up_to_a_tenth_of_tables(design):
+    """As verdicts warn; folds that are dealt once, and shares of a half, keep the level."""
+    found = compared(TINY, design, True)
+    print(TINY, design, found)
+    assert at_most(found.rejected, TINY.tables, 0.05 if design in (Design("1/2", 20), Design("folds", 1)) else 0.1)
+
+
+@pytest.mark.slow
 @kinds
 @designs
 @correlations
 def test_two_equal_methods_differ_in_at_most_one_table_of_twenty(kind, design, shared):
-    """At the 5% level, up to a point; of 40 rows in up to a tenth of tables, as verdicts warn.
+    """At the 5% level, up to two points of 40 rows, else up to one.
 
     The sign test, which takes splits for independent, finds many more.
     """
     found = compared(kind, design, True, shared)
     print(kind, design, shared, found)
-    assert at_most(found.rejected, kind.tables, 0.1 if kind.n == 40 else 0.06)
+    assert at_most(found.rejected, kind.tables, 0.07 if kind.n == 40 else 0.06)
     if design.count >= 20:
         assert at_least(found.by_sign, kind.tables, 0.1), "of these splits only, as reports say"
 
@@ -179,3 +193,10 @@ def test_a_difference_is_found_half_as_often_as_with_the_true_standard_error(kin
 def test_repeated_folds_find_more_than_folds_that_are_dealt_once(kind):
     once, repeated = (compared(kind, Design("folds", count), False) for count in (1, 4))
     assert at_least(repeated.rejected, kind.tables, once.rejected / kind.tables + 0.15)
+
+
+@pytest.mark.slow
+def test_no_constant_bound_of_the_ratio_holds():
+    """Models that hardly depend on the rows that train need the term of Nadeau & Bengio as it is."""
+    stable = KINDS[-1]
+    assert at_least(compared(stable, FEW_TRAIN[0], True).by_constant, stable.tables, 0.15)

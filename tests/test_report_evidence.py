@@ -229,7 +229,7 @@ def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: 
     output = str(tmp_path / "out")
     run(make_config(output, str(tmp_path / "rows.npz"), methods=["pca", "projection-penalty"], n_components=[4]))
     (row,) = [row for row in components(output) if row["method"] == "projection-penalty"]
-    text = check_page((tmp_path / "out" / "report" / "index.html").read_text()).text
+    text = " ".join(check_page((tmp_path / "out" / "report" / "index.html").read_text()).text.split())
     assert row["components"] == "4"
     assert "projection-penalty 4 " in text and "6 components" not in text and "asked for" not in text
 
