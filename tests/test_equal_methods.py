@@ -169,12 +169,12 @@ def test_two_equal_methods_differ_in_at_most_one_table_of_twenty(kind, design, s
 @pytest.mark.parametrize("design", FEW_TRAIN, ids=lambda design: f"{design.share} {design.count}")
 @correlations
 def test_standard_errors_hold_where_few_rows_train(kind, design, shared):
-    """They are not below the true ones, but for the chance of 500 tables, and at most 2.5 times these.
+    """They are not below the true ones, but for the chance of 500 tables, and at most 2.6 times these.
 
     The largest are of methods that err on the same rows: errors are bounded as if they were independent.
     """
     ratio = compared(kind, design, True, shared).ratio
-    assert 1 - 4 / np.sqrt(2 * kind.tables) <= ratio <= 2.5
+    assert 1 - 4 / np.sqrt(2 * kind.tables) <= ratio <= 2.6
 
 
 @pytest.mark.slow
