@@ -167,7 +167,7 @@ def one_standard_error(errors, rows):
     shares = {size: [Fraction(e, n) for e, n in zip(found, rows, strict=True)] for size, found in errors.items()}
     means = {size: sum(found) / len(found) for size, found in shares.items()}
     best = min(sorted(means), key=lambda size: means[size])
-    variance = sum((share - means[best]) ** 2 for share in shares[best]) / (len(rows) - 1)
-    overlap = sum(Fraction(n, sum(rows) - n) for n in rows) / len(rows)
-    allowed = variance * (Fraction(1, len(rows)) + overlap)
+    training = [sum(rows) - n for n in rows]
+    of_rows = naive_judging.row_variance(errors[best], rows, training)
+    allowed = naive_judging.variance_over_tables(shares[best], rows, training, of_rows)
     return min(size for size in means if (means[size] - means[best]) ** 2 <= allowed)

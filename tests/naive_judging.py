@@ -100,15 +100,36 @@ def sign_test(errors, reference):
     return sum(heads >= wins for heads in outcomes) / len(outcomes)
 
 
+def variance_over_tables(values, held_out, training, row_variance):
+    """The variance of a mean over splits, from one table of rows to the next, in exact arithmetic.
+
+    That of Nadeau & Bengio (2003). Where fewer rows train than are held out, it is at most what the rows held out
+    cause, those of one model, and those that train.
+    """
+    J = len(values)
+    mean = sum(values) / J
+    variance = sum((v - mean) ** 2 for v in values) / (J - 1)
+    ratio = sum(Fraction(n, m) for n, m in zip(held_out, training, strict=True)) / J
+    if ratio <= 1:
+        return variance / J + ratio * variance
+    return min(variance / J + ratio * variance, variance / J + variance / ratio + row_variance)
+
+
+def row_variance(errors, held_out, training):
+    """The variance of the share of errors of one model on as many rows as the table has."""
+    shares = [Fraction(e, n) for e, n in zip(errors, held_out, strict=True)]
+    share = sum(shares) / len(shares)
+    rows = Fraction(sum(held_out) + sum(training), len(shares))
+    return share * (1 - share) / rows
+
+
 def corrected_t_test(errors, reference, held_out, training):
-    """Mean difference, its standard error and the two-sided p-value (Nadeau & Bengio 2003), in exact arithmetic."""
-    splits = list(zip(errors, reference, held_out, training, strict=True))
-    differences = [Fraction(100 * (a - b), n) for a, b, n, _ in splits]
-    mean = sum(differences) / len(splits)
-    variance = sum((d - mean) ** 2 for d in differences) / (len(splits) - 1)
-    overlap = sum(Fraction(n, m) for _, _, n, m in splits) / len(splits)
-    error = float(variance * (Fraction(1, len(splits)) + overlap)) ** 0.5
-    return float(mean), error, 2 * student.sf(abs(float(mean)) / error, len(splits) - 1)
+    """Mean difference, its standard error and the two-sided p-value, in exact arithmetic."""
+    shares = [Fraction(a - b, n) for a, b, n in zip(errors, reference, held_out, strict=True)]
+    of_rows = sum(row_variance(counts, held_out, training) for counts in (errors, reference))
+    mean = 100 * float(sum(shares) / len(shares))
+    error = 100 * float(variance_over_tables(shares, held_out, training, of_rows)) ** 0.5
+    return mean, error, 2 * student.sf(abs(mean) / error, len(shares) - 1)
 
 
 def holm(p_values):

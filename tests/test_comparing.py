@@ -61,12 +61,20 @@ def test_standard_errors_are_corrected_for_overlap():
     assert independent.corrected_standard_error == pytest.approx(independent.standard_error)
 
 
+def test_where_few_rows_train_the_variance_is_at_most_that_of_both_causes():
+    """Twelve rows are held out for each that trains; one model errs on all rows with a standard error of 3."""
+    found = Summary.of([20.0, 22.0, 27.0, 21.0, 25.0], 12.0, 9.0)
+    assert found.corrected_standard_error == pytest.approx(math.sqrt(found.deviation**2 * (1 / 5 + 1 / 12) + 9))
+    stable = Summary.of([20.0, 20.1, 20.2], 12.0, 9.0)  # held-out rows alone would make it 20.15 +- 0.9
+    assert stable.corrected_standard_error == pytest.approx(stable.deviation * math.sqrt(1 / 3 + 12))
+
+
 @st.composite
 def splits_of_two_methods(draw):
     count = draw(st.integers(2, 12))
     held_out = [draw(st.integers(4, 30)) for _ in range(count)]
     errors = [[draw(st.integers(0, n)) for n in held_out] for _ in range(2)]
-    return (*errors, held_out, [draw(st.integers(20, 90)) for _ in range(count)])
+    return (*errors, held_out, [draw(st.integers(2, 90)) for _ in range(count)])
 
 
 @given(splits_of_two_methods())

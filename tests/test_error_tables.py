@@ -45,7 +45,9 @@ def test_cells_are_means_over_splits_in_percent_with_sign_tests_on_counts():
     cells = {cell.key: cell for cell in table.cells()}
     assert list(cells) == [(m, k, c) for m in ("pca", "m-pca0") for k in (2, 4) for c in ("svm", "fisher")]
     shares = [100 * 4 / 20, 100 * 5 / 25, 100 * 6 / 20]
-    assert cells["pca", 2, "svm"].summary == Summary.of(shares, np.mean([20 / 80, 25 / 75, 20 / 80]))
+    assert cells["pca", 2, "svm"].summary == Summary.of(
+        shares, pytest.approx(np.mean([20 / 80, 25 / 75, 20 / 80])), pytest.approx(70 / 3 * (100 - 70 / 3) / 100)
+    )
     assert cells["pca", 2, "svm"].test is None
     assert cells["m-pca0", 2, "fisher"].test == SignTest(3, 3, 0.125)
     assert cells["m-pca0", 4, "fisher"].test == SignTest(0, 0, 1.0)

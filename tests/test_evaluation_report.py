@@ -160,10 +160,13 @@ def test_decimals_grow_where_standard_errors_are_small() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.0, "1.00"), (0.1, "0.10"), (0.0483, "0.048"), (0.001, "0.001"), (2.3e-5, "2e-5"), (1e-15, "1e-15")],
-)
-def test_probabilities_are_short(value: float, text: str) -> None:
-    assert probability(value) == text
+    [
+        (1.0, "= 1.00"), (0.1, "= 0.10"), (0.0483, "= 0.048"), (0.001, "= 0.001"), (2.3e-5, "= 2e-5"),
+        (1e-15, "= 1e-15"), (2e-16, "= 2e-16"), (1e-16, "< 1e-16"), (0.0, "< 1e-16"),
+    ],
+)  # fmt: skip
+def test_probabilities_are_short_and_never_zero(value: float, text: str) -> None:
+    assert probability(value) == f"p {text}"
 
 
 def test_pictures_of_splits_take_two_sizes_or_the_references_best() -> None:

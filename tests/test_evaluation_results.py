@@ -36,6 +36,18 @@ def test_a_test_of_the_best_cell_that_is_none_of_the_table_is_corrected_with_the
     assert found.t_test.adjusted == holm([*others, found.t_test.p_value])[-1]
 
 
+def test_a_test_of_the_table_by_another_number_of_components_is_counted_once():
+    """All columns are the same models for every number; the reference is best with eight, the others' table has it."""
+    made = evaluation(
+        methods=("pca", "fisher"), classifiers={"svm": "SVM"}, most={"fisher": 1},
+        errors=lambda m, size, c, split: 20 + split * (m + 1) % 5 - size - 9 * m,
+    )  # fmt: skip
+    found = verdict(made)
+    assert (found.best.key[1], found.rival.key[1]) == (2, 8)  # fisher has one component for either number
+    assert found.t_test.tests == made.n_tests == 3
+    assert found.t_test.adjusted == made.cells["fisher", 8, "svm"].t_test.adjusted
+
+
 def test_where_the_reference_is_best_the_best_of_the_others_is_its_rival():
     found = verdict(evaluation(reference="m-pca2"))
     assert found.best.key == ("m-pca2", 8, "svm")

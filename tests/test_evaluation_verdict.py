@@ -9,6 +9,7 @@ import pytest
 from helpers.evaluations import evaluation
 from helpers.reports import check_page
 
+from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.report.error_tables import standing_rows
 from mmpca_dist.report.evaluation_page import evaluation_tables, render_evaluation, sections
 from mmpca_dist.report.evaluation_words import words
@@ -24,8 +25,8 @@ def test_the_verdict_names_the_best_cell_and_how_sure_it_is() -> None:
     assert "39.0%, 8.2 percentage points more, 4.4 corrected standard errors of the difference." in second
     assert tested == (
         "The difference is not significant at the 5% level: p = 0.007 by the corrected resampled t-test (two-sided), "
-        "0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as often "
-        "in 0 (sign test of these splits: p = 0.016)."
+        "p = 0.13 after Holm's correction for 18 tests. Of these 6 splits, M-PCA2 errs less in 6, more in 0 and as "
+        "often in 0 (sign test of these splits: p = 0.016)."
     )
     assert third.startswith("Baseline (always the largest class): ")
     assert "lowest of 27 means" in last
@@ -49,6 +50,33 @@ def test_the_largest_class_is_named_for_the_rows_held_out() -> None:
     """Given parts may hold other shares of the classes than all rows do."""
     made = dataclasses.replace(evaluation(errors=lambda *_: 10), baselines=[90.0, 97.0])
     assert words(made)[-2] == "Baseline (always the largest class): 93.5% error."
+
+
+def test_all_columns_are_named_by_how_many_columns_there_are() -> None:
+    made = evaluation(methods=("pca", "all-columns"), errors=lambda m, *_: 20 - m, unreduced=frozenset({"all-columns"}))
+    lines = [{**line, "used": 1024} if line["method"] == "all-columns" else line for line in made.table.lines]
+    made = dataclasses.replace(made, table=ErrorTable(lines))
+    assert "is that of All columns (1,024) under linear SVM" in words(made)[0]
+    (row,) = [row for row in standing_rows(made) if row["method"] == "All columns"]
+    assert row["with"] == "1,024 columns, linear SVM, C = 0.1"
+
+
+def test_where_folds_are_dealt_once_the_verdict_advises_to_repeat_them() -> None:
+    repeat, alike = "set evaluation.count to 4", {"errors": lambda m, _size, _c, split: 20 + (3 * split + m) % 7}
+    for dealt, said in ((1, True), (4, False), (0, False)):
+        assert (repeat in " ".join(words(evaluation(folds_dealt=dealt, **alike)))) is said
+    far = evaluation(folds_dealt=1, errors=lambda m, _size, _c, split: 20 + split % 2 - m * (10 + split % 3))
+    assert repeat not in " ".join(words(far)), "it is significant"
+
+
+def test_the_verdict_of_few_rows_says_how_often_equal_methods_differ() -> None:
+    made = evaluation()
+    warning = "Of fewer than 40 rows, tests at the 5% level reject too often"
+    assert warning not in " ".join(words(made))
+    few = dataclasses.replace(made, dataset={**made.dataset, "n_rows": 39})
+    assert warning in " ".join(words(few))
+    most_held_out = [{**line, "training": 8} for line in few.table.lines]
+    assert warning not in " ".join(words(dataclasses.replace(few, table=ErrorTable(most_held_out))))
 
 
 def test_models_that_repeat_are_counted_once() -> None:

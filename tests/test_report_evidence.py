@@ -222,6 +222,18 @@ def test_pictures_leave_out_rows_as_they_are() -> None:
     assert 'id="eigenvalues"' not in alone
 
 
+def test_a_penalty_has_as_many_components_as_its_reduction_everywhere(tmp_path: Path) -> None:
+    """Its coefficients are two rows for each of three classes, which are no components."""
+    X, y = low_rank(3)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    output = str(tmp_path / "out")
+    run(make_config(output, str(tmp_path / "rows.npz"), methods=["pca", "projection-penalty"], n_components=[4]))
+    (row,) = [row for row in components(output) if row["method"] == "projection-penalty"]
+    text = " ".join(check_page((tmp_path / "out" / "report" / "index.html").read_text()).text.split())
+    assert row["components"] == "4"
+    assert "projection-penalty 4 " in text and "6 components" not in text and "asked for" not in text
+
+
 def test_a_run_shows_evidence_and_its_summary_the_mean_share(tmp_path: Path) -> None:
     X, y = low_rank(3)
     np.savez(tmp_path / "rows.npz", X=X, y=y)

@@ -72,7 +72,7 @@ def test_report_of_fitted_estimators() -> None:
     results = [
         MethodResult(
             name, name, r.components_, r.eigenvalues_, r.residuals_, np.full(len(r.eigenvalues_), 1e-6),
-            r.total_, r.limit_, [len(r.eigenvalues_)], [3], name != "fisher", True,
+            r.total_, r.limit_, [len(r.eigenvalues_)], [3], len(r.eigenvalues_), name != "fisher", True,
         )
         for name, r in zip(("m-pca0", "fisher"), fitted, strict=True)
     ]  # fmt: skip

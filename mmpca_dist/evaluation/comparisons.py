@@ -2,7 +2,8 @@
 
 Splits of the same rows overlap: every row trains in many of them. Their errors are therefore correlated, and the
 deviation over splits divided by the root of their number says how the mean varies from one draw of splits to the next,
-not how it would vary with new rows. The correction of Nadeau & Bengio (2003) estimates the latter.
+not how it would vary with new rows. The correction of Nadeau & Bengio (2003) estimates the latter. It is derived for
+more rows that train than are held out; with fewer of them it is several times too large, and is bounded here.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ class Summary:
     overlap: float = 0.0
     """Rows held out for each row that trains, n_test / n_train, as a mean over the splits; 0 for errors that are
     independent of one another."""
+    row_variance: float = math.inf
+    """Variance of the mean error of one model on as many rows as the table has; infinite where it is unknown."""
 
     @classmethod
-    def of(cls, errors: ArrayLike, overlap: float = 0.0) -> Summary:
+    def of(cls, errors: ArrayLike, overlap: float = 0.0, row_variance: float = math.inf) -> Summary:
         """Summarise one error for each split, shape (m,)."""
         values = np.asarray(errors, dtype=np.float64)
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-        return cls(float(np.mean(values)), deviation, len(values), overlap)
+        return cls(float(np.mean(values)), deviation, len(values), overlap, row_variance)
 
     @property
     def standard_error(self) -> float:
@@ -46,11 +49,19 @@ class Summary:
 
     @property
     def corrected_standard_error(self) -> float:
-        """Standard error of the mean over new rows: the root of (1 / count + overlap) times the squared deviation.
+        """Standard error of the mean over new rows: the root of s^2 / J + min(r s^2, s^2 / r + b^2).
 
-        Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52.
+        s is the deviation, J the count, r the overlap and b^2 the row variance. r s^2 is the term of Nadeau & Bengio
+        2003, "Inference for the generalization error", Machine Learning 52. It is the smaller one wherever r <= 1. It
+        is exact of models that do not depend on the rows that train: then s^2 = b^2 / r. What s^2 is above that, the
+        rows that train cause. These are r times fewer than those held out, and their part in the variance over new
+        rows is at most s^2 / r. (Both follow from the linear terms of the error in the rows of the table.)
         """
-        return self.deviation * math.sqrt(1 / self.count + self.overlap)
+        variance = self.deviation**2
+        shared = self.overlap * variance
+        if self.overlap > 1:
+            shared = min(shared, variance / self.overlap + self.row_variance)
+        return math.sqrt(variance / self.count + shared)
 
 
 def combined_standard_error(first: Summary, second: Summary) -> float:
@@ -137,15 +148,17 @@ def corrected_t_test(
 ) -> CorrectedTest:
     """Test whether two methods differ, by the corrected resampled t-test.
 
-    With d_j the difference of the shares of errors in split j of J, and s^2 their variance, t is
-    mean(d) / sqrt((1 / J + n_test / n_train) s^2), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is
-    the mean over the splits. Repeated folds are as many splits as there are folds in all.
+    With d_j the difference of the shares of errors in split j of J, t is mean(d) over its corrected standard error
+    (`Summary`), on J - 1 degrees of freedom. Of unequal splits, n_test / n_train is the mean over the splits. Repeated
+    folds are as many splits as there are folds in all. Where fewer rows train than are held out, the row variance is
+    the sum of those of both methods, as if they erred independently: methods that err on the same rows vary less.
 
     ``errors`` and ``reference``, of shape (J,), are the rows that each method gets wrong in every split, ``held_out``
     and ``training`` its rows held out and those that train. The test is two-sided: whichever method has the lower mean
     is looked at, and none of them is named beforehand.
 
-    Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52.
+    Source: Nadeau & Bengio 2003, "Inference for the generalization error", Machine Learning 52; the bound is this
+    project's (docs/evaluation.md has the simulated levels and powers).
 
     Examples
     --------
@@ -155,7 +168,10 @@ def corrected_t_test(
     (-5.2, 2.44, 0.1)
     """
     first, second = np.asarray(errors, np.float64), np.asarray(reference, np.float64)
-    differences = Summary.of(100 * (first - second) / np.asarray(held_out), overlap_of(held_out, training))
+    row_variance = row_variance_of(first, held_out, training) + row_variance_of(second, held_out, training)
+    differences = Summary.of(
+        100 * (first - second) / np.asarray(held_out), overlap_of(held_out, training), row_variance
+    )
     count, mean, error = differences.count, differences.mean, differences.corrected_standard_error
     if count > 1 and not np.any(first != second):
         return CorrectedTest(0.0, 0.0, 1.0)
@@ -167,6 +183,16 @@ def corrected_t_test(
 def overlap_of(held_out: ArrayLike, training: ArrayLike) -> float:
     """Return n_test / n_train as a mean over splits, of the rows held out and those that train, shape (J,)."""
     return float(np.mean(np.asarray(held_out) / np.asarray(training)))
+
+
+def row_variance_of(errors: ArrayLike, held_out: ArrayLike, training: ArrayLike) -> float:
+    """Return the binomial variance of the mean error, in percent squared, of one model on all rows of a table.
+
+    ``errors``, ``held_out`` and ``training``, of shape (J,), are counts of rows in every split.
+    """
+    rows = np.asarray(held_out)
+    share = float(np.mean(np.asarray(errors) / rows))
+    return 100**2 * share * (1 - share) / float(np.mean(rows + np.asarray(training)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest, holm
+from mmpca_dist.evaluation.comparisons import CorrectedTest, SignTest
 from mmpca_dist.evaluation.component_rule import alike, lowest, near_lowest
 from mmpca_dist.evaluation.published import Compared, published_cells, side_by_side
-from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key
+from mmpca_dist.evaluation.tables import Cell, ErrorTable, Key, holm_by_models, p_values
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class Evaluation:
     """Which rows margins are measured on, in words."""
     standardized: bool = False
     """Whether reductions, and margins before them, are of standardised columns."""
+    unreduced: frozenset[str] = frozenset()
+    """Methods that keep all columns, whatever number of components is asked for."""
+    folds_dealt: int = 0
+    """How often random folds were dealt; 0 for other splits."""
     own_units: frozenset[str] = frozenset()
     """Methods whose components are not orthonormal: distances after them do not compare with those before."""
     stages: dict[str, float] = field(default_factory=dict)
@@ -79,9 +83,9 @@ class Evaluation:
     @cached_property
     def distinct(self) -> list[Cell]:
         """The cells without those that repeat another: a method may give as many components for several numbers."""
-        distinct: dict[tuple[str, tuple[int, ...], str], Cell] = {}
+        distinct: dict[tuple[Any, ...], Cell] = {}
         for cell in self.cells.values():
-            distinct.setdefault((cell.method, cell.used_by_split, cell.classifier), cell)
+            distinct.setdefault(cell.models, cell)
         return list(distinct.values())
 
     @cached_property
@@ -132,9 +136,7 @@ def _difference(evaluation: Evaluation, best: Cell, rival: Cell) -> CorrectedTes
     test = evaluation.table.t_test(best.key, rival.key)
     if test.p_value is None:
         return test
-    tested = best if best.t_test is not None else rival
-    if best.key[1:] == rival.key[1:] and tested.t_test is not None:  # it is one of them
-        return replace(test, adjusted=tested.t_test.adjusted, tests=tested.t_test.tests)
-    others = evaluation.table.p_values(evaluation.cells.values(), evaluation.reference)
-    adjusted = holm([*others.values(), test.p_value])
-    return replace(test, adjusted=adjusted[-1], tests=len(adjusted))
+    tested, reference = (rival, best) if best.method == evaluation.reference else (best, rival)
+    models = tested.models, reference.models  # may be those of a test of the table
+    adjusted = holm_by_models({**p_values(evaluation.cells, evaluation.reference), models: test.p_value})
+    return replace(test, adjusted=adjusted[models], tests=len(adjusted))

@@ -19,11 +19,14 @@ from mmpca_dist.evaluation.comparisons import (
     corrected_t_test,
     holm,
     overlap_of,
+    row_variance_of,
     sign_test,
 )
 
 Key = tuple[str, int, str]
 """Method, number of components as asked for, classifier."""
+Comparison = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""The models of a test: `Cell.models` of the method and of the reference."""
 
 FIELDS = {
     "split": pa.int64(),
@@ -64,13 +67,17 @@ class Cell:
     used: int = 0
     """The fewest components that the method gave in any split."""
     used_by_split: tuple[int, ...] = ()
-    """As many as it gave in each split: cells that agree in them, in method and in classifier are of the same
-    models."""
+    """As many as it gave in each split."""
 
     @property
     def key(self) -> Key:
         """Method, number of components, classifier."""
         return self.method, self.n_components, self.classifier
+
+    @property
+    def models(self) -> tuple[str, str, tuple[int, ...]]:
+        """What tells the fitted models: cells that agree in it repeat one another."""
+        return self.method, self.classifier, self.used_by_split
 
     @property
     def differs(self) -> bool:
@@ -147,14 +154,13 @@ class ErrorTable:
         """
         methods = list(dict.fromkeys(method for method, _, _ in self.counts))
         keys = sorted(self.counts, key=lambda key: (methods.index(key[0]), key[1]))
-        cells = [self._cell(key, reference) for key in keys]
-        p_values = self.p_values(cells, reference)
-        adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-        for i, cell in enumerate(cells):
+        cells = {key: self._cell(key, reference) for key in keys}
+        adjusted = holm_by_models(p_values(cells, reference))
+        for key, cell in cells.items():
             if cell.t_test is not None:
-                p_value = adjusted.get(self._comparison(cell.key, reference))
-                cells[i] = replace(cell, t_test=replace(cell.t_test, adjusted=p_value, tests=len(adjusted)))
-        return cells
+                p_value = adjusted.get((cell.models, cells[reference, *key[1:]].models))
+                cells[key] = replace(cell, t_test=replace(cell.t_test, adjusted=p_value, tests=len(adjusted)))
+        return list(cells.values())
 
     def sign_test(self, key: Key, other: Key) -> SignTest:
         """Test whether one key errs less than another."""
@@ -167,25 +173,27 @@ class ErrorTable:
 
     def _cell(self, key: Key, reference: str) -> Cell:
         own, other = self.counts[key], (reference, *key[1:])
-        summary = Summary.of(own.percent, overlap_of(own.rows, own.training))
+        sizes = own.rows, own.training
+        summary = Summary.of(own.percent, overlap_of(*sizes), row_variance_of(own.errors, *sizes))
         used = own.used.tolist()
         cell = Cell(*key, summary, used=min(used), used_by_split=tuple(used))
         if key[0] == reference or other not in self.counts:
             return cell
         return replace(cell, test=self.sign_test(key, other), t_test=self.t_test(key, other))
 
-    def p_values(self, cells: Iterable[Cell], reference: str) -> dict[tuple[Any, ...], float]:
-        """Return the p-values of the t-tests of cells, one for each test that does not repeat another."""
-        return {
-            self._comparison(cell.key, reference): cell.t_test.p_value
-            for cell in cells
-            if cell.t_test is not None and cell.t_test.p_value is not None
-        }
 
-    def _comparison(self, key: Key, reference: str) -> tuple[Any, ...]:
-        """Return what tells whether two tests are of the same models."""
-        used = (tuple(self.counts[one].used.tolist()) for one in (key, (reference, *key[1:])))
-        return key[0], key[2], *used
+def p_values(cells: Mapping[Key, Cell], reference: str) -> dict[Comparison, float]:
+    """Return the p-values of the t-tests of cells against the reference, one for each pair of models."""
+    return {
+        (cell.models, cells[reference, *key[1:]].models): cell.t_test.p_value
+        for key, cell in cells.items()
+        if cell.t_test is not None and cell.t_test.p_value is not None
+    }
+
+
+def holm_by_models(p_values: Mapping[Comparison, float]) -> dict[Comparison, float]:
+    """Return p-values after Holm's correction for all of them."""
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
 def cells_table(cells: Iterable[Cell]) -> pa.Table:

@@ -36,10 +36,10 @@ def method_notes(section: MethodSection, reducer: MomentReducer, asked: int, pre
     """Return what must be known of the components of a method: too few, not told apart, or not reliable."""
     method, title, notes = section.method, section.title, []
     eigenvalues, relative_errors = reducer.eigenvalues_, reducer.relative_errors_
-    if len(eigenvalues) < asked:
+    found = reducer._n_used
+    if found < asked and method.blocks != "all columns":
         notes.append(
-            f"{title} has {counted(len(eigenvalues), 'component')} where {asked} were asked for: its limit is "
-            f"{reducer.limit_}."
+            f"{title} has {counted(found, 'component')} where {asked} were asked for: its limit is {reducer.limit_}."
         )
     alike = arbitrary(eigenvalues, reducer.residuals_, relative_errors, method.ordered, method.orthonormal)
     numbers = [str(index + 1) for index in np.flatnonzero(alike)]

@@ -50,6 +50,10 @@ class AllColumns(MomentReducer):
             components, nothing, np.zeros(len(components)), float("nan"), f"the columns, {statistics.n_features}"
         )
 
+    @property
+    def _n_used(self) -> int:
+        return int(self.components_.shape[1])
+
     def _shorten(self, n_components: int) -> None:
         """Keep all columns."""
 

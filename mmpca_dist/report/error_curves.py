@@ -207,7 +207,6 @@ def _test_words(evaluation: Evaluation, key: Key, has_sizes: bool) -> str:
     test = evaluation.table.sign_test(key, (evaluation.reference, *key[1:]))
     ties = evaluation.cells[key].summary.count - test.untied
     words = (
-        f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, "
-        f"p = {probability(test.p_value)}"
+        f"{test.wins} : {test.untied - test.wins}, {ties} {'tie' if ties == 1 else 'ties'}, {probability(test.p_value)}"
     )
     return f"K = {key[1]}: {words}" if has_sizes else words

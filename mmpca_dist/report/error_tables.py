@@ -102,7 +102,7 @@ def _error_entry(cell: Cell, least: float, decimals: int) -> Entry:
 def _p_value(cell: Cell) -> str:
     if cell.t_test is None:
         return ""
-    return f"p = {probability(cell.t_test.adjusted)}" if cell.t_test.adjusted is not None else "p unknown"
+    return probability(cell.t_test.adjusted) if cell.t_test.adjusted is not None else "p unknown"
 
 
 def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
@@ -119,8 +119,7 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
         for cell in cells:
             if cell.test is not None:
                 other = evaluation.cells[(evaluation.reference, *cell.key[1:])]
-                models = cell.used_by_split, other.used_by_split, cell.classifier
-                pairs.setdefault(models, (cell, cell.summary.mean - other.summary.mean))
+                pairs.setdefault((cell.models, other.models), (cell, cell.summary.mean - other.summary.mean))
         lower = [cell for cell, difference in pairs.values() if difference < 0]
         higher = [cell for cell, difference in pairs.values() if difference > 0]
         counts = {
@@ -134,7 +133,7 @@ def standing_rows(evaluation: Evaluation) -> list[dict[str, str]]:
             {
                 "method": title_of(method),
                 "lowest mean error": f"{spread(best.summary, decimals)}%",
-                "with": f"{components(best)}, {label(evaluation, best.classifier)}",
+                "with": f"{components(evaluation, best)}, {label(evaluation, best.classifier)}",
                 **(counts if pairs else dict.fromkeys(counts, DASH)),
             }
         )

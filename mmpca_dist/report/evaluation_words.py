@@ -13,6 +13,10 @@ from mmpca_dist.report.drawing import FEW_COLOURS, INK, METHOD_MARKERS, TEN_COLO
 
 ALL_COLUMNS = "all columns"
 PLUS_MINUS = " \N{PLUS-MINUS SIGN} "
+LEAST_P = 1e-16
+"""Smaller p-values are shown as less than this: double precision does not tell them from 0."""
+FEW_ROWS = 40
+"""Of fewer rows, equal methods differ in 7 to 10% of tables at the 5% level (tests/test_equal_methods.py)."""
 MOST_DRAWN = 2
 """Numbers of components that pictures of single splits and of margins show; of more, the reference's best one."""
 
@@ -59,21 +63,24 @@ def spread(summary: Summary, decimals: int) -> str:
 
 
 def probability(value: float) -> str:
-    """Return a p-value: two digits, or a power of ten."""
-    if value >= 0.1:
-        return f"{value:.2f}"
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}".replace("e-0", "e-")
+    """Return a p-value, "p = 0.013": two or three decimals, or a power of ten, the smallest 1e-16."""
+    if value >= 0.001:
+        return f"p = {value:.2f}" if value >= 0.1 else f"p = {value:.3f}"
+    return f"p = {value:.0e}".replace("e-0", "e-") if value > LEAST_P else f"p < {LEAST_P:.0e}"
 
 
-def components(cell: Cell) -> str:
-    """Return "8 components", or how many there were where fewer were given than asked for."""
+def components(evaluation: Evaluation, cell: Cell) -> str:
+    """Return "8 components", with how many were asked for where these are more; "30 columns" without a reduction."""
+    if cell.method in evaluation.unreduced:
+        return f"{cell.used:,} columns"
     words = f"{cell.used} component" + ("" if cell.used == 1 else "s")
     return words if cell.used == cell.n_components else f"{words} ({cell.n_components} asked for)"
 
 
 def named(evaluation: Evaluation, cell: Cell) -> str:
-    """Return "M-PCA2 with 8 components under naive Bayes"."""
-    return f"{title_of(cell.method)} with {components(cell)} under {label(evaluation, cell.classifier)}"
+    """Return "M-PCA2 with 8 components under naive Bayes", or "All columns (30) under naive Bayes"."""
+    size = f"({cell.used:,})" if cell.method in evaluation.unreduced else f"with {components(evaluation, cell)}"
+    return f"{title_of(cell.method)} {size} under {label(evaluation, cell.classifier)}"
 
 
 def label(evaluation: Evaluation, classifier: str) -> str:
@@ -162,9 +169,25 @@ def _tested(evaluation: Evaluation, outcome: Verdict, rival: Cell) -> list[str]:
     test = outcome.test
     return [
         f"{_corrected(outcome.t_test)} Of these {splits} splits, {title} errs less in {test.wins}, more in "
-        f"{test.untied - test.wins} and as often in {splits - test.untied} (sign test of these splits: p = "
-        f"{probability(test.p_value)})."
+        f"{test.untied - test.wins} and as often in {splits - test.untied} (sign test of these splits: "
+        f"{probability(test.p_value)}).",
+        *_limits(evaluation, outcome.t_test, outcome.best.summary.overlap),
     ]
+
+
+def _limits(evaluation: Evaluation, test: CorrectedTest, overlap: float) -> list[str]:
+    """Return what weakens a test: folds that are dealt once have little power; of few rows too many tests reject."""
+    if test.p_value is None:
+        return []
+    if evaluation.folds_dealt == 1:
+        advice = "Folds that are dealt once show few differences: set evaluation.count to 4 to find more."
+        return [] if test.is_significant else [advice]
+    if evaluation.dataset["n_rows"] < FEW_ROWS and overlap < 1:
+        return [
+            f"Of fewer than {FEW_ROWS} rows, tests at the 5% level reject too often: equal methods differ in 7 to 10% "
+            "of tables."
+        ]
+    return []
 
 
 def _corrected(test: CorrectedTest) -> str:
@@ -175,6 +198,6 @@ def _corrected(test: CorrectedTest) -> str:
     significant = "significant" if test.is_significant else "not significant"
     tests = "1 test" if test.tests == 1 else f"{test.tests} tests"
     return (
-        f"The difference is {significant} at the 5% level: p = {probability(test.p_value)} by the corrected resampled "
+        f"The difference is {significant} at the 5% level: {probability(test.p_value)} by the corrected resampled "
         f"t-test (two-sided), {probability(test.adjusted)} after Holm's correction for {tests}."
     )

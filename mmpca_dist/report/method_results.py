@@ -46,6 +46,8 @@ class MethodResult:
     sizes: list[int]
     """The requested numbers of components, cut to what there is."""
     requested: list[int]
+    found: int
+    """The number of components there are, of each model."""
     orthonormal: bool
     """Whether components have length one and are perpendicular."""
     ordered: bool
@@ -84,6 +86,7 @@ class MethodResult:
             limit=entry["limit"],
             sizes=sorted({min(size, entry["n_components"]) for size in requested}),
             requested=requested,
+            found=entry["n_components"],
             orthonormal=method.orthonormal,
             ordered=method.ordered,
             values=method.values,
@@ -107,7 +110,7 @@ class MethodResult:
 
     @property
     def size(self) -> int:
-        """The number of components of each model."""
+        """The number of rows of ``components`` for each model."""
         return len(self.eigenvalues) // max(len(self.models), 1)
 
     def by_model(self, values: NDArray) -> NDArray:
@@ -173,16 +176,16 @@ def note_of_first(methods: Sequence[MethodResult]) -> str:
 
 def method_row(method: MethodResult) -> dict[str, Any]:
     """Return the row of a method in the table of methods, and in ``rows`` those of its table of eigenvalues."""
-    rows = _component_rows(method)
+    rows = _component_rows(method) if method.reduces else []
     n_components, listed = len(method.eigenvalues), [row["position"] for row in rows]
     has_shares = bool(np.isfinite(method.shares).any())
     return {
         "name": method.name,
         "title": method.title,
-        "found": method.size,
+        "found": method.found,
         "models": len(method.models),
         "switched_off": int(np.count_nonzero(~method.active)),
-        "cut": [size for size in method.requested if size > method.size],
+        "cut": [size for size in method.requested if size > method.found],
         "limit": method.limit.replace(" - ", "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}"),
         "held": [f"{_share(float(method.mean_shares[:size].sum()))} in {size}" for size in method.sizes]
         if has_shares

@@ -40,6 +40,7 @@ def method_result(name: str = "pca", d: int = 5, k: int = 3, **changes: Any) -> 
         limit="the number of features",
         sizes=[len(components)],
         requested=[k],
+        found=len(components),
         orthonormal=True,
         ordered=True,
     )
@@ -57,7 +58,7 @@ def by_class(classes: list[str], d: int = 6, k: int = 4, off: int = 1) -> Method
     directions *= np.sqrt(values / np.sum(directions**2, axis=2))[:, :, None]
     return method_result(
         "bm2pca", d=d, components=directions.reshape(m * k, d), eigenvalues=values.ravel(), total=3.0,
-        residuals=np.full(m * k, np.nan), relative_errors=np.zeros(m * k), sizes=[k], requested=[k],
+        residuals=np.full(m * k, np.nan), relative_errors=np.zeros(m * k), sizes=[k], requested=[k], found=k,
         orthonormal=False, ordered=False, values="squared lengths of the loadings", shared="variance",
         models=classes, switched_off=switched_off.ravel(),
     )  # fmt: skip
