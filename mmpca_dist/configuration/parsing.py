@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
@@ -33,7 +33,15 @@ FOREIGN = (bytes, date, set, frozenset)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML takes the last without a word, and documents without bounds."""
+    """Refuses a key that is there twice, of which YAML takes the last without a word, and documents without bounds.
+
+    Dates are text, as they are in JSON.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -254,11 +253,6 @@ class EvaluationConfig(Section):
         if value is not None:
             as_fraction(value)
         return value
-
-    @field_validator("boundary", mode="before")
-    @classmethod
-    def _as_written(cls, value: Any) -> Any:
-        return value.isoformat() if isinstance(value, datetime.date) else value  # YAML reads dates
 
     @field_validator("published")
     @classmethod
