@@ -16,8 +16,8 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.folds import moments_by_fold
 from mmpca_dist.evaluation.column_splits import as_column, given_splits
+from mmpca_dist.evaluation.folds import moments_by_fold
 from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.fold_moments import training_moments

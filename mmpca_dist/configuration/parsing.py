@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, ClassVar, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import yaml
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
@@ -37,11 +37,6 @@ class _Loader(yaml.SafeLoader):
 
     Dates are text, as they are in JSON.
     """
-
-    yaml_implicit_resolvers: ClassVar = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -83,6 +78,12 @@ class _Loader(yaml.SafeLoader):
             line = repeated.start_mark.line + 1
             raise yaml.YAMLError(f"the key {repeated.value!r}, of line {line}, is there {times[repeated.value]} times")
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_yaml(text: str) -> Any:
