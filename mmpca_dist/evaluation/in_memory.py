@@ -75,6 +75,7 @@ def evaluate_split(
     return {
         "split": number,
         "rows": int(np.count_nonzero(test)),
+        "training": int(np.count_nonzero(train)),
         "guessed": splits.baseline_errors(held_out),
         "errors": scores.lines,
         "margins": margins,

@@ -81,7 +81,8 @@ def evaluate_parts(
             notes += sampling.notes(classifiers, margins["margins"])
         yield {
             "split": first + index,
-            "rows": int(splits.counts[0, :, part].sum()),
+            "rows": int(splits.n_tested[0, index]),
+            "training": int(splits.n_train[0, index]),
             "guessed": splits.baseline_errors(part),
             "errors": fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers),
             **margins,

@@ -6,7 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
 from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
@@ -22,7 +25,6 @@ from mmpca_dist.planning.run_plan import (
     search_costs_of,
     search_passes,
     sum_searches,
-    wide_bytes,
     wide_rank,
 )
 from mmpca_dist.predictors.classifiers import is_from_moments
@@ -83,16 +85,11 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
     """Every thread evaluates a split: it has rows of its own to fit to, beside all rows and the reduced rows."""
-    dataset, n_train = rows.dataset, evaluation.n_train
-    n, d = dataset.n_rows, dataset.n_features
+    dataset, n, d = rows.dataset, rows.dataset.n_rows, rows.dataset.n_features
     alone = replace(request.resources, workers=1, threads_per_worker=1, in_process=True)
-    one_thread, own = replace(rows, resources=alone), replace(request, n_projected=0, resources=alone)
-    fit = make_plan(one_thread, own)
-    fit_bytes = int(fit.memory / SLACK) - fit.base
-    choice = choose_solver(request.solver, n_train, d, request.needs)
-    if n_train < d and not choice.in_passes:  # even if there are as many rows in all as columns
-        fit_bytes = max(fit_bytes, wide_bytes(rows, request, at_most=True))
-    statistics = fit_bytes if choice.in_passes else _statistics_bytes(dataset, request, n_train)
+    own = replace(request, n_projected=0, resources=alone)
+    fits = [_fitting(dataset, n_train, own) for n_train in {evaluation.n_train, evaluation.most_trained}]
+    fit_bytes, statistics = (max(sizes) for sizes in zip(*fits, strict=True))
     all_rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
     margins = _margin_bytes(dataset, request, evaluation, all_rows)
     split = all_rows + 8 * n * (evaluation.width + 2 * request.largest) + 8 * d * evaluation.width
@@ -111,13 +108,45 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
         memory,
         advice=advice,
         solver="split by split",
-        search=sum_searches(_searches(one_thread, own, evaluation, False)),
+        search=sum_searches(_searches(replace(rows, resources=alone), own, evaluation, False)),
     )
 
 
-def _statistics_bytes(dataset: Dataset, request: Request, n_train: int) -> int:
+class _SomeRows(Relabelled):
+    """So many rows of a data set, taken into memory: what plans ask for, and nothing to read."""
+
+    def __init__(self, rows: Dataset, n_rows: int) -> None:
+        super().__init__(rows)
+        self.n_rows, self.resident_bytes = n_rows, 0
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return grain_edges(self.n_rows, self.row_bytes)
+
+    @property
+    def nnz(self) -> int:
+        return -(-self._source.nnz * self.n_rows // self._source.n_rows)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._source.share_bytes(self.n_rows)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._source.reading_bytes(n_rows) if self.sparse else 0
+
+
+def _fitting(dataset: Dataset, n_train: int, request: Request) -> tuple[int, int]:
+    """Return the bytes of a fit to rows that train, and of their statistics, of which classifiers are made then."""
+    subset = _SomeRows(dataset, n_train)
+    fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), request)
+    fit_bytes = int(fit.memory / SLACK) - fit.base
+    choice = choose_solver(request.solver, n_train, dataset.n_features, request.needs)
+    return fit_bytes, fit_bytes if choice.in_passes else _statistics_bytes(subset, request)
+
+
+def _statistics_bytes(dataset: Dataset, request: Request) -> int:
     """Return the bytes of the statistics of the rows that train, while classifiers and margins are made of them."""
-    d, needs, wide = dataset.n_features, request.needs, n_train < dataset.n_features
+    d, needs, wide = dataset.n_features, request.needs, dataset.n_rows < dataset.n_features
     rank = wide_rank(dataset, request) if wide else d
     scatters = scatter_bytes(request.n_classes, rank, at_most=wide)
     basis = 8 * d * rank if wide else 0
