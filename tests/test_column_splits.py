@@ -276,7 +276,8 @@ def test_errors_are_the_twins(kind, merged, tmp_path, monkeypatch):
     methods = ["pca", "m-pca0", "m-pca1b", "m-pca2"]
     evaluation = {**KINDS[kind], "classifiers": ["fisher", "naive-bayes", "svm"], "margins": True}
     config = asked(tmp_path / "out", in_parquet(tmp_path / "rows.parquet"), evaluation, methods=methods)
-    records, splits, _ = scored(config)
+    records, splits, results = scored(config)
+    assert [one["name"] for one in results["plan"]["passes"]] == results["score"]["passes"]
     expected = naive_evaluation.evaluate(X, Y, splits, config)
     found = {(record["split"], line["method"], line["n_components"], line["classifier"]): line["errors"]
              for record in records for line in record["errors"]}  # fmt: skip
