@@ -87,12 +87,13 @@ def scores_of(spec, Z, y, rows):
     return scores - scores[:, :1], ITERATED
 
 
-def chosen_penalty(spec, rows, y, seed):
-    """The smallest C with the fewest errors over five stratified folds of all rows."""
+def chosen_penalty(spec, rows, y, seed, parts=None):
+    """The smallest C with the fewest errors over five stratified folds of all rows, or other parts."""
     grid, errors = [10.0**power for power in range(-3, 3)], []
+    parts = parts or list(StratifiedKFold(5, shuffle=True, random_state=seed).split(rows, y))
     for C in grid:
-        fixed, parts = spec.model_copy(update={"C": C}), StratifiedKFold(5, shuffle=True, random_state=seed)
-        found = [errors_of(fixed, rows[a], y[a], rows[b], y[b]) for a, b in parts.split(rows, y)]
+        fixed = spec.model_copy(update={"C": C})
+        found = [errors_of(fixed, rows[a], y[a], rows[b], y[b]) for a, b in parts]
         errors.append(sum(wrong for wrong, _ in found))
     return grid[errors.index(min(errors))]
 
@@ -125,18 +126,23 @@ def distances_of(spec, Z, y, rows, true):
     return [naive_judging.signed_distance(row, label, *plane) for row, label in zip(rows, true, strict=True)]
 
 
+def sides(own, part, settings):
+    """Which rows train and which are held out, given the part of each."""
+    return (own < part if settings.evaluation.splits == "time" else own != part), own == part
+
+
 def margins(spec, X, y, splits, settings):
     """By split, method ("" for the original columns) and size: signed distances of the rows held out."""
     found, parts = {}, splits.codes(0, len(X), y)
     for number, (own, part) in enumerate([(own, part) for own in parts for part in splits.held_out]):
-        train = own != part
+        train, test = sides(own, part, settings)
         rows = standardise(X[train], X) if settings.standardize else X
         tables = {("", X.shape[1]): rows}
         for method in settings.methods:
             for size in settings.n_components:
                 tables[method.label, size] = rows @ directions(method, rows[train], y[train], size)
         for key, Z in tables.items():
-            found[number, *key] = distances_of(spec, Z[train], y[train], Z[~train], y[~train])
+            found[number, *key] = distances_of(spec, Z[train], y[train], Z[test], y[test])
     return found
 
 
@@ -147,14 +153,14 @@ def evaluate(X, y, splits, settings):
     specs = with_penalties(wanted.classifiers, units, y, wanted.seed)
     pairs = [(own, part) for own in parts for part in splits.held_out]
     for number, (own, part) in enumerate(pairs):
-        train = own != part
+        train, test = sides(own, part, settings)
         rows = standardise(X[train], X) if settings.standardize else X
         for method in settings.methods:
             for size in settings.n_components:
                 A = directions(method, rows[train], y[train], size)
                 Z = rows @ A
                 for spec in with_penalties(specs, Z[train], y[train], wanted.seed, "nested"):
-                    errors, close = errors_of(spec, Z[train], y[train], Z[~train], y[~train])
+                    errors, close = errors_of(spec, Z[train], y[train], Z[test], y[test])
                     found[number, method.label, size, spec.label] = (A.shape[1], errors, close)
     return found
 
@@ -171,3 +177,38 @@ def one_standard_error(errors, rows):
     of_rows = naive_judging.row_variance(errors[best], rows, training)
     allowed = naive_judging.variance_over_tables(shares[best], rows, training, of_rows)
     return min(size for size in means if (means[size] - means[best]) ** 2 <= allowed)
+
+
+def assert_dealt(table, n_folds, order, folds):
+    """Assert that each group, the largest first, went to the fold where shares of folds are then most even.
+
+    ``table`` has the rows of each class in each group, ``order`` that of groups of the same size. A fold that would
+    have all rows of a class, or all rows, is taken only where every fold would.
+    """
+    columns = [*zip(*table, strict=True), [sum(rows) for rows in table]]
+    held = [[0] * n_folds for _ in columns]
+    for group in sorted(order, key=lambda group: (-sum(table[group]), order.index(group))):
+
+        def unevenness(fold, group=group):
+            after = [[n + column[group] * (f == fold) for f, n in enumerate(of_column)]
+                     for column, of_column in zip(columns, held, strict=True)]  # fmt: skip
+            full = any(row[fold] == sum(column) and column[group] for row, column in zip(after, columns, strict=True))
+            shares = (
+                Fraction(n, sum(column)) ** 2
+                for row, column in zip(after, columns, strict=True) if any(column) for n in row
+            )  # fmt: skip
+            return full, sum(shares)
+
+        costs = [unevenness(fold) for fold in range(n_folds)]
+        full, least = min(costs)
+        assert costs[folds[group]][0] == full
+        assert full or costs[folds[group]][1] - least < Fraction(1, 10**12)
+        for column, of_column in zip(columns, held, strict=True):
+            of_column[folds[group]] += column[group]
+
+
+def time_parts(times, windows):
+    """The part of each row: as many rows in each as can be, where those at equal times are in the same part."""
+    ranked, n = sorted(times), len(times)
+    last = [ranked[n * (w + 1) // (windows + 1) - 1] for w in range(windows)]
+    return [sum(time > t for t in last) for time in times]

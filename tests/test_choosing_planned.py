@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.evaluating import auto, clusters, config_of, searched, store
+from helpers.evaluating import auto, clusters, config_of, store
 from helpers.samples import labelled
 
 from mmpca_dist import run
@@ -54,8 +54,7 @@ def test_rows_too_many_to_be_in_memory_are_refused_where_moments_do_not_suffice(
         ("wide", {"methods": ["pca", "m-pca2"]}, ["rows"]),
     ],
 )  # fmt: skip
-def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path, monkeypatch):
-    works = searched(monkeypatch)
+def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path):
     if uri == "wide":
         uri = store(tmp_path / "rows.npz", *labelled(60, 200, 2, seed=1))
     results = run(auto(tmp_path / "out", uri, **changes))
@@ -65,9 +64,6 @@ def test_the_plan_counts_the_passes_of_the_choice(uri, changes, passes, tmp_path
     assert [name for name in names if name.startswith("choose: ")] == [f"choose: {name}" for name in passes]
     assert sum(one["bytes"] for one in results["plan"]["passes"]) == sum(stage["bytes"] for stage in stages)
     assert max(stage["memory"] for stage in stages) <= results["plan"]["memory"]
-    if "m-pca2" in changes["methods"]:
-        planned = results["plan"]["search"]["pairs"]
-        assert 0.5 * planned < sum(work.compared for work in works) <= planned
 
 
 @pytest.mark.parametrize("merged", [True, False])

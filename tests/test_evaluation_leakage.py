@@ -164,3 +164,68 @@ def test_sparse_rows_by_a_solver_in_passes(tmp_path):
     _, X, y = counts_like_text(60, 8, 3, seed=4, dtype="float64", share=0.5)
     solver = {"kind": "krylov", "passes": 6, "oversampling": 5}
     assert_blind(tmp_path, X, y, sparse=True, methods=IN_PASSES, solver=solver)
+
+
+TIMES = np.random.default_rng(3).permutation(60)
+
+
+def changed(X, y, chosen):
+    """Return rows and labels of which the chosen ones are others altogether."""
+    rng, X, y = np.random.default_rng(1), X.copy(), y.copy()
+    X[chosen] = np.round(1e5 * rng.standard_normal((chosen.sum(), X.shape[1])))
+    y[chosen] = rng.permutation(y[chosen])
+    return X, y
+
+
+def by_column(tmp_path, tables, values, evaluation, methods):
+    """Yield, of each of several tables, what is fitted of each kind, part after part."""
+    np.save(tmp_path / "column.npy", values)
+    others = {"column": str(tmp_path / "column.npy"), "classifiers": CLASSIFIERS, "margins": False}
+    for number, rows in enumerate(tables):
+        uri = store(tmp_path / f"{number}.npz", *rows)
+        settings = {"methods": methods, "n_components": [1, 3], "evaluation": {**evaluation, **others},
+                    "compute": {"workers": 1}}  # fmt: skip
+        yield fitted_and_errors(config_of(tmp_path / str(number), uri, **settings))[0]
+
+
+METHODS_BY_MODE = {
+    True: ["pca", "m-pca0", "m-pca1b", "m-pca2", "fisher"],
+    False: ["pca", "m-pca1b", "m-pca2", "projection-penalty"],
+}
+"""By whether moments are merged."""
+
+
+def assert_unchanged(fitted, again, n_parts, expected):
+    """What is fitted is the same while so many of the parts are held out, of which tasks take any first."""
+    assert {"moments", "directions", "from rows", "medians"} <= set(fitted)
+    same = [number for number in range(n_parts) if fitted["moments"][number] == again["moments"][number]]
+    assert len(same) == expected
+    for kind, hashes in fitted.items():
+        assert len(hashes) == n_parts
+        assert all(hashes[number] == again[kind][number] for number in same), kind
+
+
+@pytest.mark.parametrize("merging", [True, False])
+def test_groups_that_are_held_out(merging, monkeypatch, tmp_path):
+    """Folds of one group each: while the rows of a group are held out, nothing fitted depends on them."""
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
+    X, y = labelled(60, 6, 3, seed=7, separation=0.5)
+    groups = np.random.default_rng(0).integers(6, size=60)
+    config = config_of(tmp_path / "codes", store(tmp_path / "codes.npz", X, y), evaluation={
+        "splits": "groups", "column": str(tmp_path / "column.npy"), "folds": 3})  # fmt: skip
+    np.save(tmp_path / "column.npy", groups)
+    ((codes,),) = [splits.codes(0, 60, y) for _, splits, _ in [scored(config)]]
+    tables = [(X, y), changed(X, y, codes == 1)]
+    fitted, again = by_column(tmp_path, tables, groups, {"splits": "groups", "folds": 3}, METHODS_BY_MODE[merging])
+    assert_unchanged(fitted, again, 3, 1)
+
+
+@pytest.mark.parametrize("later", [20, 40])
+@pytest.mark.parametrize("merging", [True, False])
+def test_rows_that_are_later(later, merging, monkeypatch, tmp_path):
+    """Neither the window held out nor those after it are in what is fitted to the rows before."""
+    monkeypatch.setattr(score_stage, "merges", lambda *_: merging)
+    X, y = labelled(60, 6, 3, seed=7, separation=0.5)
+    tables = [(X, y), changed(X, y, 60 - later <= TIMES)]
+    fitted, again = by_column(tmp_path, tables, TIMES, {"splits": "time", "windows": 2}, METHODS_BY_MODE[merging])
+    assert_unchanged(fitted, again, 2, 2 if later == 20 else 1)

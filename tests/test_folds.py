@@ -16,8 +16,9 @@ from mmpca_dist import class_moments, open_dataset
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset, rows_in_memory
 from mmpca_dist.errors import InputError
+from mmpca_dist.evaluation.column_splits import as_column, given_splits
 from mmpca_dist.evaluation.folds import moments_by_fold
-from mmpca_dist.evaluation.splits import as_column, fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.fold_moments import training_moments
 from mmpca_dist.statistics.medians import median_sets
@@ -60,7 +61,7 @@ def test_training_moments_are_those_of_the_other_folds(n_classes, k, precision):
     trained = list(training_moments(parts))
     assert len(parts) == len(trained) == k
     for f in range(k):
-        np.testing.assert_array_equal(parts[f].counts, splits.counts[:, f])
+        np.testing.assert_array_equal(parts[f].counts, splits.counts[0, :, f])
         assert_training(parts[f], X, y, codes == f, precision)
         assert_training(trained[f], X, y, codes != f, precision)
 

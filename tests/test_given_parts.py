@@ -174,11 +174,11 @@ def test_what_is_held_out_is_said(held_out, said, tmp_path):
 
 IDLE = [
     ({"splits": "folds", "held_out": "a"}, "held_out", "given"),
-    ({"splits": "folds", "train": "3/4"}, "train", "shares"),
-    ({"splits": "shares", "folds": 3}, "folds", "folds"),
+    ({"splits": "folds", "train": "3/4"}, "train", "shares or groups"),
+    ({"splits": "shares", "folds": 3}, "folds", "folds or groups"),
     ({"splits": "shares", "held_out": 0}, "held_out", "given"),
-    ({"splits": "given", "column": "part", "count": 3}, "count", "shares or folds"),
-    ({"splits": "given", "column": "part", "train": 0.5}, "train", "shares"),
+    ({"splits": "given", "column": "part", "count": 3}, "count", "shares or folds or groups"),
+    ({"splits": "given", "column": "part", "train": 0.5}, "train", "shares or groups"),
 ]
 
 
@@ -195,7 +195,9 @@ def test_settings_of_another_kind_of_splits(evaluation, name, kinds, tmp_path):
 def test_where_a_setting_of_another_kind_was_given_is_said(tmp_path):
     (tmp_path / "my.yaml").write_text("{dataset: {uri: 'bundled:iris'}, methods: pca, n_components: 2, output: out}")
     changes, places = {"evaluation.train": 0.5}, {"evaluation.train": "--set evaluation.train=0.5"}
-    with pytest.raises(ConfigError, match=r"^--set evaluation.train=0.5: evaluation.train is of splits: shares, "):
+    with pytest.raises(
+        ConfigError, match=r"^--set evaluation.train=0.5: evaluation.train is of splits: shares or groups, "
+    ):
         load_config(tmp_path / "my.yaml", changes, places=places)
 
 

@@ -148,7 +148,7 @@ def items_of(X, y, train, sizes=(1, 3)):
             items.append(Reduction(method, size, np.arange(width, width + size), moments, size))
             blocks.append(reducer.transform(X))
             width += size
-    return Part(np.concatenate(blocks, axis=1), y, train), items
+    return Part(np.concatenate(blocks, axis=1), y, train, ~train), items
 
 
 def records_of(X, part, items, classifiers):
@@ -212,7 +212,7 @@ def test_which_classifiers_have_records():
     for names, told in (([knn, "lda", "fisher"], "fisher"), ([knn, "qda", "lda"], "lda"), (["lda", "svm"], "svm")):
         found = records_of(X, part, items, Classifiers([spec(name) for name in names]))
         assert [r["classifier"] for r in found] == [told] * 5
-    empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train)
+    empty = Part(np.where(np.arange(part.Z.shape[1]) == 0, 0, part.Z), y, train, ~train)
     found = records_of(X, empty, items, Classifiers([spec("svm")]))
     assert [(r["method"], r["n_components"]) for r in found] == [("", 5), ("pca", 3), ("m-pca0", 1), ("m-pca0", 3)]
     chosen = Classifiers([spec("svm", C="auto")], {"svm": 0.01})

@@ -18,7 +18,8 @@ from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
 from mmpca_dist.errors import InputError
 from mmpca_dist.evaluation import thresholds
-from mmpca_dist.evaluation.splits import as_column, fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.column_splits import as_column, given_splits
+from mmpca_dist.evaluation.splits import fold_splits, share_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.census import take_census
 from mmpca_dist.statistics.dask_rows import dask_rows
@@ -91,7 +92,7 @@ def test_shares_are_the_twins(n, n_classes, seed, share):
     codes = found.codes(0, n, y)
     for s in range(2):
         np.testing.assert_array_equal(codes[s], parts_by_hash(y.tolist(), sizes, seed, s))
-    np.testing.assert_array_equal(found.counts, [sizes[c] for c in range(n_classes)])
+    np.testing.assert_array_equal(found.counts, [[sizes[c] for c in range(n_classes)]] * 2)
     np.testing.assert_array_equal(found.training(0, n, y), codes == 0)
 
 
@@ -102,8 +103,8 @@ def test_folds_are_the_twins(n, n_classes, seed, k):
     sizes, codes = fold_sizes(y.tolist(), k), found.codes(0, n, y)
     for s in range(2):
         np.testing.assert_array_equal(codes[s], parts_by_hash(y.tolist(), sizes, seed, s))
-    assert np.ptp(found.counts, axis=1).max() <= 1
-    assert np.ptp(found.counts.sum(axis=0)) <= 1
+    assert np.ptp(found.counts, axis=2).max() <= 1
+    assert np.ptp(found.counts.sum(axis=1), axis=1).max() <= 1
     assert found.held_out == tuple(range(k))
     for part in found.held_out:
         np.testing.assert_array_equal(found.training(0, n, y, part), codes != part)
@@ -192,10 +193,10 @@ def test_splits_and_seeds_are_independent():
 
 def test_halves_are_rounded_up_and_floats_read_as_written():
     y = np.repeat([0, 1], [5, 3])
-    assert split(share_splits, y, 0.5).counts.tolist() == [[3, 2], [2, 1]]
+    assert split(share_splits, y, 0.5).counts[0].tolist() == [[3, 2], [2, 1]]
     # 0.7 as a double is a little less than 7/10: 0.7 * 5 must round as 3.5.
-    assert split(share_splits, y, 0.7).counts.tolist() == [[4, 1], [2, 1]]
-    assert split(share_splits, y, Fraction(7, 10)).counts.tolist() == [[4, 1], [2, 1]]
+    assert split(share_splits, y, 0.7).counts[0].tolist() == [[4, 1], [2, 1]]
+    assert split(share_splits, y, Fraction(7, 10)).counts[0].tolist() == [[4, 1], [2, 1]]
 
 
 def test_what_naming_the_largest_class_in_training_gets_wrong():
@@ -218,7 +219,7 @@ def test_given_parts():
     found = split(given_splits, y, parts(names))
     assert found.names.tolist() == ["test", "train", "valid"]
     assert found.held_out == (0, 1, 2)
-    assert found.counts.tolist() == [[10, 10, 10], [10, 10, 10]]
+    assert found.counts.tolist() == [[[10, 10, 10], [10, 10, 10]]]
     np.testing.assert_array_equal(found.codes(15, 45, y[15:45]), [np.repeat([0, 1, 2], 20)[15:45]])
     one = split(given_splits, y, parts(names), "test", edges=even_edges(60, 7), scheduler=Threads(2))
     assert one.held_out == (0,)

@@ -33,7 +33,10 @@ FOREIGN = (bytes, date, set, frozenset)
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML takes the last without a word, and documents without bounds."""
+    """Refuses a key that is there twice, of which YAML takes the last without a word, and documents without bounds.
+
+    Dates are text, as they are in JSON.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -75,6 +78,12 @@ class _Loader(yaml.SafeLoader):
             line = repeated.start_mark.line + 1
             raise yaml.YAMLError(f"the key {repeated.value!r}, of line {line}, is there {times[repeated.value]} times")
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_yaml(text: str) -> Any:

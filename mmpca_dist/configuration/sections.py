@@ -169,12 +169,16 @@ class ProjectConfig(Section):
     )
 
 
+BY_COLUMN = ("groups", "time", "given")
+"""The kinds of splits that a column tells."""
 SPLITS_OF = {
-    "count": ("shares", "folds"),
-    "train": ("shares",),
-    "folds": ("folds",),
-    "column": ("given",),
+    "count": ("shares", "folds", "groups"),
+    "train": ("shares", "groups"),
+    "folds": ("folds", "groups"),
+    "column": BY_COLUMN,
     "held_out": ("given",),
+    "windows": ("time",),
+    "boundary": ("time",),
 }
 """The kinds of splits that settings of an evaluation are for, where these are not all."""
 
@@ -182,25 +186,39 @@ SPLITS_OF = {
 class EvaluationConfig(Section):
     """How `mmpca evaluate` compares methods: rows held out, and classifiers."""
 
-    splits: Literal["shares", "folds", "given"] = setting(
+    splits: Literal["shares", "folds", "groups", "time", "given"] = setting(
         "folds",
-        example="shares",
-        description="Rows held out: a share of each class, again and again; folds, each in turn; or parts that a "
-        "column names",
+        example="groups",
+        description="Rows held out: a share of each class, again and again; folds, each in turn; groups that a column "
+        "names, in folds or shares; rows after others in time; or parts that a column names",
     )
     count: int = setting(1, ge=1, example=50, description="Number of repetitions, each with other shares or folds")
-    train: str | float = setting(
-        "4/5",
+    train: str | float | None = setting(
+        None,
         values="a number between 0 and 1, or a fraction",
         example="4/5",
-        description="Of shares: how much of each class trains",
+        description="Of shares: how much of each class trains, 4/5 by default; of groups: which share of the groups "
+        "trains, by default all but one of the folds",
     )
-    folds: int = setting(5, ge=2, example=10, description="Number of folds, also for n_components: auto")
+    folds: int = setting(5, ge=2, example=10, description="Number of folds, also of groups, and for n_components: auto")
     column: str | None = setting(
         None,
-        example="part",
-        description="Of given parts: the array, column or .npy file that names each row's part; "
+        example="patient",
+        description="The array, column or .npy file that names each row's group or given part, or is its time; "
         "a column of Parquet is then no feature of evaluations (of runs, name it in dataset.drop)",
+    )
+    windows: int | None = setting(
+        None,
+        ge=1,
+        example=5,
+        description="Of time: how many windows of later and later rows are held out in turn, while all rows before "
+        "them train",
+    )
+    boundary: str | float | None = setting(
+        None,
+        values="a number, date or time",
+        example="2024-01-31",
+        description="Of time: rows before it train; those at it and after it are held out",
     )
     held_out: bool | str | int | None = setting(
         None,
@@ -208,7 +226,7 @@ class EvaluationConfig(Section):
         example="test",
         description="Of given parts: the one that is held out while the others train; by default each in turn",
     )
-    seed: int = setting(0, ge=0, example=1, description="Of shares and folds: another number gives other ones")
+    seed: int = setting(0, ge=0, example=1, description="Of shares, folds and groups: another number gives other ones")
     classifiers: Annotated[list[ClassifierSetting], BeforeValidator(as_list)] = setting(
         ["fisher", "naive-bayes"],
         min_length=1,
@@ -234,8 +252,9 @@ class EvaluationConfig(Section):
 
     @field_validator("train")
     @classmethod
-    def _is_a_share(cls, value: str | float) -> str | float:
-        as_fraction(value)
+    def _is_a_share(cls, value: str | float | None) -> str | float | None:
+        if value is not None:
+            as_fraction(value)
         return value
 
     @field_validator("published")
@@ -260,21 +279,27 @@ class EvaluationConfig(Section):
 
     def choosing(self) -> dict[str, Any]:
         """Return the settings that the choice of numbers of components depends on."""
-        return {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
+        choosing = {"folds": self.folds, "seed": self.seed, "classifier": self.judge.model_dump(mode="json")}
+        return choosing | ({"groups": self.column} if self.splits == "groups" else {})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if (self.column is None) == (self.splits == "given"):
+        if (self.column is None) == (self.splits in BY_COLUMN):
             raise ValueError(
-                "splits: given takes a column that names the part of each row, and a column takes splits: given."
+                "splits: groups, time and given take a column, and a column takes one of these kinds of splits."
             )
+        if self.splits == "time" and (self.windows is None) == (self.boundary is None):
+            raise ValueError("splits: time takes either windows, how many there are, or a boundary between two.")
         labels = Counter(section.label for section in self.classifiers)
         label, count = labels.most_common(1)[0]
         if count > 1:
             raise ValueError(f"two classifiers are called {label!r}; give one of them another label.")
-        n_parts = self.count * (self.folds if self.splits == "folds" else 1)
+        in_folds = self.splits == "folds" or (self.splits == "groups" and self.train is None)
+        n_parts = self.count * (self.folds if in_folds else 1) * (self.windows or 1)
         if n_parts > MOST_PARTS:
-            raise ValueError(f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count or folds.")
+            raise ValueError(
+                f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count, folds or windows."
+            )
         return self
 
 

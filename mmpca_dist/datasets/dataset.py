@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mmpca_dist.datasets.memory_limits import refuse_absurd, refuse_larger
+from mmpca_dist.datasets.times import as_times
 from mmpca_dist.errors import AccessError, InputError, MmpcaError
 from mmpca_dist.limits import LIMITS
 
@@ -175,6 +176,10 @@ class Dataset(RowReader, Table):
     def read_sparse(self, start: int, stop: int) -> csr_array:
         """Return rows ``start`` to ``stop`` in CSR form."""
         return csr_array(self.read_rows(start, stop))
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        """Return the labels of rows ``start`` to ``stop`` as times, shape ``(stop - start,)``; see `as_times`."""
+        return as_times(self.read_labels(start, stop), self.uri, start)
 
     def chunk_of(self, row: int) -> tuple[int, int, int]:
         """Return the number of the chunk that holds a row, its first row, and the row after its last."""

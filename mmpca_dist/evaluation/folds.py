@@ -47,15 +47,15 @@ def moments_by_fold(
     finite.
     """
     view = CellLabels(rows.dataset, splits)
-    n_classes, n_parts = splits.counts.shape
+    counts = splits.counts[0]
+    n_classes, n_parts = counts.shape
     units: tuple[Any, ...] = ()
     sets = None
     if medians_of is not None:
         # Brackets are of rows from a few units.
         units = count_labels(view, rows.spans, replace(rows, progress=None)).units
-        trains = ~np.eye(n_parts, dtype=bool)[list(splits.held_out)]
-        sets = np.concatenate([np.kron(medians_of, train[None]) for train in trains]).astype(bool)
-    cells = Census(np.arange(n_classes * n_parts), splits.counts.ravel(), units)
+        sets = np.concatenate([np.kron(medians_of, train[None]) for train in splits.trains]).astype(bool)
+    cells = Census(np.arange(n_classes * n_parts), counts.ravel(), units)
     merged, medians = take_moments(replace(rows, dataset=view, census=cells), precision=precision, medians_of=sets)
     parts = moments_of_parts(merged, splits.classes, n_parts)
     return parts, None if medians is None else medians.reshape(len(splits.held_out), -1, rows.dataset.n_features)

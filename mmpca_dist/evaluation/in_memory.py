@@ -25,20 +25,27 @@ from mmpca_dist.statistics.tree_reduction import Tasks
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,)."""
+    """Rows in memory: ``X`` (n, d), dense or CSR, and labels ``y`` (n,).
+
+    ``values`` and ``groups`` are those of `Splits`, for all rows.
+    """
 
     X: Any
     y: NDArray
     uri: str
+    values: NDArray
+    groups: NDArray[np.intp] | None
 
-    def some(self, chosen: NDArray[np.bool_]) -> Dataset:
-        """Return some of the rows as a data set."""
-        return rows_in_memory(self.X[chosen], self.y[chosen], self.uri)
+    def some(self, chosen: NDArray[np.bool_]) -> Rows:
+        """Return some of the rows, after counting their labels."""
+        groups = None if self.groups is None else self.groups[chosen]
+        return Rows.of(rows_in_memory(self.X[chosen], self.y[chosen], self.uri), Threads(1), groups=groups)
 
 
-def read_all(dataset: Dataset, tasks: Tasks) -> LabelledRows:
+def read_all(dataset: Dataset, splits: Splits, tasks: Tasks) -> LabelledRows:
     """Read all rows into memory. Raises InputError for rows that are not finite."""
-    return LabelledRows(*collect_rows(dataset, make_spans(dataset), tasks), dataset.uri)
+    X, y = collect_rows(dataset, make_spans(dataset), tasks)
+    return LabelledRows(X, y, dataset.uri, splits.values(0, len(y)), splits.groups(0, len(y)))
 
 
 def evaluate_split(
@@ -52,11 +59,13 @@ def evaluate_split(
     meter = Meter(owners=owners_of(settings.methods))
     split, index = divmod(number, len(splits.held_out))
     held_out = splits.held_out[index]
-    train = splits.only(split).training(0, len(rows.y), rows.y, held_out)[0]
+    splits = splits.only(split)
+    (parts,) = splits.parts_of(rows.values, rows.y)
+    train, test = splits.trains[index][parts], parts == held_out
     statistics = _statistics(rows.some(train), settings, meter)
     reductions = fit_reductions(statistics, settings, meter)
     meter.turn(ERRORS)
-    part = Part(reductions.reduced(rows.X), rows.y, train)
+    part = Part(reductions.reduced(rows.X), rows.y, train, test, rows.groups)
     scores = score(reductions.items, classifiers, classifiers.specs, part, meter)
     margins, notes = [], classifiers.notes + scores.notes
     with meter.charging(MARGINS):
@@ -65,7 +74,8 @@ def evaluate_split(
             notes = notes + margin_notes(margins, classifiers, issparse(rows.X) and reductions.scale is not None)
     return {
         "split": number,
-        "rows": int(np.count_nonzero(~train)),
+        "rows": int(np.count_nonzero(test)),
+        "training": int(np.count_nonzero(train)),
         "guessed": splits.baseline_errors(held_out),
         "errors": scores.lines,
         "margins": margins,
@@ -75,10 +85,9 @@ def evaluate_split(
     }
 
 
-def _statistics(subset: Dataset, settings: Any, meter: Meter) -> Statistics:
+def _statistics(rows: Rows, settings: Any, meter: Meter) -> Statistics:
     """Return the statistics of the rows that train."""
-    rows, solver = Rows.of(subset, Threads(1)), settings.solver.options()
-    needs = settings.needs()
+    needs, solver = settings.needs(), settings.solver.options()
     statistics = class_statistics(rows, needs, solver, precision=settings.precision, standardize=settings.standardize)
     for search in needs.searches:
         with meter.charging(meter.owner_of(search)):

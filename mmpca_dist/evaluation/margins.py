@@ -165,13 +165,12 @@ def margin_records(
     Records are those of `margin_record`: for each of `margin_classifiers` one with method "" and d components, and one
     for each method and size. A method whose classifier finds no hyperplane has none.
     """
-    held_out = ~part.train
     specs = margin_classifiers(classifiers, fitted, len(reductions.items), issparse(X))
     if not specs:
         return []
     models = _unreduced(specs, X, part, reductions, classifiers, statistics)
-    rows = reductions.standardized(X[held_out])
-    return records_of_rows(specs, models, fitted, rows, part.Z[held_out], reductions.items, part.y[held_out])
+    rows = reductions.standardized(X[part.test])
+    return records_of_rows(specs, models, fitted, rows, part.Z[part.test], reductions.items, part.y[part.test])
 
 
 def records_of_rows(

@@ -32,7 +32,7 @@ from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Rule
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics
-from mmpca_dist.statistics.fold_moments import training_moments
+from mmpca_dist.statistics.fold_moments import earlier_moments, training_moments
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.scratch import open_scratch
@@ -81,7 +81,8 @@ def evaluate_parts(
             notes += sampling.notes(classifiers, margins["margins"])
         yield {
             "split": first + index,
-            "rows": int(splits.counts[:, part].sum()),
+            "rows": int(splits.n_tested[0, index]),
+            "training": int(splits.n_train[0, index]),
             "guessed": splits.baseline_errors(part),
             "errors": fold.in_order(fold.lines(errors[index]) + scores.lines, classifiers),
             **margins,
@@ -118,7 +119,8 @@ def _merged_statistics(rows: Rows, splits: Splits, settings: Any, needs: Needs, 
     sets = median_sets(len(splits.classes), *needs.medians)
     parts, medians = moments_by_fold(rows, splits, precision=settings.precision, medians_of=sets)
     meter.turn(MOMENTS)  # whatever passes came last
-    for part, moments in enumerate(training_moments(parts)):
+    training = enumerate(earlier_moments(parts), 1) if splits.forward else enumerate(training_moments(parts))
+    for part, moments in training:
         if part in splits.held_out:
             of_part = None if medians is None else medians[splits.held_out.index(part)]
             by_class = by_pairing(of_part, needs.medians)

@@ -136,28 +136,27 @@ def _with(batch: list[_Share], index: int, reductions: Reductions, position: int
 
 def _gather(rows: Rows, splits: Splits, shares: list[_Share]) -> Iterator[tuple[_Share, Part]]:
     """Make a pass, and yield the reduced rows of every part."""
-    projections = [
-        _Projection(splits.held_out[share.index], share.reductions.matrix[:, share.columns], share.reductions.mean)
-        for share in shares
-    ]
-    labels, *arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
+    projections = [_Projection(share.reductions.matrix[:, share.columns], share.reductions.mean) for share in shares]
+    arrays = rows.pass_over(_GatherSpan(rows.dataset, splits, projections), concatenated, "gather")
+    labels, parts, groups, *reduced = arrays
+    del arrays
     for share in shares:
-        Z, train, arrays = arrays[0], arrays[1], arrays[2:]  # let go of one after the other
-        yield share, Part(Z, labels, train)
+        Z, reduced = reduced[0], reduced[1:]  # let go of one after the other
+        train, test = splits.trains[share.index][parts], parts == splits.held_out[share.index]
+        yield share, Part(Z, labels, train, test, groups if splits.grouped else None)
 
 
 @dataclass(frozen=True)
 class _Projection:
     """How rows are reduced while a part is held out."""
 
-    part: int
     matrix: NDArray[np.float64]
     mean: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
 class _GatherSpan:
-    """The task: labels, and for every part held out the reduced rows and which of them train."""
+    """The task: labels, parts and groups (zeros where there are none), and the reduced rows of every projection."""
 
     dataset: Dataset
     splits: Splits
@@ -170,10 +169,10 @@ class _GatherSpan:
             for blocks, p in zip(reduced, self.projections, strict=True):
                 # A product for each, so that the bits do not tell how many shared the pass.
                 blocks.append(projected(X, p.matrix, p.mean, DOUBLE))
-        arrays = [labels]
-        for blocks, p in zip(reduced, self.projections, strict=True):
-            arrays += [np.concatenate(blocks), self.splits.training(span.start, span.stop, labels, p.part)[0]]
-        return tuple(arrays)
+        (parts,) = self.splits.codes(span.start, span.stop, labels)
+        groups = self.splits.groups(span.start, span.stop)
+        groups = np.zeros(0, np.intp) if groups is None else groups
+        return labels, parts, groups, *map(np.concatenate, reduced)
 
 
 @dataclass(frozen=True)
@@ -283,7 +282,7 @@ class _CountErrors:
         errors = np.zeros(len(self.models), np.int64)
         for start, X in read_units(self.dataset, span):
             labels = self.dataset.read_labels(start, start + len(X))
-            held_out = ~self.splits.training(start, start + len(X), labels, self.part)[0]
+            held_out = self.splits.codes(start, start + len(X), labels)[0] == self.part
             if not held_out.any():
                 continue
             Z = projected(X, self.reductions.matrix, self.reductions.mean, DOUBLE)[held_out]

@@ -55,12 +55,13 @@ class Sampling:
     fitted: NDArray[np.uint64]
     """Shape (C,): of the rows of each class that classifiers in the original columns are fitted to while they train;
     zero where moments do."""
+    splits: Splits
 
     @classmethod
     def of(cls, splits: Splits, n_features: int, classifiers: Classifiers) -> Sampling:
         """Return which rows are sampled for the classifiers of an evaluation."""
         affordable = LIMITS.margin_sample_bytes // (8 * n_features)
-        sizes, counts = splits.counts.sum(axis=0), splits.counts.sum(axis=1)
+        sizes, counts = splits.counts[0].sum(axis=0), splits.counts[0].sum(axis=1)
         measured, fitted = np.zeros(len(sizes), np.uint64), np.zeros(len(counts), np.uint64)
         each = max(min(LIMITS.margin_rows, affordable // len(splits.held_out)), LEAST_ROWS)
         for part in splits.held_out:
@@ -68,13 +69,15 @@ class Sampling:
         if classifiers.from_rows:
             for code, count in enumerate(counts.tolist()):
                 fitted[code] = _largest_hash(max(affordable * count // int(counts.sum()), LEAST_ROWS), count)
-        return cls(measured, fitted)
+        return cls(measured, fitted, splits)
 
     def take(self, start: int, X: NDArray, parts: NDArray, codes: NDArray[np.intp]) -> Sample:
         """Return the sample of consecutive rows, of which ``start`` is the first."""
         hashes = row_hashes(row_mixes(start, start + len(X)), KEY)
         chosen = np.flatnonzero(hashes <= np.maximum(self.measured[parts], self.fitted[codes]))
-        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen])
+        groups = self.splits.groups(start, start + len(X))
+        groups = np.zeros(len(X), np.intp) if groups is None else groups
+        return Sample(X[chosen], hashes[chosen], parts[chosen], codes[chosen], groups[chosen])
 
     def is_measured(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows are measured while a part is held out."""
@@ -82,7 +85,8 @@ class Sampling:
 
     def is_fitted_to(self, sample: Sample, part: int) -> NDArray[np.bool_]:
         """Return which rows classifiers are fitted to while a part is held out."""
-        return (sample.parts != part) & (sample.hashes <= self.fitted[sample.codes])
+        trains = self.splits.trains[self.splits.held_out.index(part)]
+        return trains[sample.parts] & (sample.hashes <= self.fitted[sample.codes])
 
     def notes(self, classifiers: Classifiers, records: Sequence[dict[str, Any]]) -> list[str]:
         """Return what a reader must know of margins: why there are none, and that they are not those of all rows."""
@@ -109,12 +113,13 @@ def _largest_hash(size: int, count: int) -> np.uint64:
 @storable
 @dataclass(frozen=True)
 class Sample:
-    """Rows ``X`` (m, d) in the order of their numbers, hashes, parts and codes of classes (m,)."""
+    """Rows ``X`` (m, d) in the order of their numbers, hashes, parts, codes of classes and groups (m,)."""
 
     X: NDArray
     hashes: NDArray[np.uint64]
     parts: NDArray
     codes: NDArray[np.intp]
+    groups: NDArray[np.intp]
 
 
 def rules_before(statistics: Statistics, classifiers: Classifiers) -> dict[str, LinearRule]:
@@ -150,8 +155,11 @@ def sampled_margins(
     Z = projected(X, reductions.matrix, reductions.mean, np.dtype(np.float64))
     specs, models = margin_classifiers(classifiers, fitted, len(reductions.items)), dict[str, Any](before)
     train = sampling.is_fitted_to(sample, part)
+    groups = sample.groups[train] if sampling.splits.grouped else None
     for spec in specs:
         if spec.label not in models:
-            models[spec.label] = classifiers.fit_rows(spec, reductions.standardized(sample.X[train]), labels[train])
+            models[spec.label] = classifiers.fit_rows(
+                spec, reductions.standardized(sample.X[train]), labels[train], groups
+            )
     records = records_of_rows(specs, models, fitted, reductions.standardized(X), Z, reductions.items, y)
     return {"margins": records, "margin_rows": len(X)}

@@ -50,20 +50,35 @@ class Classifiers:
         ]
 
     def fit_rows(
-        self, spec: ClassifierSection, Z: Any, y: NDArray, on_pass: Callable[[], None] | None = None
+        self,
+        spec: ClassifierSection,
+        Z: Any,
+        y: NDArray,
+        groups: NDArray | None = None,
+        on_pass: Callable[[], None] | None = None,
     ) -> FittedRows:
         """Fit a classifier to reduced rows that train, with its penalty, which is chosen first where it is nested."""
-        penalties = choose_C([spec], Z, y, seed=self.seed) if spec.C == "nested" else self.penalties
+        penalties = choose_C([spec], Z, y, groups, seed=self.seed) if spec.C == "nested" else self.penalties
         return fit_rows(spec, Z, y, C=penalties.get(spec.label), on_pass=on_pass)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Reduced rows of a split, by whether they train: ``Z`` (n, M), labels ``y`` (n,), ``train`` (n,)."""
+    """Reduced rows of a split: ``Z`` (n, M), labels ``y`` (n,), and which rows train and which are held out, (n,).
+
+    ``groups`` (n,) are numbers of groups of rows that belong together, if there are any.
+    """
 
     Z: NDArray
     y: NDArray
     train: NDArray[np.bool_]
+    test: NDArray[np.bool_]
+    groups: NDArray | None = None
+
+    @property
+    def training_groups(self) -> NDArray | None:
+        """The groups of the rows that train."""
+        return None if self.groups is None else self.groups[self.train]
 
 
 Fitted = dict[tuple[int, str], Any]
@@ -101,13 +116,13 @@ def fit_notes(fitted: Fitted) -> list[str]:
 def score(
     items: Sequence[Reduction], classifiers: Classifiers, specs: Sequence[ClassifierSection], part: Part, meter: Meter
 ) -> Scores:
-    """Fit classifiers to the rows of a split that train, and count their errors on the others; charge each method."""
-    scores, test = Scores(), ~part.train
-    y_train, y_test = part.y[part.train], part.y[test]
+    """Fit classifiers to the rows of a split that train, count errors on those held out, and charge each method."""
+    scores, groups = Scores(), part.training_groups
+    y_train, y_test = part.y[part.train], part.y[part.test]
     for position, item in enumerate(items):
         with meter.charging(item.method):
             Z = part.Z[:, item.columns]
-            Z_train, Z_test = Z[part.train], Z[test]
+            Z_train, Z_test = Z[part.train], Z[part.test]
             for spec in specs:
                 fitted: Any
                 if spec.classifier.prefers_own and item.own is not None:
@@ -115,7 +130,7 @@ def score(
                 elif is_from_moments(spec):
                     fitted = fit_from_moments(spec, _moments(item, Z_train, y_train))
                 else:
-                    fitted = classifiers.fit_rows(spec, Z_train, y_train)
+                    fitted = classifiers.fit_rows(spec, Z_train, y_train, groups)
                 scores.fitted[position, spec.label] = fitted
                 line = error_line(item, spec, np.count_nonzero(fitted.predict(Z_test) != y_test))
                 scores.lines.append(

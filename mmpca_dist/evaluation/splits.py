@@ -1,7 +1,7 @@
-"""Splits: folds, stratified shares, or given parts.
+"""Splits: folds and stratified shares.
 
-A row's part follows from its number, its label and the seed, so that no list of rows is kept, and any task can tell the
-parts of the rows it reads.
+A row's part follows from its number, or from its value in a column, its label and the seed, so that no list of rows is
+kept, and any task can tell the parts of the rows it reads.
 """
 
 from __future__ import annotations
@@ -10,69 +10,108 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
+from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.errors import InputError, did_you_mean, some_names
-from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
-from mmpca_dist.statistics.census import check_missing_labels, count_labels
+from mmpca_dist.errors import InputError, some_names
+from mmpca_dist.evaluation.thresholds import HashesOfRows, find_thresholds, row_hashes, row_mixes, split_keys
 from mmpca_dist.statistics.rows import Rows
 
 PLAIN_SHARE = re.compile(r"[\d.]{1,30}([eE][+-]?\d{1,3})?|\d{1,30}/\d{1,30}")
 """Of larger exponents Python would write out every digit."""
 
 
-@dataclass(frozen=True)
-class Splits(ABC):
-    """S splits of the rows, each into P parts."""
+@dataclass(frozen=True, kw_only=True)
+class PartSizes:
+    """How many rows are in each of the P parts of S splits, and which parts train while others are held out."""
 
-    classes: NDArray
-    """Shape (C,): sorted labels."""
     counts: NDArray[np.int64]
-    """Shape (C, P): rows of every class in every part; the same in every split."""
+    """Shape (S, C, P): rows of every class in every part of every split."""
     held_out: tuple[int, ...]
-    """The parts that are held out, one after the other, while the others train: every part of folds, the second one of
-    a share."""
+    """The H parts of a split that are held out, one after the other: every part of folds, the second one of a share."""
+    forward: bool = False
+    """Whether only the parts before the one that is held out train, not all others."""
 
     @property
-    @abstractmethod
     def n_splits(self) -> int:
         """S."""
+        return len(self.counts)
 
     @property
     def n_parts(self) -> int:
         """P."""
-        return self.counts.shape[1]
+        return self.counts.shape[2]
+
+    @property
+    def trains(self) -> NDArray[np.bool_]:
+        """Which parts train while each of ``held_out`` is held out, shape (H, P)."""
+        parts, held_out = np.arange(self.n_parts), np.asarray(self.held_out)[:, None]
+        return parts < held_out if self.forward else parts != held_out
+
+    @property
+    def n_train(self) -> NDArray[np.int64]:
+        """How many rows train, shape (S, H)."""
+        return np.asarray(self.counts.sum(axis=1) @ self.trains.T)
+
+    @property
+    def n_tested(self) -> NDArray[np.int64]:
+        """How many rows are held out, shape (S, H)."""
+        return np.asarray(self.counts.sum(axis=1)[:, self.held_out])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits(PartSizes, ABC):
+    """S splits of the rows, each into P parts."""
+
+    classes: NDArray
+    """Shape (C,): sorted labels."""
 
     def baseline_errors(self, part: int) -> int:
-        """Return the errors on a part of always naming the largest class of the rows that train, the other parts."""
-        held_out = self.counts[:, part]
-        return int(held_out.sum() - held_out[np.argmax(self.counts.sum(axis=1) - held_out)])
+        """Return the errors in a part of the first split of always naming the largest class of the rows that train."""
+        counts = self.counts[0]
+        trained = counts @ self.trains[self.held_out.index(part)]
+        return int(counts[:, part].sum() - counts[np.argmax(trained), part])
 
-    @abstractmethod
     def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
         """Return the part of rows ``start`` to ``stop`` in every split, shape (S, stop - start).
 
         ``labels`` are those of these rows; one that is none of the classes raises InputError.
         """
-
-    @abstractmethod
-    def only(self, split: int) -> Splits:
-        """Return one of the splits alone."""
+        return self.parts_of(self.values(start, stop), labels)
 
     def training(self, start: int, stop: int, labels: NDArray, part: int | None = None) -> NDArray[np.bool_]:
         """Return which of rows ``start`` to ``stop`` train while a part (the first of ``held_out``) is held out.
 
         Of shape (S, stop - start).
         """
-        return self.codes(start, stop, labels) != (self.held_out[0] if part is None else part)
+        index = 0 if part is None else self.held_out.index(part)
+        return self.trains[index][self.codes(start, stop, labels)]
+
+    @abstractmethod
+    def values(self, start: int, stop: int) -> NDArray:
+        """Return the numbers that the parts of rows ``start`` to ``stop`` follow from, shape (stop - start,)."""
+
+    @abstractmethod
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        """Return the part of rows in every split, shape (S, n), given their ``values`` and labels."""
+
+    grouped = False
+    """Whether rows are in groups that belong together wherever rows are held out."""
+
+    def groups(self, start: int, stop: int) -> NDArray[np.intp] | None:
+        """Return the numbers of the groups of rows ``start`` to ``stop``; None where they are in none."""
+        return None
+
+    def only(self, split: int) -> Self:
+        """Return one of the splits alone."""
+        return replace(self, counts=self.counts[split : split + 1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HashedSplits(Splits):
     """Splits by hashes of row numbers."""
 
@@ -81,39 +120,47 @@ class HashedSplits(Splits):
     thresholds: NDArray[np.uint64]
     """Shape (S, C, P - 1): a row is in the part whose number is how many thresholds of its class are below its hash."""
 
-    @property
-    def n_splits(self) -> int:
-        return len(self.keys)
+    def values(self, start: int, stop: int) -> NDArray[np.uint64]:
+        return row_mixes(start, stop)
 
-    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
-        classes = encode(labels, self.classes, f"rows {start} to {stop - 1}")
-        mixes, codes = row_mixes(start, stop), np.zeros((self.n_splits, stop - start), np.int32)
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        classes = encode(labels, self.classes, "the rows")
+        codes = np.zeros((self.n_splits, len(values)), np.int32)
         for split, key, thresholds in zip(codes, self.keys, self.thresholds, strict=True):
-            hashes = row_hashes(mixes, key)
+            hashes = row_hashes(values, key)
             for threshold in thresholds.T:
                 split += hashes > threshold[classes]
         return codes
 
-    def only(self, split: int) -> HashedSplits:
+    def only(self, split: int) -> Self:
         at = slice(split, split + 1)
-        return HashedSplits(self.classes, self.counts, self.held_out, self.keys[at], self.thresholds[at])
+        return replace(self, counts=self.counts[at], keys=self.keys[at], thresholds=self.thresholds[at])
 
 
-@dataclass(frozen=True)
-class GivenSplits(Splits):
-    """One split by a column of names."""
+@dataclass(frozen=True, kw_only=True)
+class ColumnSplits(Splits):
+    """Splits by the names in a column."""
 
     names: NDArray
-    """Shape (P,): sorted names of the parts."""
+    """Shape (G,): sorted."""
     column: Dataset
     """Whose labels are the names, row by row."""
-    n_splits = 1
+    part_of_name: NDArray[np.int32]
+    """Shape (S, G): the part of the rows of each name."""
+    grouped: bool = False
 
-    def codes(self, start: int, stop: int, labels: NDArray) -> NDArray[np.int32]:
-        return encode(self.column.read_labels(start, stop), self.names, self.column.uri).astype(np.int32)[None]
+    def values(self, start: int, stop: int) -> NDArray[np.intp]:
+        return encode(self.column.read_labels(start, stop), self.names, self.column.uri)
 
-    def only(self, split: int) -> GivenSplits:
-        return self
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        return self.part_of_name[:, values]
+
+    def groups(self, start: int, stop: int) -> NDArray[np.intp] | None:
+        return self.values(start, stop) if self.grouped else None
+
+    def only(self, split: int) -> Self:
+        at = slice(split, split + 1)
+        return replace(self, counts=self.counts[at], part_of_name=self.part_of_name[at])
 
 
 def share_splits(
@@ -171,44 +218,6 @@ def fold_sizes(counts: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]:
     return np.asarray((ends - 1 - folds) // n_folds - (ends - counts[:, None] - 1 - folds) // n_folds)
 
 
-def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> GivenSplits:
-    """Return the split that a column names, from a pass over it and the labels.
-
-    ``column`` has the part of each row for its label. ``held_out`` is the name, as it is printed, of the part that is
-    held out while all others train; by default each is in turn. Raises InputError where there are fewer than two parts,
-    or a class has no row to train on.
-    """
-    dataset, census = rows.dataset, rows.census
-    if column.n_rows != dataset.n_rows:
-        raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
-    counted = count_labels(column, make_spans(column), replace(rows, progress=None))
-    check_missing_labels(column, counted)
-    parts = counted.classes
-    if len(parts) < 2:
-        raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")
-    chosen = tuple(range(len(parts)))
-    if held_out is not None:
-        # YAML and others write true for True.
-        printed = (str(held_out), str(held_out).lower()) if isinstance(held_out, bool) else (str(held_out),)
-        names_of_parts = [str(part) for part in parts]
-        chosen = tuple(i for i, name in enumerate(names_of_parts) if name in printed)[:1]
-        if not chosen:
-            raise InputError(
-                f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(names_of_parts)}."
-                f"{did_you_mean(str(held_out), names_of_parts)}"
-            )
-    task = _CountParts(dataset, column, census.classes, parts)
-    counts = rows.reduce(task, np.add, "parts")
-    for part in chosen:
-        lost = np.flatnonzero(counts.sum(axis=1) == counts[:, part])
-        if len(lost):
-            raise InputError(
-                f"All {counts[lost[0], part]} rows of class {census.classes[lost[0]]!s} are in the part "
-                f"{parts[part]!s} of {column.uri}: while it is held out, none is left to train on."
-            )
-    return GivenSplits(census.classes, counts, chosen, parts, column)
-
-
 def as_fraction(share: float | str | Fraction) -> Fraction:
     """Return a share as the fraction that it is written as. Raises InputError for one that is not between 0 and 1."""
     written = str(share).strip()
@@ -224,32 +233,6 @@ def as_fraction(share: float | str | Fraction) -> Fraction:
 def _hashed(rows: Rows, sizes: NDArray[np.int64], held_out: tuple[int, ...], n_splits: int, seed: int) -> HashedSplits:
     """Return splits into parts of these sizes, shape (C, P)."""
     keys = split_keys(seed, n_splits)
-    thresholds = find_thresholds(rows, keys, np.cumsum(sizes[:, :-1], axis=1))
-    return HashedSplits(rows.census.classes, sizes, held_out, keys, thresholds)
-
-
-def as_column(names: NDArray, uri: str) -> ArrayDataset:
-    """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
-
-    Raises InputError for an array of another shape, or of what cannot be names.
-    """
-    if names.ndim != 1 and names.shape[1:] != (1,):
-        raise InputError(f"The parts in {uri} have shape {names.shape}; there must be one name or number a row.")
-    return ArrayDataset(np.broadcast_to(np.zeros((), np.uint8), (len(names), 1)), names, uri)
-
-
-@dataclass(frozen=True)
-class _CountParts:
-    """Counts the rows of every class in every part, shape (C, P)."""
-
-    dataset: Dataset
-    column: Dataset
-    classes: NDArray
-    parts: NDArray
-    labels_only = True
-
-    def __call__(self, span: Span) -> NDArray[np.int64]:
-        classes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
-        parts = encode(self.column.read_labels(span.start, span.stop), self.parts, self.column.uri)
-        shape = (len(self.classes), len(self.parts))
-        return np.bincount(classes * shape[1] + parts, minlength=shape[0] * shape[1]).reshape(shape)
+    thresholds = find_thresholds(rows, HashesOfRows(keys), np.cumsum(sizes[:, :-1], axis=1))
+    counts = np.broadcast_to(sizes, (n_splits, *sizes.shape))
+    return HashedSplits(counts=counts, held_out=held_out, classes=rows.census.classes, keys=keys, thresholds=thresholds)

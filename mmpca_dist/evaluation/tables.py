@@ -115,8 +115,8 @@ class ErrorTable:
         """Return the table of the records of splits.
 
         A record has ``split``, ``rows`` (how many are held out) and ``errors``, a list of dicts with ``method``,
-        ``n_components``, ``used``, ``classifier`` and ``errors``. Of the ``n_rows`` of the data set, all that are not
-        held out train.
+        ``n_components``, ``used``, ``classifier`` and ``errors``. It may have ``training``, how many rows train; else
+        all others of the ``n_rows`` of the data set do.
 
         Examples
         --------
@@ -127,7 +127,8 @@ class ErrorTable:
         """
         lines = []
         for record in records:
-            of_split = {"split": record["split"], "rows": record["rows"], "training": n_rows - record["rows"]}
+            training = record.get("training", n_rows - record["rows"])
+            of_split = {"split": record["split"], "rows": record["rows"], "training": training}
             lines += [{**entry, **of_split} for entry in record["errors"]]
         return cls(lines)
 

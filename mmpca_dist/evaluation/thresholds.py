@@ -1,4 +1,4 @@
-"""Exact stratified splits from hashes of row numbers.
+"""Exact splits: how large the smallest numbers of rows are, such as hashes of their positions, or their times.
 
 Which rows of a class have the smallest hashes depends on row numbers and the seed alone: not on chunks, spans or
 workers. The thresholds are found digit by digit, as a radix sort would, from counts that passes over the labels leave.
@@ -6,7 +6,9 @@ workers. The thresholds are found digit by digit, as a radix sort would, from co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,13 +61,36 @@ def row_hashes(mixes: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
     return mix(mixes ^ key)
 
 
-def find_thresholds(rows: Rows, keys: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the thresholds that the hashes of exactly so many rows of each class do not exceed.
+class NumbersOfRows(Protocol):
+    """S series of unsigned integers of the rows."""
 
-    ``keys`` are those of the splits, shape (S,). ``sizes`` are between 0 and the count of the class, shape (C, m). The
-    thresholds have shape (S, C, m).
+    def __len__(self) -> int: ...
+
+    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
+        """Yield those of rows ``start`` to ``stop``, one series after the other."""
+
+
+@dataclass(frozen=True)
+class HashesOfRows:
+    """The hashes of rows in the splits of keys, shape (S,)."""
+
+    keys: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
+        mixes = row_mixes(start, stop)
+        return (row_hashes(mixes, key) for key in self.keys)
+
+
+def find_thresholds(rows: Rows, numbers: NumbersOfRows, sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the thresholds that the numbers of exactly so many rows of each class do not exceed.
+
+    Rows of equal numbers are on the same side: then those of more rows do not exceed it. ``sizes`` are between 0 and
+    the count of the class, shape (C, m). The thresholds have shape (S, C, m).
     """
-    census, shape = rows.census, (len(keys), *sizes.shape)
+    census, shape = rows.census, (len(numbers), *sizes.shape)
     rank = np.broadcast_to(sizes, shape).copy()
     settled = (rank == 0) | (rank == census.counts[:, None])
     last = np.where(rank == 0, np.uint64(0), np.uint64(2**64 - 1))
@@ -73,7 +98,7 @@ def find_thresholds(rows: Rows, keys: NDArray[np.uint64], sizes: NDArray[np.int6
     largest_step = _step(int(np.prod(shape)), census.n_rows)
     while not settled.all():
         step = min(largest_step, bits)
-        task = _CountHashes(rows.dataset, census.classes, keys, low, bits, step)
+        task = _CountNumbers(rows.dataset, census.classes, numbers, low, bits, step)
         counts = rows.reduce(task, np.add, "splits")
         up_to = np.cumsum(counts, axis=-1)
         at = np.argmax(up_to >= rank[..., None], axis=-1)[..., None]
@@ -81,9 +106,9 @@ def find_thresholds(rows: Rows, keys: NDArray[np.uint64], sizes: NDArray[np.int6
         rank -= np.take_along_axis(up_to, at, -1)[..., 0] - inside
         bits -= step
         low += at[..., 0].astype(np.uint64) << np.uint64(bits)
-        # Between the last row below the threshold and the next one, any number will do; single rows are in bins of
+        # Between the last row below the threshold and the next one, any number will do; equal numbers are in bins of
         # their own when there are no more bits.
-        now = ~settled & (rank == inside)
+        now = ~settled & ((rank == inside) | (bits == 0))
         last[now] = low[now] + np.uint64((1 << bits) - 1)
         settled |= now
     return last
@@ -96,12 +121,12 @@ def _step(n_thresholds: int, n_rows: int) -> int:
 
 
 @dataclass(frozen=True)
-class _CountHashes:
-    """Counts hashes in bins of intervals of 2^bits, one for each threshold: shape (S, C, m, 2^step)."""
+class _CountNumbers:
+    """Counts numbers in bins of intervals of 2^bits, one for each threshold: shape (S, C, m, 2^step)."""
 
     dataset: Dataset
     classes: NDArray
-    keys: NDArray[np.uint64]
+    numbers: NumbersOfRows
     low: NDArray[np.uint64]
     bits: int
     step: int
@@ -113,17 +138,16 @@ class _CountHashes:
         for start in range(span.start, span.stop, LIMITS.hashed_rows):
             stop = min(start + LIMITS.hashed_rows, span.stop)
             piece = labels[start - span.start : stop - span.start]
-            self._add(counts, encode(piece, self.classes, self.dataset.uri), row_mixes(start, stop))
+            self._add(counts, encode(piece, self.classes, self.dataset.uri), self.numbers.of(start, stop))
         if self.bits == 64:  # the intervals of all thresholds are still the same: it was counted for the first
             counts[:, :, 1:] = counts[:, :, :1]
         return counts
 
-    def _add(self, counts: NDArray[np.int64], codes: NDArray[np.intp], mixes: NDArray[np.uint64]) -> None:
+    def _add(self, counts: NDArray[np.int64], codes: NDArray[np.intp], series: Iterator[NDArray[np.uint64]]) -> None:
         n_classes, n_bins, shift = len(self.classes), 1 << self.step, np.uint64(self.bits - self.step)
-        for s, key in enumerate(self.keys):
-            hashes = row_hashes(mixes, key)
+        for s, numbers in enumerate(series):
             for j in range(1 if self.bits == 64 else counts.shape[2]):
-                offsets, classes = hashes - self.low[s, codes, j], codes  # below the interval, they wrap round
+                offsets, classes = numbers - self.low[s, codes, j], codes  # below the interval, they wrap round
                 if self.bits < 64:
                     inside = offsets < np.uint64(1 << self.bits)
                     offsets, classes = offsets[inside], codes[inside]

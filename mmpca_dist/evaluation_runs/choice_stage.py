@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from mmpca_dist.errors import InputError, some_names
 from mmpca_dist.evaluation.component_rule import RULE, one_standard_error
-from mmpca_dist.evaluation.splits import fold_sizes
+from mmpca_dist.evaluation.splits import PartSizes, fold_sizes
 from mmpca_dist.evaluation.tables import Cell, ErrorTable
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting, merging
 from mmpca_dist.jobs import records
+from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job, Stage
 from mmpca_dist.jobs.notes import counted
 from mmpca_dist.jobs.records import ChoiceRecord, MethodChoice
 from mmpca_dist.jobs.run_stage import measured
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.planning.scoring_plan import EvaluationRequest
+from mmpca_dist.planning.evaluation_request import EvaluationRequest
 
 NUMBERS = "give n_components as numbers"
 
@@ -46,10 +48,12 @@ def _choose(job: Job) -> ChoiceRecord:
 
 
 def _in_folds(job: Job) -> Job:
-    """Return the job as an evaluation in folds, each row held out once, by one classifier."""
+    """Return the job as an evaluation in folds, each row (or group) held out once, by one classifier."""
     job.counted()
     section = job.config.evaluation
-    changes = {"splits": "folds", "column": None, "count": 1, "classifiers": [section.judge], "margins": False}
+    changes: dict[str, Any] = {"count": 1, "train": None, "classifiers": [section.judge], "margins": False}
+    if section.splits != "groups":
+        changes |= {"splits": "folds", "column": None}
     evaluation = section.model_copy(update=changes)
     return replace(job, config=job.config.model_copy(update={"evaluation": evaluation}))
 
@@ -75,12 +79,29 @@ def choice_request(job: Job) -> EvaluationRequest | None:
     """
     if not job.chooses:
         return None
-    if job.config.evaluation.splits == "given":
+    splits = job.config.evaluation.splits
+    if splits in ("given", "time"):
         raise InputError(
-            "n_components: auto deals rows into folds, and evaluation.splits: given asks for the parts of a column. "
-            f"Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its column."
+            f"n_components: auto deals rows into folds, and evaluation.splits: {splits} asks for the parts of a "
+            f"column. Evaluate by these parts (mmpca evaluate) and {NUMBERS}, or leave out evaluation.splits and its "
+            "column."
         )
-    dataset, census, folds = job.dataset, job.counted(), job.config.evaluation.folds
+    parts = splits_of(_in_folds(job)) if splits == "groups" else _stratified(job)
+    dataset = job.dataset
+    merged = merging(dataset, parts, job.config)
+    if merged is None:
+        raise InputError(
+            f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
+            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
+            "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
+            f"rows, or {NUMBERS}."
+        )
+    return evaluation_request(_in_folds(job).config, parts, merged=merged, n_features=dataset.n_features)
+
+
+def _stratified(job: Job) -> PartSizes:
+    """Return the sizes of stratified folds. Raises InputError where a class has fewer rows than folds."""
+    census, folds = job.counted(), job.config.evaluation.folds
     few = census.counts < folds
     if few.any():
         names = [str(label) for label in census.classes[few]]
@@ -90,16 +111,7 @@ def choice_request(job: Job) -> EvaluationRequest | None:
             f"n_components: auto holds out rows of every class in each of {folds} folds, and fewer rows have the label "
             f"{some_names(names)}: {lower}or {NUMBERS}."
         )
-    counts = fold_sizes(census.counts, folds)
-    merged = merging(dataset, counts, range(folds), job.config)
-    if merged is None:
-        raise InputError(
-            f"n_components: auto is not possible for {dataset.uri}: it is larger than the "
-            f"{LIMITS.direct_bytes >> 20} MiB that are taken into memory, and sparse rows, fewer rows than columns, "
-            "solvers in passes and fits by sweeps need the rows themselves, fold by fold. Choose on a part of the "
-            f"rows, or {NUMBERS}."
-        )
-    return evaluation_request(_in_folds(job).config, counts, range(folds), merged=merged, n_features=dataset.n_features)
+    return PartSizes(counts=fold_sizes(census.counts, folds)[None], held_out=tuple(range(folds)))
 
 
 CHOOSE = Stage(records.CHOOSE, "Choose how many components", _choose)

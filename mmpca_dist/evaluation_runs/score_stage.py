@@ -7,13 +7,10 @@ import logging
 import operator
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import RunConfig
 from mmpca_dist.datasets.dataset import Dataset, Span
@@ -24,14 +21,14 @@ from mmpca_dist.evaluation.cost_meter import MOMENTS
 from mmpca_dist.evaluation.in_memory import LabelledRows, evaluate_split, read_all
 from mmpca_dist.evaluation.merged_folds import evaluate_parts
 from mmpca_dist.evaluation.scores import Classifiers, naming
-from mmpca_dist.evaluation.splits import Splits
+from mmpca_dist.evaluation.splits import PartSizes, Splits
 from mmpca_dist.jobs.configured_splits import splits_of
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import AGAIN
 from mmpca_dist.jobs.records import ScoreRecord
 from mmpca_dist.jobs.run_stage import PassCounter
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.planning.scoring_plan import EvaluationRequest
+from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.predictors.classifiers import check_classes
 from mmpca_dist.solvers.options import choose_solver
 from mmpca_dist.statistics.gather import use_pooled
@@ -44,13 +41,13 @@ ROWS = "rows"
 """What the pass is called that takes rows into memory."""
 
 
-def merging(dataset: Dataset, counts: NDArray[np.int64], held_out: Sequence[int], config: RunConfig) -> bool | None:
+def merging(dataset: Dataset, parts: PartSizes, config: RunConfig) -> bool | None:
     """Tell whether moments are merged: of shares where rows are too many, and of folds wherever moments serve all
     methods, but for few rows of so many classes and columns that the moments of the folds are large.
 
-    ``counts`` and ``held_out`` are those of `Splits`. None where rows are too many and moments do not suffice.
+    None where rows are too many and moments do not suffice.
     """
-    fewest = int(dataset.n_rows - counts.sum(axis=0)[list(held_out)].max())
+    fewest = int(parts.n_train.min())
     suffice = not dataset.sparse and fewest >= dataset.n_features
     if suffice:
         needs = config.needs()
@@ -58,7 +55,7 @@ def merging(dataset: Dataset, counts: NDArray[np.int64], held_out: Sequence[int]
         suffice = not (choice.in_passes or needs.swept)
     if dataset.n_bytes > LIMITS.direct_bytes:
         return suffice or None
-    return suffice and len(held_out) > 1 and not use_pooled(counts.size, dataset.n_features)
+    return suffice and len(parts.held_out) > 1 and not use_pooled(parts.counts[0].size, dataset.n_features)
 
 
 def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
@@ -66,7 +63,7 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
 
     Raises InputError where rows are too many and moments do not suffice.
     """
-    merged = merging(dataset, splits.counts, splits.held_out, config)
+    merged = merging(dataset, splits, config)
     if merged is None:
         raise InputError(
             f"{dataset.uri} is larger than the {LIMITS.direct_bytes >> 20} MiB that an evaluation takes into memory, "
@@ -76,33 +73,24 @@ def merges(dataset: Dataset, splits: Splits, config: RunConfig) -> bool:
     return merged
 
 
-def evaluation_request(
-    config: RunConfig,
-    counts: NDArray[np.int64],
-    held_out: Sequence[int],
-    n_splits: int = 1,
-    *,
-    merged: bool,
-    n_features: int,
-) -> EvaluationRequest:
+def evaluation_request(config: RunConfig, parts: PartSizes, *, merged: bool, n_features: int) -> EvaluationRequest:
     """Return what the plan must know of an evaluation beside its methods; see `EvaluationRequest`.
 
     Raises InputError for classifiers that are not for so many classes, and methods that cannot be scored.
     """
-    check_classes(config.evaluation.classifiers, len(counts))
+    n_classes = parts.counts.shape[1]
+    check_classes(config.evaluation.classifiers, n_classes)
     for section in config.methods:
         if reason := section.reducer(None)._unevaluable:
             raise InputError(f"{section.label}: {reason}.")
     return EvaluationRequest(
-        counts,
-        held_out,
-        n_splits,
+        parts,
         merged,
         n_methods=len(config.methods),
         sizes=config.sizes,
         classifiers=config.evaluation.classifiers,
         margins=config.evaluation.margins,
-        n_blocks=sum(method.method.n_blocks(config.largest, len(counts), n_features) for method in config.methods),
+        n_blocks=sum(method.method.n_blocks(config.largest, n_classes, n_features) for method in config.methods),
     )
 
 
@@ -204,7 +192,7 @@ def _score_direct(
     job: Job, splits: Splits, classifiers: Classifiers, records: SplitRecords, missing: list[int], stage: str
 ) -> None:
     """Evaluate a split a task, each with all rows in memory."""
-    task = _EvaluateSplit(RowsInMemory(job.dataset, job.key), splits, job.config, classifiers, records)
+    task = _EvaluateSplit(RowsInMemory(job.dataset, splits, job.key), splits, job.config, classifiers, records)
     spans = [Span(i, (number, number + 1)) for i, number in enumerate(missing)]
     progress = job.progress(stage)
     forecast = _Forecast(job, stage, len(missing), job.config.compute.n_threads)
@@ -221,6 +209,7 @@ class RowsInMemory:
     """All rows of a data set, which every process reads once."""
 
     dataset: Dataset
+    splits: Splits
     key: str
 
     def get(self) -> tuple[LabelledRows, dict[str, Any]]:
@@ -229,7 +218,7 @@ class RowsInMemory:
             if self.key in _rows:
                 return _rows[self.key], {"passes": [], "bytes": 0, "read": {}}
             _rows.clear()
-            _rows[self.key] = read_all(self.dataset, Tasks(scheduler=Threads(1)))
+            _rows[self.key] = read_all(self.dataset, self.splits, Tasks(scheduler=Threads(1)))
             n_bytes = self.dataset.n_bytes
             return _rows[self.key], {"passes": [ROWS], "bytes": n_bytes, "read": {MOMENTS: n_bytes}}
 

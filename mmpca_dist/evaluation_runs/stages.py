@@ -18,7 +18,7 @@ from mmpca_dist.evaluation.tables import ErrorTable
 from mmpca_dist.evaluation_runs import score_stage
 from mmpca_dist.evaluation_runs.score_stage import SplitRecords, evaluation_request, forgetting
 from mmpca_dist.jobs import records
-from mmpca_dist.jobs.configured_splits import describe, notes_on, splits_of
+from mmpca_dist.jobs.configured_splits import describe, many_splits, notes_on, splits_of
 from mmpca_dist.jobs.directory import folder_of, versions
 from mmpca_dist.jobs.events import Callback, Callbacks
 from mmpca_dist.jobs.first_stages import COUNT, planned, request_of
@@ -43,13 +43,11 @@ def plan_of_evaluation(job: Job) -> Plan:
     """
     config, splits = job.config, splits_of(job)
     merged = score_stage.merges(job.dataset, splits, config)
-    evaluation = evaluation_request(
-        config, splits.counts, splits.held_out, splits.n_splits, merged=merged, n_features=job.dataset.n_features
-    )
+    evaluation = evaluation_request(config, splits, merged=merged, n_features=job.dataset.n_features)
     request = request_of(job)
     plan = plan_evaluation(job.dataset, job.spans, request, evaluation)
     plan = with_row_maps(plan, job.dataset, job.spans, request.resources)
-    return replace(plan, note=note_ahead(config, job.dataset))
+    return replace(plan, note=" ".join(filter(None, [many_splits(splits), note_ahead(config, job.dataset)])))
 
 
 def preview_evaluation(config: RunConfig) -> Plan:
@@ -78,11 +76,12 @@ def _tune(job: Job) -> TuneRecord:
             f"C: auto tries penalties on all rows in memory, and {job.dataset.uri} is larger than "
             f"{LIMITS.direct_bytes >> 20} MiB. Give C as a number."
         )
-    rows = read_all(job.dataset, job.tasks())
+    rows = read_all(job.dataset, splits_of(job), job.tasks())
     penalties = choose_C(
         specs,
         rows.X,
         rows.y,
+        rows.groups,
         seed=config.evaluation.seed,
         standardize=config.standardize,
         progress=lambda done, total: job.callback.on_progress("tune", done, total),

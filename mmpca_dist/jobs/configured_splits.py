@@ -12,16 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.configuration.schema import Purpose, RunConfig
+from mmpca_dist.configuration.sections import BY_COLUMN
 from mmpca_dist.datasets.dataset import Dataset, Span, make_spans
 from mmpca_dist.datasets.labels import notes_on_missing_labels
 from mmpca_dist.datasets.readers.formats import open_column
 from mmpca_dist.datasets.readers.npy import NpyHeader, read_again
 from mmpca_dist.datasets.stores import storage
 from mmpca_dist.errors import InputError
-from mmpca_dist.evaluation.splits import Splits, as_column, fold_splits, given_splits, share_splits
+from mmpca_dist.evaluation.column_splits import TimesInMemory, as_column, given_splits, group_splits, time_splits
+from mmpca_dist.evaluation.splits import ColumnSplits, Splits, fold_splits, share_splits
 from mmpca_dist.jobs.job import Job
 from mmpca_dist.statistics.schedulers import Threads
 from mmpca_dist.statistics.tree_reduction import Tasks
+
+SHARE = "4/5"
+"""Of the rows of each class that train in shares."""
+MANY = 100
+"""More fits of every method than this are pointed out before they begin."""
 
 
 def splits_of(job: Job) -> Splits:
@@ -30,14 +37,33 @@ def splits_of(job: Job) -> Splits:
     Raises InputError where a class has too few rows, or a column of parts does not fit.
     """
     if job.splits is None:
-        section, rows = job.config.evaluation, job.rows()
-        if section.splits == "shares":
-            job.splits = share_splits(rows, section.train, n_splits=section.count, seed=section.seed)
-        elif section.splits == "folds":
-            job.splits = fold_splits(rows, section.folds, n_splits=section.count, seed=section.seed)
-        else:
-            job.splits = given_splits(rows, open_parts(job.config, job.dataset), section.held_out)
+        job.splits = _draw(job)
     return job.splits
+
+
+def _draw(job: Job) -> Splits:
+    section, rows = job.config.evaluation, job.rows()
+    if section.splits == "shares":
+        return share_splits(rows, section.train or SHARE, n_splits=section.count, seed=section.seed)
+    if section.splits == "folds":
+        return fold_splits(rows, section.folds, n_splits=section.count, seed=section.seed)
+    column = open_parts(job.config, job.dataset)
+    if section.splits == "groups":
+        return group_splits(
+            rows, column, folds=section.folds, share=section.train, n_splits=section.count, seed=section.seed
+        )
+    if section.splits == "time":
+        return time_splits(rows, column, windows=section.windows, boundary=section.boundary)
+    return given_splits(rows, column, section.held_out)
+
+
+def many_splits(splits: Splits) -> str:
+    """Return a sentence on a number of fits that one would not expect, or nothing."""
+    n_held_out = splits.n_splits * len(splits.held_out)
+    if n_held_out <= MANY:
+        return ""
+    fewer = "splits: groups deals its names into folds" if isinstance(splits, ColumnSplits) else "lower count"
+    return f"{n_held_out:,} times, every method is fitted anew: for fewer, {fewer}."
 
 
 def describe(config: RunConfig, n_splits: int) -> str:
@@ -45,10 +71,20 @@ def describe(config: RunConfig, n_splits: int) -> str:
     section = config.evaluation
     if section.splits == "shares":
         times = f"{section.count} stratified splits" if section.count > 1 else "one stratified split"
-        return f"{times}, {section.train} of each class trains"
+        return f"{times}, {section.train or SHARE} of each class trains"
     if section.splits == "folds":
         again = f", dealt {section.count} times" if section.count > 1 else ""
         return f"{section.folds} stratified folds{again}"
+    if section.splits == "groups" and section.train is None:
+        again = f", dealt {section.count} times" if section.count > 1 else ""
+        return f"{section.folds} folds of the groups in {section.column}{again}"
+    if section.splits == "groups":
+        times = f"{section.count} splits" if section.count > 1 else "one split"
+        return f"{times}, {section.train} of the groups in {section.column} trains"
+    if section.boundary is not None:
+        return f"rows from {section.boundary} on held out, by {section.column}"
+    if section.windows is not None:
+        return f"{section.windows} windows of {section.column} held out, after all that train"
     parts = f"{n_splits} parts" if section.held_out is None else f"part {section.held_out}"
     return f"{parts} of {section.column} held out"
 
@@ -86,10 +122,10 @@ def open_parts(config: RunConfig, dataset: Dataset) -> Dataset:
     data = storage.read_bytes(uri)
     NpyHeader.read(io.BytesIO(data), uri)
     try:
-        names = _array_of(data)
+        values = _array_of(data)
     except ValueError as error:
         raise InputError(f"{uri} is not a readable .npy file: {str(error).rstrip('.')}. Write it again.") from error
-    return as_column(names, uri)
+    return TimesInMemory(values, uri) if config.evaluation.splits == "time" else as_column(values, uri)
 
 
 @read_again
@@ -100,7 +136,7 @@ def _array_of(data: bytes) -> NDArray:
 def addresses_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> list[str]:
     """Return the addresses of the parts of the rows; none where no column names them."""
     column = config.evaluation.column
-    if purpose == "run" or config.evaluation.splits != "given" or column is None:
+    if column is None or not _reads_parts(config, purpose):
         return []
     return [storage.normalize(column)] if column.endswith(".npy") else open_parts(config, dataset).addresses
 
@@ -110,21 +146,29 @@ def digest_of_parts(config: RunConfig, dataset: Dataset, purpose: Purpose) -> st
 
     Neither a file beside the rows nor an array of a Zarr group enters the fingerprint of the data set.
     """
-    if purpose == "run" or config.evaluation.splits != "given":
+    if not _reads_parts(config, purpose):
         return None
     column = open_parts(config, dataset)
     tasks = Tasks(scheduler=Threads(config.compute.n_threads))
-    digests = tasks.run(_Digest(column), make_spans(column), operator.add, "parts")
+    digests = tasks.run(_Digest(column, config.evaluation.splits == "time"), make_spans(column), operator.add, "parts")
     return storage.digest(digests)
+
+
+def _reads_parts(config: RunConfig, purpose: Purpose) -> bool:
+    """Tell whether a column tells rows that are held out, in an evaluation or a choice of a number of components."""
+    splits = config.evaluation.splits
+    return splits in BY_COLUMN and (purpose == "evaluation" or (config.chooses and splits == "groups"))
 
 
 @dataclass(frozen=True)
 class _Digest:
-    """Task: the digest of the parts of a span's rows, in a list of one."""
+    """Task: the digest of the parts, or times, of a span's rows, in a list of one."""
 
     column: Dataset
+    times: bool
     labels_only = True
 
     def __call__(self, span: Span) -> list[str]:
-        names = self.column.read_labels(span.start, span.stop)
+        read = self.column.read_times if self.times else self.column.read_labels
+        names = read(span.start, span.stop)
         return [names.dtype.str + hashlib.sha256(names.tobytes()).hexdigest()]

@@ -14,8 +14,9 @@ from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.errors import InputError
 from mmpca_dist.methods.working_rows import WorkingRows
 from mmpca_dist.statistics.centred_rows import Array, RowUnits
-from mmpca_dist.statistics.class_folds import ClassFolds
+from mmpca_dist.statistics.class_folds import folds_of, most_folds
 from mmpca_dist.statistics.label_terms import ClassTerms, FoldTerms, ResidualTerms
+from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.sweeps import sweep_spans
 from mmpca_dist.statistics.units import read_units
 
@@ -60,7 +61,7 @@ class FoldGrid:
         """Return the grid for models of classes, by their positions, after a pass over the labels."""
         rows, shape = working.sweeper.rows, (len(candidates), n_folds, len(positive))
         values, held_out = _axes(candidates, shape)
-        of_class, folds = np.broadcast_to(positive, shape).ravel(), ClassFolds.of(rows, n_folds)
+        of_class, folds = np.broadcast_to(positive, shape).ravel(), folds_of(rows, n_folds)
         return cls(values, ClassTerms(rows.census.classes, of_class, unlabelled, held_out, folds), shape, per_row)
 
     @classmethod
@@ -92,20 +93,22 @@ class FoldGrid:
         return rows.run(task, spans, operator.add, "held-out", kept=False)
 
 
-def folds_of_classes(name: str, counts: NDArray[np.int64]) -> int:
-    """Return the number of folds for classes with so many rows.
+def folds_of_classes(name: str, rows: Rows, unlabelled: int = -1) -> int:
+    """Return the number of folds for the classes of rows, but for the one of the number ``unlabelled``.
 
     ``name`` is that of the parameter to be chosen.
 
     Raises
     ------
     InputError
-        Where a class has a single row, which cannot be held out.
+        Where a class has a single row, or rows of a single group, which cannot be held out.
     """
-    n_folds = min(MOST_FOLDS, int(counts.min()))
+    most = most_folds(rows)
+    n_folds = min(MOST_FOLDS, int((np.delete(most, unlabelled) if unlabelled >= 0 else most).min()))
     if n_folds < 2:
+        single = "a single row" if rows.groups is None else "rows of a single group"
         raise InputError(
-            f"{name}='auto' holds rows of every class out, and a class has a single row: give {name} as a number."
+            f"{name}='auto' holds rows of every class out, and a class has {single}: give {name} as a number."
         )
     return n_folds
 

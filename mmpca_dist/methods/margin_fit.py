@@ -188,8 +188,7 @@ class MarginFit(SweptNeed):
 
     def _errors(self, working: WorkingRows, start: _Start, positive: NDArray[np.intp], unlabelled: int) -> Array:
         """Return how many rows every candidate for C misclassifies while they are held out."""
-        counts = working.sweeper.rows.census.counts
-        n_folds = folds_of_classes("C", np.delete(counts, unlabelled) if unlabelled >= 0 else counts)
+        n_folds = folds_of_classes("C", working.sweeper.rows, unlabelled)
         grid = FoldGrid.of_classes(working, n_folds, self.candidates, positive, unlabelled, per_row=8)
         sweep = self._sweep("choose", working, grid.terms, grid.values)
         fitted = working.sweeper.run(sweep, start.fitted(len(grid.values)))

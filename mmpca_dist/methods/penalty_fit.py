@@ -137,7 +137,7 @@ class PenaltyFit(SweptNeed):
     def _n_folds(self, rows: Rows) -> int:
         if self.targets:
             return min(MOST_FOLDS, rows.dataset.n_rows)
-        return folds_of_classes("alpha" if self.alpha is None else "n_components", rows.census.counts)
+        return folds_of_classes("alpha" if self.alpha is None else "n_components", rows)
 
     def _grid(self, working: WorkingRows, n_folds: int, alphas: Array) -> FoldGrid:
         """Return fits for every value of alpha, as many as there are, and every fold that is held out."""

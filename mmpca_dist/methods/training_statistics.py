@@ -10,7 +10,7 @@ from mmpca_dist.limits import LIMITS
 from mmpca_dist.methods.statistics_for import statistics_for
 from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import SolverOptions
-from mmpca_dist.statistics.class_folds import ClassFolds, numbers_within
+from mmpca_dist.statistics.class_folds import folds_of
 from mmpca_dist.statistics.coordinates import SpanStatistics, Statistics, tall_statistics
 from mmpca_dist.statistics.fold_moments import class_fold_moments, training_moments
 from mmpca_dist.statistics.gather import use_pooled
@@ -40,14 +40,14 @@ def _moments_suffice(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) 
 
 
 def _from_moments(rows: Rows, n_folds: int, whole: Statistics) -> Iterator[Statistics]:
-    parts = class_fold_moments(rows, ClassFolds.of(rows, n_folds), precision=whole.precision)
+    parts = class_fold_moments(rows, folds_of(rows, n_folds), precision=whole.precision)
     for moments in training_moments(parts):
         yield tall_statistics(moments, None, precision=whole.precision, standardize=whole.scale is not None)
 
 
 def _from_rows(rows: Rows, n_folds: int, needs: Needs, whole: Statistics) -> Iterator[Statistics]:
     X, y = collect_rows(rows.dataset, rows.spans, rows)
-    folds = numbers_within(encode(y, rows.census.classes, rows.dataset.uri)) % n_folds
+    folds = folds_of(rows, n_folds).of_rows(encode(y, rows.census.classes, rows.dataset.uri), 0)
     for fold in range(n_folds):
         part = rows_in_memory(X[folds != fold], y[folds != fold], rows.dataset.uri)
         yield statistics_for(

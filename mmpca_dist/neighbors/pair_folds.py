@@ -56,7 +56,7 @@ class RowsInParts(Membership):
 
 @dataclass(frozen=True)
 class TrainingRows(Membership):
-    """The rows that are not in a part, numbered among themselves.
+    """The rows that train while a part is held out, numbered among themselves.
 
     ``before`` maps the first row of each reading unit to the number of rows before it that train.
     """
@@ -73,14 +73,13 @@ class TrainingRows(Membership):
         return cls(parts, part, dict(zip(starts, (np.cumsum(units) - units).tolist(), strict=True)))
 
     def of(self, start: int, labels: NDArray) -> Members:
-        (parts,) = self.parts.codes(start, start + len(labels), labels)
-        kept = np.flatnonzero(parts != self.part)
+        kept = np.flatnonzero(self.parts.training(start, start + len(labels), labels, self.part)[0])
         return kept, self.before[start] + np.arange(len(kept)), {}
 
 
 @dataclass(frozen=True)
 class _CountTraining:
-    """Counts the rows of every reading unit that are not in a part."""
+    """Counts the rows of every reading unit that train while a part is held out."""
 
     dataset: Dataset
     parts: Parts
@@ -89,8 +88,7 @@ class _CountTraining:
 
     def __call__(self, span: Span) -> NDArray[np.int64]:
         labels = self.dataset.read_labels(span.start, span.stop)
-        (parts,) = self.parts.codes(span.start, span.stop, labels)
-        trains = parts != self.part
+        (trains,) = self.parts.training(span.start, span.stop, labels, self.part)
         return np.asarray([np.count_nonzero(trains[a - span.start : b - span.start]) for a, b in span.units])
 
 
@@ -100,9 +98,8 @@ def find_by_part(layout: Layout, parts: Parts, search: Search, tasks: Tasks) -> 
     The layout is that of `RowsInParts`. The distance and its ties are those of `find_nearest`. An approximate search
     reaches its recall in every part. ``max_queries`` are drawn from all rows, so many more that about as many train.
     """
-    sizes, held_out, tasks = parts.counts.sum(axis=0), list(parts.held_out), without_blocks(tasks)
-    n_training = sizes.sum() - sizes
-    more = layout.n_rows / int(n_training[held_out].min())
+    n_train, held_out, tasks = parts.n_train[0], list(parts.held_out), without_blocks(tasks)
+    more = layout.n_rows / int(n_train.min())
     n_queries = None if search.max_queries is None else math.ceil(search.max_queries * more)
     chosen = draw_rows(layout.n_rows, n_queries)
     task = SearchSegments(layout, search.pairing == "one-vs-one", apart=True, chosen=chosen)
@@ -110,11 +107,11 @@ def find_by_part(layout: Layout, parts: Parts, search: Search, tasks: Tasks) -> 
     views, cost = [replace(outcome.tables, part=part) for part in held_out], outcome.work
     return [
         Neighbors(
-            view, parts.classes, search, int(n_training[part]), replace(cost, queries=queries, proved=proved), cost,
+            view, parts.classes, search, int(size), replace(cost, queries=queries, proved=proved), cost,
             outcome.read, recall, outcome.effort, tasks, len(views),
         )
-        for part, view, recall, (queries, proved) in zip(
-            held_out, views, outcome.recalls, _count_queries(views), strict=True
+        for size, view, recall, (queries, proved) in zip(
+            n_train, views, outcome.recalls, _count_queries(views), strict=True
         )
     ]  # fmt: skip
 
@@ -157,15 +154,16 @@ def with_pairs_by_part(
 
     Notes
     -----
-    One search serves all parts, with two exceptions. Where only one or two parts are held out, a search for each costs
-    less. Where the statistics are standardised, the rows that train have their own standard deviations, and so
-    distances. A search for one part lays out the rows that train alone, and draws its own queries with ``max_queries``;
-    the search for all draws once, so that about as many train while each part is held out.
+    One search serves all parts, with three exceptions. Where only one or two parts are held out, a search for each
+    costs less. Where only earlier parts train, the nearest row of any other part may be a later one. Where the
+    statistics are standardised, the rows that train have their own standard deviations, and so distances. A search for
+    one part lays out the rows that train alone, and draws its own queries with ``max_queries``; the search for all
+    draws once, so that about as many train while each part is held out.
     """
     by_part: list[Neighbors] | None = None
     with ExitStack() as stack:
         for number, (part, own) in enumerate(zip(parts.held_out, statistics, strict=True)):
-            separate = own.scale is not None or len(parts.held_out) < LIMITS.fewest_together
+            separate = own.scale is not None or parts.forward or len(parts.held_out) < LIMITS.fewest_together
             if separate or by_part is None:
                 stack.close()
                 by_part = None

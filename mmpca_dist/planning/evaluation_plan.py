@@ -6,11 +6,15 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mmpca_dist.datasets.dataset import Dataset, Span
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, grain_edges, make_spans
 from mmpca_dist.evaluation.merged_folds import BLOCK_ROWS
 from mmpca_dist.evaluation.sampled_margins import sampled_rows
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.options import Search
+from mmpca_dist.planning.evaluation_request import EvaluationRequest
 from mmpca_dist.planning.passes import RowPasses
 from mmpca_dist.planning.plan import PassPlan, Plan
 from mmpca_dist.planning.run_plan import (
@@ -21,10 +25,8 @@ from mmpca_dist.planning.run_plan import (
     search_costs_of,
     search_passes,
     sum_searches,
-    wide_bytes,
     wide_rank,
 )
-from mmpca_dist.planning.scoring_plan import EvaluationRequest, scoring_work
 from mmpca_dist.predictors.classifiers import is_from_moments
 from mmpca_dist.predictors.costs import liblinear_bytes
 from mmpca_dist.solvers.options import choose_solver
@@ -66,7 +68,7 @@ def plan_run(
         memory=max(choice.memory, fit.memory),
         kept=max(choice.kept, fit.kept),
         search=sum_searches([search for search in (choice.search, fit.search) if search is not None]),
-        work=[replace(work, name=f"{work.name} for the choice") for work in choice.work],
+        fits=choice.fits,
         advice=fit.advice + (advice if choice.memory > fit.memory else ""),
     )
 
@@ -78,23 +80,16 @@ def plan_evaluation(dataset: Dataset, spans: list[Span], request: Request, evalu
     """
     make = _merging if evaluation.merged else _in_memory
     plan = make(RowPasses(dataset, spans, request.resources), request, evaluation)
-    choice = choose_solver(request.solver, evaluation.n_train, dataset.n_features, request.needs)
-    work = scoring_work(dataset, evaluation, request.resources, solved=not choice.in_passes)
-    return replace(plan, fits=evaluation.all_fits, work=work)
+    return replace(plan, fits=evaluation.fits, classifier_fits=evaluation.all_fits)
 
 
 def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
     """Every thread evaluates a split: it has rows of its own to fit to, beside all rows and the reduced rows."""
-    dataset, n_train = rows.dataset, evaluation.n_train
-    n, d = dataset.n_rows, dataset.n_features
+    dataset, n, d = rows.dataset, rows.dataset.n_rows, rows.dataset.n_features
     alone = replace(request.resources, workers=1, threads_per_worker=1, in_process=True)
-    one_thread, own = replace(rows, resources=alone), replace(request, n_projected=0, resources=alone)
-    fit = make_plan(one_thread, own)
-    fit_bytes = int(fit.memory / SLACK) - fit.base
-    choice = choose_solver(request.solver, n_train, d, request.needs)
-    if n_train < d and not choice.in_passes:  # even if there are as many rows in all as columns
-        fit_bytes = max(fit_bytes, wide_bytes(rows, request, at_most=True))
-    statistics = fit_bytes if choice.in_passes else _statistics_bytes(dataset, request, n_train)
+    own = replace(request, n_projected=0, resources=alone)
+    fits = [_fitting(dataset, n_train, own) for n_train in {evaluation.n_train, evaluation.most_trained}]
+    fit_bytes, statistics = (max(sizes) for sizes in zip(*fits, strict=True))
     all_rows = dataset.sparse_bytes(n) if dataset.sparse else dataset.n_bytes
     margins = _margin_bytes(dataset, request, evaluation, all_rows)
     split = all_rows + 8 * n * (evaluation.width + 2 * request.largest) + 8 * d * evaluation.width
@@ -109,17 +104,49 @@ def _in_memory(rows: RowPasses, request: Request, evaluation: EvaluationRequest)
     advice = " Without margins (evaluation.margins: false) an evaluation needs less." if margins > fit_bytes else ""
     return plan_of_passes(
         rows,
-        [rows.plan("rows", evaluation.parts * fit.operations)],
+        [rows.plan("rows", 0)],
         memory,
         advice=advice,
         solver="split by split",
-        search=_of_all_parts(_searches(one_thread, own, evaluation, False), evaluation, False),
+        search=sum_searches(_searches(replace(rows, resources=alone), own, evaluation, False)),
     )
 
 
-def _statistics_bytes(dataset: Dataset, request: Request, n_train: int) -> int:
+class _SomeRows(Relabelled):
+    """So many rows of a data set, taken into memory: what plans ask for, and nothing to read."""
+
+    def __init__(self, rows: Dataset, n_rows: int) -> None:
+        super().__init__(rows)
+        self.n_rows, self.resident_bytes = n_rows, 0
+
+    @property
+    def chunk_edges(self) -> NDArray[np.int64]:
+        return grain_edges(self.n_rows, self.row_bytes)
+
+    @property
+    def nnz(self) -> int:
+        return -(-self._source.nnz * self.n_rows // self._source.n_rows)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._source.share_bytes(self.n_rows)
+
+    def reading_bytes(self, n_rows: int) -> int:
+        return self._source.reading_bytes(n_rows) if self.sparse else 0
+
+
+def _fitting(dataset: Dataset, n_train: int, request: Request) -> tuple[int, int]:
+    """Return the bytes of a fit to rows that train, and of their statistics, of which classifiers are made then."""
+    subset = _SomeRows(dataset, n_train)
+    fit = make_plan(RowPasses(subset, make_spans(subset), request.resources), request)
+    fit_bytes = int(fit.memory / SLACK) - fit.base
+    choice = choose_solver(request.solver, n_train, dataset.n_features, request.needs)
+    return fit_bytes, fit_bytes if choice.in_passes else _statistics_bytes(subset, request)
+
+
+def _statistics_bytes(dataset: Dataset, request: Request) -> int:
     """Return the bytes of the statistics of the rows that train, while classifiers and margins are made of them."""
-    d, needs, wide = dataset.n_features, request.needs, n_train < dataset.n_features
+    d, needs, wide = dataset.n_features, request.needs, dataset.n_rows < dataset.n_features
     rank = wide_rank(dataset, request) if wide else d
     scatters = scatter_bytes(request.n_classes, rank, at_most=wide)
     basis = 8 * d * rank if wide else 0
@@ -154,15 +181,15 @@ def _margin_bytes(dataset: Dataset, request: Request, evaluation: EvaluationRequ
 
 def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -> Plan:
     """Passes over all rows serve all parts of a split, one split after the other."""
-    dataset, n_splits, n_parts = rows.dataset, evaluation.n_splits, len(evaluation.held_out)
-    d, cells = dataset.n_features, evaluation.counts.size
+    dataset, n_splits, n_parts = rows.dataset, evaluation.parts.n_splits, evaluation.n_held_out
+    d, cells = dataset.n_features, evaluation.parts.counts[0].size
     # Training rows in all sets of classes that need medians, together, of all parts.
-    median_rows = math.ceil(request.median_rows * sum(evaluation.training) / int(evaluation.counts.sum()))
-    passes, more_passes = rows.moments(1.0 * dataset.n_rows * d * d, median_rows=median_rows, n_classes=cells)
+    median_rows = math.ceil(request.median_rows * int(evaluation.parts.n_train.sum(axis=1).max()) / dataset.n_rows)
+    passes, more_passes = rows.moments(0, median_rows=median_rows, n_classes=cells)
     summary = summary_bytes(cells, d, pooled=False)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
-    together = not request.standardize and n_parts >= LIMITS.fewest_together
+    together = not request.standardize and not evaluation.parts.forward and n_parts >= LIMITS.fewest_together
     searches, search_bytes = _searches(rows, request, evaluation, together), 0
     for need, search in zip(request.needs.searches, searches, strict=True):
         passes += search_passes(rows, search) * (1 if together else n_parts)
@@ -185,32 +212,27 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         more_passes=more_passes * n_splits,
         solver=f"dense, {d} x {d}, of merged parts",
         kept=kept * n_splits,
-        search=_of_all_parts(searches, evaluation, together),
+        search=sum_searches(searches, at_once=together),
     )
 
 
 def _score_passes(rows: RowPasses, evaluation: EvaluationRequest) -> list[PassPlan]:
     """Return the passes for errors and margins, and those that gather reduced rows."""
-    operations, passes = 1.0 * rows.dataset.n_rows * rows.dataset.n_features, []
-    if evaluation.decisions or evaluation.margins:
-        passes.append(rows.plan("score", operations * evaluation.decisions))
-    if evaluation.from_rows:
-        n_passes = -(-_gathered_bytes(rows.dataset, evaluation) // LIMITS.gathered_bytes)
-        width = len(evaluation.held_out) * evaluation.width / n_passes
-        passes += [rows.plan("gather", operations * width)] * n_passes
-    return passes
+    n_gathering = -(-_gathered_bytes(rows.dataset, evaluation) // LIMITS.gathered_bytes) if evaluation.from_rows else 0
+    scoring = [rows.plan("score", 0)] if evaluation.decisions or evaluation.margins else []
+    return scoring + [rows.plan("gather", 0)] * n_gathering
 
 
 def _gathered_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of the reduced rows, of all parts held out."""
-    return 8 * dataset.n_rows * evaluation.width * len(evaluation.held_out)
+    return 8 * dataset.n_rows * evaluation.width * evaluation.n_held_out
 
 
 def _sample_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of the rows to measure margins on, and of the rows to fit classifiers to for that."""
     if not evaluation.margins:
         return 0
-    n, d, parts = dataset.n_rows, dataset.n_features, len(evaluation.held_out)
+    n, d, parts = dataset.n_rows, dataset.n_features, evaluation.n_held_out
     return 8 * d * sampled_rows(n, d, parts, evaluation.n_classes, fitted=bool(evaluation.from_rows))
 
 
@@ -218,12 +240,12 @@ def _reduction_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the bytes of reductions and classifiers of all parts."""
     from_moments = replace(evaluation, classifiers=evaluation.grouped.from_moments)
     linear = dataset.n_features * (evaluation.decisions + evaluation.width) * 8
-    return len(evaluation.held_out) * (linear + _model_bytes(from_moments, 0))
+    return evaluation.n_held_out * (linear + _model_bytes(from_moments, 0))
 
 
 def _result_bytes(dataset: Dataset, evaluation: EvaluationRequest) -> int:
     """Return the largest result of a pass for errors and margins, or for reduced rows."""
-    errors = 8 * len(evaluation.held_out) * evaluation.decisions
+    errors = 8 * evaluation.n_held_out * evaluation.decisions
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes) if evaluation.from_rows else 0
     return max(errors + _sample_bytes(dataset, evaluation), gathered)
 
@@ -241,7 +263,7 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     if not evaluation.from_rows:
         return counting
     gathered = min(_gathered_bytes(dataset, evaluation), LIMITS.gathered_bytes)
-    share = min(8 * unit_rows * evaluation.width * len(evaluation.held_out), gathered)
+    share = min(8 * unit_rows * evaluation.width * evaluation.n_held_out, gathered)
     fitting = (5 if evaluation.nested else 4) * gathered
     fitting += _model_bytes(replace(evaluation, classifiers=evaluation.from_rows), dataset.n_rows)
     fitting += liblinear_bytes(dataset.n_rows, request.largest) + SCORE_BYTES * evaluation.tested * evaluation.n_classes
@@ -249,7 +271,7 @@ def _scoring(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
 
 
 def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, together: bool) -> list[SearchCosts]:
-    """Return the costs of each search among all rows.
+    """Return the costs of each search, as if among all rows.
 
     A search for all parts ``together`` draws more queries, so that about as many train in each part.
     """
@@ -262,26 +284,3 @@ def _searches(rows: RowPasses, request: Request, evaluation: EvaluationRequest, 
 
 def _with_more_queries(need: Search, factor: float) -> Search:
     return need if need.max_queries is None else replace(need, max_queries=math.ceil(need.max_queries * factor))
-
-
-def _of_all_parts(searches: list[SearchCosts], evaluation: EvaluationRequest, together: bool) -> SearchCosts | None:
-    """Return the costs of the searches of all parts, from those among all rows.
-
-    It is one search for all parts ``together``, or one for each part among the rows that train.
-    """
-    n, n_splits, training = int(evaluation.counts.sum()), evaluation.n_splits, evaluation.training
-    costs = []
-    for search in searches:
-        queries = search.queries
-        # Among the rows that train: as many queries, or all these rows; and fewer rows to compare them with.
-        share = 1.0 if together else sum(n_train / n * min(queries, n_train) / queries for n_train in training)
-        costs.append(
-            replace(
-                search,
-                pairs=n_splits * share * search.pairs,
-                read=int(n_splits * share * search.read),
-                preparation=n_splits * (1 if together else len(training)) * search.preparation,
-                products=n_splits * len(training) * search.products,
-            )
-        )
-    return sum_searches(costs, at_once=together)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import format_bytes
@@ -44,15 +44,6 @@ class PassPlan:
 
     name: str
     bytes: int
-    operations: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class WorkPlan:
-    """Work that reads no rows: operations, and roughly the seconds."""
-
-    name: str
     operations: float
     seconds: float
 
@@ -110,8 +101,8 @@ class Plan:
     advice: str = ""  # how to need less
     kept: int = 0  # checkpoints at the output, which are deleted when their stage is done
     states: int = 0  # of rows between sweeps, likewise
-    fits: int = 0
-    work: list[WorkPlan] = field(default_factory=list)  # of an evaluation, in addition to its passes
+    fits: int = 0  # of every method, while some rows are held out; their time and operations are not in the plan
+    classifier_fits: int = 0
     note: str = ""  # for the user to read before the run
 
     @property
@@ -126,7 +117,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        return sum(each.seconds for each in self.passes) + sum(work.seconds for work in self.work)
+        return sum(each.seconds for each in self.passes)
 
     @property
     def bytes(self) -> int:
@@ -134,7 +125,7 @@ class Plan:
 
     @property
     def operations(self) -> float:
-        return sum(each.operations for each in self.passes) + sum(work.operations for work in self.work)
+        return sum(each.operations for each in self.passes)
 
     @property
     def memory_limit(self) -> int:
@@ -167,15 +158,16 @@ class Plan:
             ("passes over the rows", f"{count} ({passes})"),
             ("tasks a pass", str(self.spans)),
             ("bytes to read", format_bytes(self.bytes)),
-            ("operations", f"{self.operations:.2g}"),
-            ("pairs to compare", "" if self.search is None else f"{self._bound} {self.search.pairs:.2g}"),
-            ("classifiers fitted", f"up to {self.fits:,} times to rows" if self.fits else ""),
+            ("operations", "" if self.fits else f"{self.operations:.2g}"),
+            ("pairs to compare", "" if self.search is None or self.fits else f"{self._bound} {self.search.pairs:.2g}"),
+            ("splits", f"every method is fitted {self.fits:,} times" if self.fits else ""),
+            ("classifiers fitted", f"up to {self.classifier_fits:,} times to rows" if self.classifier_fits else ""),
             ("eigenproblem", self.solver if self.choice is None else f"{self.solver} ({self.choice.reason})"),
             ("peak memory a worker", f"{format_bytes(self.memory)} of {self.allowed}"),
             ("of that before any data", format_bytes(self.base)),
             ("scratch", self._scratch()),
             ("output", format_bytes(self.output) + free),
-            ("expected time", self._time()),
+            ("expected time", "told after the first split" if self.fits else self._time()),
             ("note", self.note),
         ]
         return [row for row in rows if row[1]]
@@ -191,10 +183,7 @@ class Plan:
         if self.search is not None:
             seconds = self.search.seconds(self.resources.busy_threads)
             times += f", {self._bound + ' ' if seconds >= 1 else ''}{duration(seconds)} for the search"
-        if not self.work:
-            return times
-        times += "".join(f", {duration(work.seconds)} to {work.name}" for work in self.work)
-        return f"roughly, by operations at usual rates: {times}"
+        return times
 
     def _scratch(self) -> str:
         sizes = []

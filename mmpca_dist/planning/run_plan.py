@@ -126,10 +126,10 @@ def sum_searches(searches: Sequence[SearchCosts], at_once: bool = False) -> Sear
     return replace(searches[-1], proved=all(values("proved")), **sizes, **sums)
 
 
-def wide_bytes(rows: RowPasses, request: Request, at_most: bool = False) -> int:
-    """Return the bytes of a process with few rows of many columns; ``at_most`` for any number of rows up to all."""
+def wide_bytes(rows: RowPasses, request: Request) -> int:
+    """Return the bytes of a process with few rows of many columns."""
     rank = wide_rank(rows.dataset, request)
-    return reading_wide(rows.dataset, rows.spans, rank, scatter_bytes(request.n_classes, rank, at_most))
+    return reading_wide(rows.dataset, rows.spans, rank, scatter_bytes(request.n_classes, rank))
 
 
 def wide_rank(dataset: Dataset, request: Request) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.costs import other_fit
 from mmpca_dist.predictors.liblinear import fit_alone, unconverged
 from mmpca_dist.predictors.specification import Classifier, Training, check_names
 
@@ -82,7 +81,6 @@ def imported_classifier(name: str) -> Classifier:
         fit=lambda rows: _fit(name, rows),
         check_options=lambda options: _check_options(name, options),
         has_C="C" in classifier_class(name)._get_param_names(),  # type: ignore[attr-defined]
-        fit_work=other_fit,
         # The model may keep the rows, and as much again.
         kept_bytes=lambda n_rows, n_columns, n_classes: 16 * (n_classes + n_rows) * n_columns,
     )

@@ -24,6 +24,7 @@ from mmpca_dist.predictors.liblinear import row_space
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.specification import Training
 from mmpca_dist.statistics.coordinates import column_units, in_units
+from mmpca_dist.statistics.group_folds import deal_groups, group_table, groups_of_classes
 
 GRID = tuple(10.0**power for power in range(-3, 3))
 INNER_FOLDS = 5
@@ -192,6 +193,8 @@ def choose_C(  # noqa: N802
     specs: Sequence[ClassifierSection],
     X: Any,
     y: ArrayLike,
+    groups: NDArray | None = None,
+    *,
     seed: int = 0,
     standardize: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -203,8 +206,11 @@ def choose_C(  # noqa: N802
     X : array or CSR matrix of shape (n, d)
         For ``C: auto`` all rows, in their original columns: one C then serves every method, size and split. For
         ``C: nested`` the reduced rows that train, of one method, size and split.
+    groups : int array of shape (n,), optional
+        Rows of one group are held out together.
     seed : int
-        Of the folds, which are stratified: `INNER_FOLDS`, but at most the rows of the smallest class.
+        Of the folds, which are stratified: `INNER_FOLDS`, but at most the rows, or the groups, of the smallest class.
+        Groups are dealt in the same way for any seed.
     standardize : bool
         Whether to subtract the means of columns and divide by their standard deviations first; CSR rows are only
         divided.
@@ -219,7 +225,7 @@ def choose_C(  # noqa: N802
     Raises
     ------
     InputError
-        For a class with one row, or rows that a classifier refuses.
+        For a class with one row, or rows of one group, or rows that a classifier refuses.
 
     Notes
     -----
@@ -230,7 +236,7 @@ def choose_C(  # noqa: N802
     if not unset:
         return {}
     labels = normalize_labels(y, "the labels")
-    splits = _folds(labels, seed)
+    splits = _folds(labels, groups, seed)
     numbers, n_fits = itertools.count(1), len(unset) * len(GRID) * len(splits)
 
     def on_fit() -> None:
@@ -257,13 +263,21 @@ def fits_of(spec: ClassifierSection) -> int:
     return 1 + len(GRID) * INNER_FOLDS if spec.C == "nested" else 1
 
 
-def _folds(y: NDArray, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    classes, counts = np.unique(y, return_counts=True)
+def _folds(y: NDArray, groups: NDArray | None, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if groups is not None:
+        numbers = np.unique(groups, return_inverse=True)[1]
+        table = group_table(numbers, codes, (numbers.max() + 1, len(classes)))
+        counts = groups_of_classes(table)
     if counts.min() < 2:
+        alone = "one row" if groups is None else "rows of one group"
         raise InputError(
-            f"C cannot be chosen by cross-validation: class {classes[counts.argmin()]!s} has one row. Give C a number, "
+            f"C cannot be chosen by cross-validation: class {classes[counts.argmin()]!s} has {alone}. Give C a number, "
             "or leave the class out."
         )
+    if groups is not None:
+        folds = deal_groups(table, min(INNER_FOLDS, int(counts.min())))[numbers]
+        return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in range(folds.max() + 1)]
     splitter = StratifiedKFold(min(INNER_FOLDS, int(counts.min())), shuffle=True, random_state=seed)
     return list(splitter.split(np.zeros(len(y)), y))
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.costs import Work
 from mmpca_dist.predictors.reduced_moments import EPS, ReducedMoments
 from mmpca_dist.predictors.specification import ZERO_OR_MORE, Classifier, NumberOption, Rule, check_options
 
@@ -148,18 +147,11 @@ def naive_bayes(reduced: ReducedMoments, var_smoothing: float = 1e-9, ddof: int 
     return NaiveBayesRule(reduced.classes, reduced.means, variances, constants)
 
 
-def _quadratic_use(n_rows: int, n_columns: int, n_classes: int) -> Work:
-    values = float(n_rows) * n_columns * n_classes
-    return Work(products=values * n_columns, numbers=2 * values)
-
-
 QDA = Classifier(
     "qda",
     "Gaussian classes with a covariance each (quadratic discriminant analysis); options reg_param and ddof",
     rule=quadratic_discriminant,
     check_options=partial(check_options, "qda", QDA_OPTIONS),
-    fit_work=lambda n_rows, n_columns, n_classes: Work(eigen=n_classes * float(n_columns) ** 3),
-    use_work=_quadratic_use,
     kept_bytes=lambda n_rows, n_columns, n_classes: (16 + 8 * n_columns) * n_classes * n_columns,
 )
 
@@ -168,6 +160,4 @@ NAIVE_BAYES = Classifier(
     "Gaussian classes with independent columns; options var_smoothing and ddof",
     rule=naive_bayes,
     check_options=partial(check_options, "naive-bayes", BAYES_OPTIONS),
-    fit_work=lambda n_rows, n_columns, n_classes: Work(numbers=8.0 * n_classes * n_columns),
-    use_work=lambda n_rows, n_columns, n_classes: Work(numbers=4.0 * n_rows * n_columns * n_classes),
 )

@@ -19,7 +19,6 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
 from mmpca_dist.errors import InputError
-from mmpca_dist.predictors.costs import liblinear_fit
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import DEFAULT_C, Classifier, Training, check_names
 
@@ -139,7 +138,6 @@ def _classifier(kind: str, problem: str) -> Classifier:
         has_bias=True,
         linear=True,
         rotatable=True,
-        fit_work=liblinear_fit,
     )
 
 

@@ -19,7 +19,6 @@ from scipy.special import expit
 from mmpca_dist.errors import InputError
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.predictors.by_import_name import classifier_class, make_classifier
-from mmpca_dist.predictors.costs import liblinear_fit, other_fit
 from mmpca_dist.predictors.linear import LinearRule, rule_of_scores
 from mmpca_dist.predictors.specification import (
     DEFAULT_C,
@@ -173,7 +172,6 @@ INCREMENTAL = Classifier(
     fit=fit_incremental,
     check_options=make_incremental,
     out_of_core=True,
-    fit_work=other_fit,
 )
 
 DASK_LOGISTIC = Classifier(
@@ -186,5 +184,4 @@ DASK_LOGISTIC = Classifier(
     linear=True,
     out_of_core=True,
     rotatable=True,
-    fit_work=liblinear_fit,
 )

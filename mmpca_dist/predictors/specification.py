@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.errors import InputError, did_you_mean
-from mmpca_dist.predictors.costs import Work, eigen_fit, linear_bytes, linear_use
+from mmpca_dist.predictors.costs import linear_bytes
 from mmpca_dist.registry import Registry
 
 
@@ -138,10 +138,9 @@ class Classifier:
     rotatable : bool
         Whether it does not depend on the coordinates of the rows' span, so that few rows may be rotated.
     summed_scores : bool
-        Whether a pass over the rows computes its scores anyway, so that its predictions cost nothing there.
-    fit_work, use_work, kept_bytes : callable
-        Called with the numbers of rows, columns and classes: operations of a fit, operations of predictions, and bytes
-        of the fitted model.
+        Whether a pass over the rows computes its scores by matrix products: it is listed first.
+    kept_bytes : callable
+        Called with the numbers of rows, columns and classes: bytes of the fitted model.
     """
 
     name: str
@@ -157,8 +156,6 @@ class Classifier:
     prefers_own: bool = False
     rotatable: bool = False
     summed_scores: bool = False
-    fit_work: Callable[[int, int, int], Work] = eigen_fit
-    use_work: Callable[[int, int, int], Work] = linear_use
     kept_bytes: Callable[[int, int, int], int] = linear_bytes
 
 

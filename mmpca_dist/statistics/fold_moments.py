@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.statistics.class_folds import ClassFolds
+from mmpca_dist.statistics.class_folds import Folds
 from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.units import locator, read_units
 
 
-def class_fold_moments(rows: Rows, folds: ClassFolds, *, precision: str) -> list[ClassMoments]:
+def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[ClassMoments]:
     """Return the class moments of each fold, from one pass over the rows.
 
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
@@ -34,7 +35,7 @@ class _ReadFolds:
 
     dataset: Dataset
     classes: NDArray
-    folds: ClassFolds
+    folds: Folds
     precision: str
 
     def __call__(self, span: Span) -> ClassMoments:
@@ -76,6 +77,11 @@ def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
         yield _merged(before, after.pop())
         before = _merged(before, part)
     yield before
+
+
+def earlier_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:
+    """Yield, for each part but the first, the moments of all parts before it, in P - 2 merges."""
+    return itertools.accumulate(parts[:-1], _merged)
 
 
 def _merged(left: ClassMoments, right: ClassMoments) -> ClassMoments:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmpca_dist.datasets.dataset import Dataset
 from mmpca_dist.datasets.labels import encode
-from mmpca_dist.statistics.class_folds import ClassFolds
+from mmpca_dist.statistics.class_folds import Folds
 
 Array = NDArray[np.float64]
 Models = slice | NDArray[np.intp]
@@ -93,7 +93,7 @@ class ClassTerms(FoldTerms):
     positive: NDArray[np.intp]
     unlabelled: int
     held_out: NDArray[np.intp]
-    folds: ClassFolds | None = None
+    folds: Folds | None = None
     per_row = 1
 
     def of_unit(self, dataset: Dataset, start: int, stop: int) -> Callable[[slice], Terms]:

@@ -40,12 +40,15 @@ class Rows(Tasks):
         The stretches of rows that tasks read.
     scratch : str, optional
         A folder for tables that do not fit in memory.
+    groups : int array of shape (n,), optional
+        Of rows in memory: which of them belong together wherever rows are held out.
     """
 
     dataset: Dataset
     census: Census
     spans: list[Span]
     scratch: str | None = None
+    groups: NDArray[np.intp] | None = None
 
     @classmethod
     def of(cls, dataset: Dataset, scheduler: Scheduler, spans: list[Span] | None = None, **others: Any) -> Rows:

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmpca_dist.datasets.dataset import make_spans, spans_of
 from mmpca_dist.datasets.readers.memory import ArrayDataset
-from mmpca_dist.evaluation.splits import given_splits
+from mmpca_dist.evaluation.column_splits import given_splits
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.neighbors.nearest import make_layout
 from mmpca_dist.neighbors.options import Search

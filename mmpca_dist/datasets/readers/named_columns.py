@@ -15,6 +15,7 @@ from mmpca_dist.datasets.dataset import Dataset, readable
 from mmpca_dist.datasets.labels import normalize_labels
 from mmpca_dist.datasets.readers.formats import Request, refuse_missing_names
 from mmpca_dist.datasets.stores import storage
+from mmpca_dist.datasets.times import as_times
 from mmpca_dist.errors import MOST_NAMES, ColumnError, InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 
@@ -75,13 +76,20 @@ class ColumnRows(Dataset):
         return out
 
     def read_labels(self, start: int, stop: int) -> NDArray:
+        where = f"column {self.label!r} of {self.uri}"
+        return np.concatenate([normalize_labels(values, where) for values in self._values(start, stop, "names")])
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        times = np.concatenate(list(self._values(start, stop, "times")))
+        return as_times(times, f"column {self.label!r} of {self.uri}", start)
+
+    def _values(self, start: int, stop: int, what: str) -> Iterator[NDArray]:
+        """Yield the label column of some rows piece by piece; ``what`` it holds, for errors."""
         assert self.label is not None  # noqa: S101  (has_labels says so)
-        parts, where = [], f"column {self.label!r} of {self.uri}"
-        with readable(f"the labels of rows {start} to {stop - 1} of {self.uri}"):
+        with readable(f"the {what} of rows {start} to {stop - 1} of {self.uri}"):
             for table, first in self._parts(start, stop, [self.label]):
-                _refuse_nulls(table.column(0), self.label, first, self.uri, "names")
-                parts += [normalize_labels(_values(chunk), where) for chunk in table.column(0).chunks]
-            return np.concatenate(parts)
+                _refuse_nulls(table.column(0), self.label, first, self.uri, what)
+                yield from map(_values, table.column(0).chunks)
 
 
 def _label_column(schema: pa.Schema, request: Request) -> str | None:

@@ -23,6 +23,7 @@ from mmpca_dist.datasets.readers.formats import Request
 from mmpca_dist.datasets.readers.zarr_bounds import member
 from mmpca_dist.datasets.stores import storage, zarr_stores
 from mmpca_dist.datasets.stores.zarr_stores import values_of
+from mmpca_dist.datasets.times import as_times
 from mmpca_dist.errors import InputError, did_you_mean, some_names
 from mmpca_dist.settings import setting_name
 
@@ -131,6 +132,14 @@ class ZarrGroupRows(Dataset):
 
     def read_labels(self, start: int, stop: int) -> NDArray:
         return _open_labels(self.table, self.label, self._token).read(start, stop)
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        labels = _open_labels(self.table, self.label, self._token)
+        if labels.categories is not None or labels.mask is not None:
+            return super().read_times(start, stop)
+        where = f"{labels.uri}/{labels.path}"
+        with readable(f"the times of rows {start} to {stop - 1} of {where}"):
+            return as_times(values_of(labels.array, start, stop), where, start)
 
     @property
     def addresses(self) -> list[str]:

@@ -1,0 +1,86 @@
+"""Times of rows: numbers, dates or timestamps, and unsigned integers in the same order."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmpca_dist.errors import InputError
+
+SIGN = np.uint64(1 << 63)
+LARGEST = 2**64 - 1
+
+
+def as_times(values: NDArray, where: str, start: int = 0) -> NDArray:
+    """Return the times of rows from ``start``, shape (n,), as integers, doubles or datetime64.
+
+    Raises InputError for what is missing, not finite, or no time.
+    """
+    kind = values.dtype.kind
+    if kind not in "iufM":
+        raise InputError(f"The times in {where} have type {values.dtype}; they must be numbers, dates or timestamps.")
+    missing = np.isnat(values) if kind == "M" else ~np.isfinite(values)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise InputError(
+            f"Row {start + row} has the time {values[row]!s} in {where}. Leave the row out, or give it a time."
+        )
+    return values.astype(np.float64) if kind == "f" else values
+
+
+def order_keys(times: NDArray) -> NDArray[np.uint64]:
+    """Return unsigned integers that are in the order of the times, and equal where these are."""
+    if times.dtype.kind == "u":
+        return times.astype(np.uint64)
+    if times.dtype.kind == "f":
+        bits = (times + 0.0).view(np.uint64)  # of -0.0 and 0.0 the same
+        return np.where(bits & SIGN, ~bits, bits | SIGN)
+    return times.astype(np.int64).view(np.uint64) ^ SIGN
+
+
+def key_before(boundary: str | float, dtype: np.dtype, where: str) -> int:
+    """Return the largest key of times of a type that are before a boundary, or -1 where there are none.
+
+    Raises InputError for a boundary that is no time of this kind.
+    """
+    first = _first_time(boundary, dtype, where)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if first > limits.max:
+            return LARGEST
+        first = max(first, limits.min)
+    return int(order_keys(np.asarray([first], dtype))[0]) - 1
+
+
+def _first_time(boundary: str | float, dtype: np.dtype, where: str) -> Any:
+    """Return the first time of a type that is not before a boundary."""
+    if dtype.kind == "M":
+        date = _as_date(boundary)
+        if date is None:
+            raise InputError(
+                f"The boundary {boundary!r} is no date, and {where} holds dates: write it like 2024-01-31."
+            )
+        first = date.astype(dtype)
+        return first + 1 if first < date else first
+    try:
+        number = float(boundary)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"The boundary {boundary!r} is no number, and {where} holds numbers.")
+    return number if dtype.kind == "f" else math.ceil(number)
+
+
+def _as_date(boundary: str | float) -> np.datetime64 | None:
+    """Return a date or time in ISO 8601, in universal time, which it is in where it names no zone."""
+    try:
+        date = datetime.datetime.fromisoformat(str(boundary))
+    except ValueError:
+        return None
+    if date.tzinfo is not None:
+        date = date.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(date, "us")

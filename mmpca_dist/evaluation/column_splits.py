@@ -1,0 +1,285 @@
+"""Splits by a column of the rows: given parts, groups that stay together, and times."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mmpca_dist.datasets.dataset import Dataset, Relabelled, Span, make_spans
+from mmpca_dist.datasets.labels import encode
+from mmpca_dist.datasets.readers.memory import ArrayDataset
+from mmpca_dist.datasets.times import as_times, key_before, order_keys
+from mmpca_dist.errors import InputError, did_you_mean, some_names
+from mmpca_dist.evaluation.splits import ColumnSplits, Splits, as_fraction
+from mmpca_dist.evaluation.thresholds import find_thresholds, row_hashes, row_mixes, split_keys
+from mmpca_dist.statistics.census import Census, check_missing_labels, count_labels
+from mmpca_dist.statistics.group_folds import deal_groups, draw_groups, group_table, groups_of_classes
+from mmpca_dist.statistics.rows import Rows
+
+
+def given_splits(rows: Rows, column: Dataset, held_out: str | int | None = None) -> ColumnSplits:
+    """Return the split that a column names, from a pass over it and the labels.
+
+    ``column`` has the part of each row for its label. ``held_out`` is the name, as it is printed, of the part that is
+    held out while all others train; by default each is in turn. Raises InputError where there are fewer than two parts,
+    or a class has no row to train on.
+    """
+    parts, table = _count_names(rows, column)
+    if len(parts) < 2:
+        raise InputError(f"All rows of {column.uri} are in the part {parts[0]!s}; there must be at least two parts.")
+    chosen = tuple(range(len(parts)))
+    if held_out is not None:
+        # YAML and others write true for True.
+        printed = (str(held_out), str(held_out).lower()) if isinstance(held_out, bool) else (str(held_out),)
+        names_of_parts = [str(part) for part in parts]
+        chosen = tuple(i for i, name in enumerate(names_of_parts) if name in printed)[:1]
+        if not chosen:
+            raise InputError(
+                f"No row of {column.uri} is in a part {held_out!r}; there are {some_names(names_of_parts)}."
+                f"{did_you_mean(str(held_out), names_of_parts)}"
+            )
+    counts, classes = np.asarray(table.toarray().T), rows.census.classes
+    for part in chosen:
+        lost = np.flatnonzero(counts.sum(axis=1) == counts[:, part])
+        if len(lost):
+            raise InputError(
+                f"All {counts[lost[0], part]} rows of class {classes[lost[0]]!s} are in the part "
+                f"{parts[part]!s} of {column.uri}: while it is held out, none is left to train on."
+            )
+    return ColumnSplits(
+        counts=counts[None], held_out=chosen, classes=classes, names=parts, column=column,
+        part_of_name=np.arange(len(parts), dtype=np.int32)[None],
+    )  # fmt: skip
+
+
+def group_splits(
+    rows: Rows,
+    column: Dataset,
+    *,
+    folds: int = 5,
+    share: float | str | Fraction | None = None,
+    n_splits: int = 1,
+    seed: int = 0,
+) -> ColumnSplits:
+    """Return splits in which the rows of a group are all in the same part, from a pass over a column and the labels.
+
+    ``column`` has the group of each row for its label. Folds have about as many rows in all and of each class, as far
+    as groups allow; of a ``share`` of G groups, exactly round(share G) train, halves rounded up. Raises InputError
+    where there are too few groups, or a class has no row to train on.
+    """
+    names, table = _count_names(rows, column)
+    n_groups, classes = len(names), rows.census.classes
+    if n_groups < 2:
+        raise InputError(f"All rows of {column.uri} are in the group {names[0]!s}; there must be at least two groups.")
+    keys = split_keys(seed, n_splits)
+    orders = [np.argsort(row_hashes(row_mixes(0, n_groups), key)) for key in keys]
+    if share is None:
+        if n_groups < folds:
+            raise InputError(
+                f"{column.uri} has {n_groups} groups, fewer than the {folds} folds: set evaluation.folds to {n_groups} "
+                "at most."
+            )
+        _refuse_alone(classes, groups_of_classes(table), column.uri)
+        parts = np.stack([deal_groups(table, folds, order) for order in orders])
+        held_out = tuple(range(folds))
+    else:
+        n_held_out = n_groups - int((2 * as_fraction(share) * n_groups + 1) // 2)
+        if not 0 < n_held_out < n_groups:
+            nothing = "train on" if n_held_out else "hold out"
+            raise InputError(f"A share of {share} of {n_groups} groups of {column.uri} leaves none to {nothing}.")
+        parts = np.stack([draw_groups(table, n_held_out, order) for order in orders])
+        held_out = (1,)
+        if (parts.sum(axis=1) < n_held_out).any():
+            raise InputError(
+                f"A share of {share} of the {n_groups} groups of {column.uri} holds out {n_held_out}, and more than "
+                f"{parts.sum(axis=1).min()} would leave a class without rows to train on: raise evaluation.train, or "
+                "leave classes of few groups out."
+            )
+    codes = parts.astype(np.int32)
+    counts = np.stack([_of_parts(table, split, len(held_out) if share is None else 2) for split in codes])
+    splits = ColumnSplits(
+        counts=counts, held_out=held_out, classes=classes, names=names, column=column, part_of_name=codes, grouped=True
+    )
+    _refuse_untrained(splits, f"groups of {column.uri}", "Lower evaluation.folds, or leave the class out.")
+    return splits
+
+
+def _of_parts(table: csr_array, parts: NDArray[np.int32], n_parts: int) -> NDArray[np.int64]:
+    """Return the rows of every class in every part, shape (C, P), given the part of each group."""
+    of_part = csr_array((np.ones(len(parts), np.int64), (parts, np.arange(len(parts)))), shape=(n_parts, len(parts)))
+    return np.asarray((of_part @ table).toarray().T)
+
+
+def _refuse_alone(classes: NDArray, n_groups: NDArray[np.intp], uri: str) -> None:
+    """Refuse classes whose rows are all in one group: while it is held out, none is left to train on."""
+    alone = [str(label) for label in classes[n_groups < 2]]
+    if alone:
+        raise InputError(
+            f"All rows of the label {some_names(alone)} are in one group of {uri}: while it is held out, none is left "
+            "to train on. Leave such classes out."
+        )
+
+
+def _refuse_untrained(splits: Splits, where: str, remedy: str) -> None:
+    """Refuse splits in which a class has no row to train on."""
+    trained = splits.counts @ splits.trains.T
+    if not trained.all():
+        split, label, index = (int(axis[0]) for axis in np.nonzero(trained == 0))
+        part = split * len(splits.held_out) + index
+        raise InputError(
+            f"No row of class {splits.classes[label]!s} trains in split {part} by {where}, and every class must have "
+            f"some. {remedy}"
+        )
+
+
+def _count_names(rows: Rows, column: Dataset) -> tuple[NDArray, csr_array]:
+    """Return the sorted names in a column, shape (G,), and the rows of each class under each name, shape (G, C)."""
+    _check_length(rows, column)
+    counted = count_labels(column, make_spans(column), replace(rows, progress=None))
+    check_missing_labels(column, counted)
+    task = _CountNames(rows.dataset, column, rows.census.classes, counted.classes)
+    return counted.classes, rows.reduce(task, operator.add, "parts", kept=False)
+
+
+def _check_length(rows: Rows, column: Dataset) -> None:
+    dataset = rows.dataset
+    if column.n_rows != dataset.n_rows:
+        raise InputError(f"There are parts for {column.n_rows} rows, and {dataset.uri} has {dataset.n_rows}.")
+
+
+@dataclass(frozen=True)
+class _CountNames:
+    """The task: the rows of each class under each name, as of `group_table`."""
+
+    dataset: Dataset
+    column: Dataset
+    classes: NDArray
+    names: NDArray
+    labels_only = True
+
+    def __call__(self, span: Span) -> csr_array:
+        classes = encode(self.dataset.read_labels(span.start, span.stop), self.classes, self.dataset.uri)
+        names = encode(self.column.read_labels(span.start, span.stop), self.names, self.column.uri)
+        return group_table(names, classes, (len(self.names), len(self.classes)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSplits(Splits):
+    """One split by times: rows of a part are all before those of the next one."""
+
+    column: Dataset
+    """Whose ``read_times`` are the times, row by row."""
+    thresholds: NDArray[np.uint64]
+    """Shape (P - 1,): a row is in the part whose number is how many thresholds are below its time, as a key."""
+
+    def values(self, start: int, stop: int) -> NDArray[np.uint64]:
+        return order_keys(self.column.read_times(start, stop))
+
+    def parts_of(self, values: NDArray, labels: NDArray) -> NDArray[np.int32]:
+        return np.searchsorted(self.thresholds, values).astype(np.int32)[None]
+
+
+def time_splits(
+    rows: Rows, column: Dataset, *, windows: int | None = None, boundary: str | float | None = None
+) -> TimeSplits:
+    """Return the split by times, in which only rows before those held out train, from passes over a column.
+
+    ``column`` has the times, see `Dataset.read_times`. Rows at the ``boundary`` and after it are held out. Else there
+    are ``windows`` + 1 parts of about as many rows each, and all but the first are held out, one after the other.
+    Raises InputError where a part has no rows, or a class none to train on.
+    """
+    _check_length(rows, column)
+    uri, dataset = column.uri, rows.dataset
+    if column.missing_label_rows:
+        raise InputError(f"{uri} lacks chunks of the times of {column.missing_label_rows} rows. Restore them.")
+    if boundary is not None:
+        key = key_before(boundary, column.read_times(0, 1).dtype, uri)
+        thresholds = np.asarray([max(key, 0)], np.uint64)
+        empty = f"the boundary {boundary} has no rows before it, or none at it or after it"
+    else:
+        assert windows is not None  # noqa: S101  (the configuration is checked)
+        alike = replace(
+            rows, dataset=_OfOneClass(dataset), census=Census(np.zeros(1, np.intp), np.asarray([dataset.n_rows]), ())
+        )
+        sizes = dataset.n_rows * np.arange(1, windows + 1) // (windows + 1)
+        thresholds = find_thresholds(alike, _Times(column), sizes[None])[0, 0]
+        empty = f"{windows} windows of later and later rows do not have rows each: too many are at the same time"
+    key_of = TimeSplits(
+        counts=np.zeros((1, len(rows.census.classes), len(thresholds) + 1), np.int64), classes=rows.census.classes,
+        held_out=tuple(range(1, len(thresholds) + 1)), forward=True, column=column, thresholds=thresholds,
+    )  # fmt: skip
+    counts = rows.reduce(_CountParts(dataset, key_of), np.add, "parts", kept=False)
+    if not counts.sum(axis=0).all():
+        raise InputError(f"In {uri}, {empty}. Change evaluation.{'windows' if boundary is None else 'boundary'}.")
+    splits = replace(key_of, counts=counts[None])
+    _refuse_untrained(splits, f"times of {uri}", "Let earlier rows train longer, or leave the class out.")
+    return splits
+
+
+class _OfOneClass(Relabelled):
+    """Rows that are all of class 0."""
+
+    def read_labels(self, start: int, stop: int) -> NDArray[np.intp]:
+        return np.zeros(stop - start, np.intp)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The keys of the times of rows, as `NumbersOfRows`."""
+
+    column: Dataset
+
+    def __len__(self) -> int:
+        return 1
+
+    def of(self, start: int, stop: int) -> Iterator[NDArray[np.uint64]]:
+        yield order_keys(self.column.read_times(start, stop))
+
+
+@dataclass(frozen=True)
+class _CountParts:
+    """The task: the rows of every class in every part of one split, shape (C, P)."""
+
+    dataset: Dataset
+    splits: Splits
+    labels_only = True
+
+    def __call__(self, span: Span) -> NDArray[np.int64]:
+        labels, shape = self.dataset.read_labels(span.start, span.stop), self.splits.counts.shape[1:]
+        classes = encode(labels, self.splits.classes, self.dataset.uri)
+        (parts,) = self.splits.codes(span.start, span.stop, labels)
+        return np.bincount(classes * shape[1] + parts, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def as_column(names: NDArray, uri: str) -> ArrayDataset:
+    """Return an array of names, shape (n,) or (n, 1), as the labels of rows that take no memory.
+
+    Raises InputError for an array of another shape, or of what cannot be names.
+    """
+    return ArrayDataset(_no_features(names, uri), names, uri)
+
+
+class TimesInMemory(ArrayDataset):
+    """An array of times, shape (n,) or (n, 1), of rows that take no memory.
+
+    Raises InputError for an array of another shape, or of what cannot be times.
+    """
+
+    def __init__(self, times: NDArray, uri: str) -> None:
+        super().__init__(_no_features(times, uri), None, uri)
+        self._times = as_times(times.reshape(-1), uri)
+
+    def read_times(self, start: int, stop: int) -> NDArray:
+        return self._times[start:stop]
+
+
+def _no_features(values: NDArray, uri: str) -> NDArray[np.uint8]:
+    if values.ndim != 1 and values.shape[1:] != (1,):
+        raise InputError(f"The parts in {uri} have shape {values.shape}; there must be one name or number a row.")
+    return np.broadcast_to(np.zeros((), np.uint8), (len(values), 1))
