@@ -18,7 +18,7 @@ from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
-from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
+from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
@@ -52,8 +52,7 @@ def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str,
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
-    weights = load_arrays(run.path(STATISTICS), _objects(run), ["weights"])["weights"]
-    return not np.array_equal(weights, np.eye(weights.shape[1]))
+    return "weights" in open_arrays(run.path(STATISTICS), _objects(run))
 
 
 def _objects(run: RunDirectory) -> Objects | None:

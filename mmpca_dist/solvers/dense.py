@@ -93,12 +93,13 @@ def leading_generalized(
     InputError
         Where ``W`` is singular.
     """
-    try:
-        factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError as error:
+    factor, failure = scipy.linalg.lapack.dpotrf(W, lower=True, clean=True)
+    # A pivot that is zero up to rounding may come out positive.
+    rounding = 10 * len(W) * np.finfo(np.float64).eps
+    if failure or np.any(np.diagonal(factor) ** 2 <= rounding * np.diagonal(W)):
         raise InputError(
             "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
-        ) from error
+        )
     whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
     leading = leading_low_rank(whitened, n_components, epsilon)
     vectors = scipy.linalg.solve_triangular(factor, leading.vectors, lower=True, trans="T", check_finite=False)
