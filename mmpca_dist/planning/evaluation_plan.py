@@ -159,7 +159,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     # Training rows in all sets of classes that need medians, together, of all parts.
     median_rows = math.ceil(request.median_rows * sum(evaluation.training) / int(evaluation.counts.sum()))
     passes, more_passes = rows.moments(1.0 * dataset.n_rows * d * d, median_rows=median_rows, n_classes=cells)
-    summary = summary_bytes(cells, d, pooled=False)
+    summary = summary_bytes(cells, d, cells)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
     together = not request.standardize and n_parts >= LIMITS.fewest_together
@@ -170,7 +170,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         if together:  # the tables keep the nearest row of another part, too
             slots = request.n_classes if need.pairing == "one-vs-one" else 1
             search_bytes += 40 * search.queries * slots
-    moments = rows.reducing(cells, pooled=False, medians=median_rows > 0)
+    moments = rows.reducing(cells, scatters=cells, medians=median_rows > 0)
     memory = max(moments, _scoring(rows, request, evaluation), search_bytes)
     if request.resources.in_process:  # moments of the parts and merged moments, a fit, and the models of each part
         solving = 2 * summary + (4 * request.n_classes + 5) * d * d * 8 + _reduction_bytes(dataset, evaluation)

@@ -133,10 +133,19 @@ class ChunkAdder:
         """Return the moments, of pooled scatters over the classes that had rows; nothing can be added afterwards."""
         sums, self._sums = self._sums, None  # type: ignore[assignment]
         seen = np.flatnonzero(sums.counts)
+        unit = float(np.finfo(self._panel.dtype).eps)
+        floors = np.einsum("kii->ki", sums.scatters) * unit / max(len(seen), 1)
         for block in class_blocks(seen, sums):
-            counts, means = sums.counts[block, None], sums.means[block]
-            add_outer_products(sums, block, means / np.sqrt(counts), sign=-1)
-            sums.means[block] = self._centres[block] + means / counts
+            counts, total = sums.counts[block, None], sums.means[block]
+            sums.means[block] = self._centres[block] + total / counts
+            offsets = total / np.sqrt(counts)
+            if sums.weights is not None:
+                # Together, what is left out is no more than a rounding of the scatter: of classes of a few rows, which
+                # are centred on their mean from the start, and are many.
+                squares = sums.weights[:, block, None] * offsets**2
+                counting = (squares > floors[:, None]).any(axis=(0, 2))
+                block, offsets = block[counting], offsets[counting]
+            add_outer_products(sums, block, offsets, sign=-1)
         del self._centres
         refuse_too_large(sums.scatters, self._panel.dtype)
         if sums.weights is None or len(seen) == len(sums.counts):
