@@ -73,11 +73,11 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
-        memory, node = costs.memory, costs.sums
+        memory, node, stored = costs.memory, costs.sums, 0
     elif wide:
         solver = "in the span of the rows"
         passes, more_passes = [rows.plan("rows", n * d * min(n, d) * 2.0)], 0
-        memory, node = wide_bytes(rows, request), n * d * 8
+        memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
         solver = f"dense, {d} x {d}"
         operations = n * d * min(n, d) * (1.0 * scatters if pooled else 1.0)
@@ -85,7 +85,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         memory = rows.reducing(n_classes, scatters=scatters, medians=request.median_rows > 0)
         if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
             memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
-        node = summary_bytes(n_classes, d, scatters)
+        node = stored = summary_bytes(n_classes, d, scatters)
     gathered = wide_bytes(rows, request) if wide and not choice.in_passes else 0
     sweeps = plan_sweeps(rows, request.needs, n_classes, gathered, in_passes=choice.in_passes)
     memory = max(memory, sweeps.memory)
@@ -105,7 +105,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         more_passes=more_passes,
         solver=solver,
         pooled=pooled and not wide and not choice.in_passes,
-        output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8,
+        output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
         kept=kept,
@@ -201,11 +201,9 @@ def plan_moments(
     passes = []
     for dataset, spans, n_own_classes in parts:
         rows = RowPasses(dataset, spans, resources)
-        memory = max(
-            memory,
-            rows.reducing(n_own_classes, scatters=1 if pooled else n_own_classes, medians=False)
-            + dataset.resident_bytes,
-        )
+        scatters = 1 if pooled else n_own_classes
+        reducing = rows.reducing(n_own_classes, scatters=scatters, medians=False)
+        memory = max(memory, reducing + dataset.resident_bytes)
         passes.append(rows.plan("moments", dataset.n_rows * d * d * 1.0))
     sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
     return Plan(
