@@ -19,6 +19,7 @@ from mmpca_dist.statistics.moments import (
     explain_not_finite,
     refuse_too_large,
     safe_scale,
+    work_type,
 )
 
 Visit = Callable[[int, NDArray], None]
@@ -46,7 +47,7 @@ class ChunkAdder:
     def __init__(
         self, n_classes: int, n_features: int, dtype: np.dtype, precision: str, weights: NDArray | None = None
     ) -> None:
-        d, work = n_features, np.dtype(np.float32 if precision == "single" else np.float64)
+        d, work = n_features, work_type(precision)
         native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
         # Pages of zeros that no row of a class touches take no memory. Means are sums until the end.
         self._sums = ClassMoments.empty(np.arange(n_classes), d, weights)
@@ -145,7 +146,7 @@ class ChunkAdder:
                 squares = sums.weights[:, block, None] * offsets**2
                 counting = (squares > floors[:, None]).any(axis=(0, 2))
                 block, offsets = block[counting], offsets[counting]
-            add_outer_products(sums, block, offsets, sign=-1)
+            add_outer_products(sums, block, offsets, self._panel.dtype, sign=-1)
         del self._centres
         refuse_too_large(sums.scatters, self._panel.dtype)
         if sums.weights is None or len(seen) == len(sums.counts):

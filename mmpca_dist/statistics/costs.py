@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.medians import key_type
+from mmpca_dist.statistics.medians import PIECE_VALUES
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.rows import SAMPLE_BYTES
 
@@ -69,9 +69,8 @@ def reducing(
         return reducing
     waiting = depth + 3
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
-    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
-    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
-    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
-    kept = 2 * LIMITS.kept_bytes + LIMITS.kept_bytes // 2 * (entry + 4 * 8) // entry
+    members = 3 * c * c  # which classes each set has, while it is made
+    # Where the last two halves meet, both are held beside their union, which is as large as both, and a thinner one.
+    kept = 6 * LIMITS.kept_bytes + threads * 40 * PIECE_VALUES
     sampling = threads * unit + 3 * SAMPLE_BYTES
-    return max(reducing + (threads + waiting) * sets + kept, sampling)
+    return max(reducing + (threads + waiting) * sets + members + kept, sampling)

@@ -22,6 +22,8 @@ CENTRE_ROWS = 64
 """Rows of a class, evenly spaced, whose mean is subtracted from all before any product: their mean is within an eighth
 of a standard deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
 
+DOUBLE = np.dtype(np.float64)
+
 SAFE_EXPONENT = 20
 """Columns beyond 2^20 or below 2^-20 are scaled by a power of two, lest their single-precision squares overflow or
 vanish."""
@@ -160,7 +162,7 @@ class ClassMoments:
         scatters *= factors  # in place: they are the largest of all
         return ClassMoments(self.classes, self.counts, self.means * factors, scatters, self.weights)
 
-    def _absorb(self, other: ClassMoments) -> None:
+    def _absorb(self, other: ClassMoments, work: np.dtype) -> None:
         """Merge rows of some of these classes into these moments, in place."""
         if self.pooled:
             self.scatters[...] += other.scatters
@@ -173,16 +175,17 @@ class ClassMoments:
             if not self.pooled:
                 self.scatters[at] += other.scatters[block]
             both = np.flatnonzero(before)
-            add_outer_products(self, at[both], delta[both] * np.sqrt(before * share)[both, None])
+            add_outer_products(self, at[both], delta[both] * np.sqrt(before * share)[both, None], work)
             self.means[at] += delta * share[:, None]
             self.counts[at] += arrived
-        refuse_too_large(self.scatters, np.dtype(np.float64))
+        refuse_too_large(self.scatters, DOUBLE)
 
 
-def join_moments(left: ClassMoments, right: ClassMoments) -> ClassMoments:
+def join_moments(left: ClassMoments, right: ClassMoments, work: np.dtype = DOUBLE) -> ClassMoments:
     """Return the moments of both sets of rows, over the classes of both, which are sorted; exact.
 
-    Pooled scatters of other class weights leave only their sum over all classes.
+    Pooled scatters of other class weights leave only their sum over all classes. ``work`` is the precision of products
+    of differences of means; their sums are double.
     """
     classes = left.classes
     if not np.array_equal(classes, right.classes):
@@ -194,7 +197,7 @@ def join_moments(left: ClassMoments, right: ClassMoments) -> ClassMoments:
     for name in ("counts", "means", "scatters"):
         if getattr(joined, name) is getattr(left, name):
             joined = replace(joined, **{name: getattr(left, name).copy()})
-    joined._absorb(right)
+    joined._absorb(right, work)
     return joined
 
 
@@ -222,10 +225,10 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
     InputError
         If the columns differ, or one set of labels is text and the other is numbers.
     """
-    unite(stored.classes, arrived.classes, where)
+    classes = unite(stored.classes, arrived.classes, where)
     if stored.pooled:
         stored, arrived = stored.summed(), arrived.summed()
-    return join_moments(stored, arrived)
+    return replace(join_moments(stored, arrived), classes=classes)
 
 
 def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
@@ -234,7 +237,9 @@ def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.flo
     return np.concatenate([ones, counts[None]]) if by_counts else ones
 
 
-def add_outer_products(moments: ClassMoments, at: NDArray, rows: NDArray[np.float64], sign: float = 1.0) -> None:
+def add_outer_products(
+    moments: ClassMoments, at: NDArray, rows: NDArray[np.float64], work: np.dtype, sign: float = 1.0
+) -> None:
     """Add to the scatter of each of the classes ``at``, or to sums over classes, the outer product of a row (m, d)."""
     with np.errstate(over="ignore", invalid="ignore"):
         if moments.weights is None:
@@ -243,13 +248,27 @@ def add_outer_products(moments: ClassMoments, at: NDArray, rows: NDArray[np.floa
             return
         for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
             weighted = rows * np.sqrt(weights)[:, None]
-            scatter += sign * (weighted.T @ weighted)
+            scatter += sign * _symmetric_product(weighted, work)
+
+
+def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.float64]:
+    """Return rows^T rows; in single precision after columns are brought to about 1 by powers of two."""
+    if work == np.float64 or not len(rows):
+        return rows.T @ rows
+    _, exponents = np.frexp(np.abs(rows).max(axis=0))
+    scaled = np.ldexp(rows, -exponents).astype(work)
+    return np.ldexp((scaled.T @ scaled).astype(np.float64), exponents[:, None] + exponents)
 
 
 def class_blocks(positions: NDArray[np.intp], moments: ClassMoments) -> Iterator[NDArray[np.intp]]:
     """Cut positions of classes so that a row, or the scatter, of each class of a block fits the panel of a pass."""
     size = BLOCK_ROWS if moments.pooled else max(BLOCK_ROWS // max(moments.n_features, 1), 1)
     return (positions[start : start + size] for start in range(0, len(positions), size))
+
+
+def work_type(precision: str) -> np.dtype:
+    """Return the type of products: of "single" or "double" precision."""
+    return np.dtype(np.float32 if precision == "single" else np.float64)
 
 
 def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:

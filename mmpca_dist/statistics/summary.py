@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
 from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
-from mmpca_dist.statistics.moments import BLOCK_ROWS, ClassMoments, class_groups, join_moments
+from mmpca_dist.statistics.moments import BLOCK_ROWS, DOUBLE, ClassMoments, class_groups, join_moments, work_type
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.units import locator, read_units
@@ -26,11 +27,11 @@ class PassResult:
     moments: ClassMoments | None
     medians: MedianCounts | None
 
-    def merge(self, other: PassResult) -> PassResult:
+    def merge(self, other: PassResult, work: np.dtype = DOUBLE) -> PassResult:
         """Merge what two neighbouring stretches of spans left."""
         moments, medians = None, None
         if self.moments is not None and other.moments is not None:
-            moments = join_moments(self.moments, other.moments)
+            moments = join_moments(self.moments, other.moments, work)
         if self.medians is not None and other.medians is not None:
             medians = self.medians.merge(other.medians)
         return PassResult(moments, medians)
@@ -82,7 +83,8 @@ def take_moments(
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
-    result = rows.pass_over(task, PassResult.merge, "moments")
+    merge = partial(PassResult.merge, work=work_type(precision))
+    result = rows.pass_over(task, merge, "moments")
     assert result.moments is not None  # noqa: S101  (this pass takes them)
     moments = result.moments.over(np.arange(len(task.classes)), weights)
     medians = None if brackets is None else _settled(rows, brackets, result.medians)
@@ -99,11 +101,16 @@ def _first_brackets(rows: Rows, medians_of: NDArray[np.bool_]) -> Brackets:
     """Bracket the medians from a sample; small data is kept whole and needs none."""
     dataset, census = rows.dataset, rows.census
     entry = key_type(len(medians_of), dataset.n_features).itemsize + dataset.dtype.itemsize
-    everything = int((medians_of @ census.counts).sum()) * dataset.n_features * entry
+    everything = int(_sizes(medians_of, census.counts).sum()) * dataset.n_features * entry
     if everything <= LIMITS.kept_bytes:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
     sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
     return brackets_from_sample(sample, codes, census.counts, medians_of)
+
+
+def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows each set of classes has; a product would first make the sets eight times as large."""
+    return np.asarray([counts[member].sum() for member in members])
 
 
 def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
@@ -114,7 +121,7 @@ def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
 
 def _settled(rows: Rows, brackets: Brackets, counts: MedianCounts | None) -> NDArray[np.float64]:
     """Return all medians, from what was counted and from as many more passes as it takes."""
-    totals = brackets.members.astype(np.int64) @ rows.census.counts
+    totals = _sizes(brackets.members, rows.census.counts)
     medians = np.full(brackets.low.shape, np.nan)
     following: Brackets | None = brackets
     while following is not None:
