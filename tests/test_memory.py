@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import zarr
 
 MEASURE = """
 import json, sys
