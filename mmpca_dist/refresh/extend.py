@@ -31,10 +31,11 @@ from mmpca_dist.statistics.summary import take_moments
 
 def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
     """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
-    rows, precision = job.rows("reduce"), job.config.precision
+    precision = job.config.precision
     job.callback.on_pass("reduce", arrival.name)
-    weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
     with measured(job) as peak:
+        rows = job.rows("reduce")
+        weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
         new, _ = take_moments(rows, precision=precision, weights=weights)
     stored = statistics_of(before)
     assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
