@@ -17,8 +17,10 @@ def exact_class_moments(X, y, classes):
     rows = [[Fraction(value.item()) for value in row] for row in np.asarray(X)]
     d = np.asarray(X).shape[1]
     counts, means, scatters = [], np.zeros((len(classes), d)), np.zeros((len(classes), d, d))
-    for c, label in enumerate(classes):
-        members = [row for row, own in zip(rows, y, strict=True) if own == label]
+    rows_of = {label: [] for label in np.asarray(classes).tolist()}
+    for row, label in zip(rows, np.asarray(y).tolist(), strict=True):
+        rows_of[label].append(row)
+    for c, members in enumerate(rows_of.values()):
         counts.append(len(members))
         if not members:
             continue

@@ -8,6 +8,7 @@ from helpers.samples import even_edges, take
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmpca_dist.statistics import medians
 from mmpca_dist.statistics.medians import (
     Brackets,
     MedianCounter,
@@ -237,3 +238,15 @@ def test_a_settled_median_stays_settled():
     assert rounds[0][0] == 3.5
     assert np.isnan(rounds[0][1])
     assert rounds[1] == [3.5, 35.0]
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+@pytest.mark.parametrize("n", [0, 1, 500])
+def test_thinning_keeps_every_second_value_of_each_median(n, piece, monkeypatch):
+    """In pieces, whose temporary arrays are small, as at once."""
+    monkeypatch.setattr(medians, "PIECE_VALUES", piece)
+    rng = np.random.default_rng(n)
+    keys, values = rng.integers(40, size=n).astype(np.uint16), rng.standard_normal(n)
+    new_keys, new_values = medians._halved(keys, values)
+    expected = [(key, value) for key in range(40) for value in values[keys == key][::2]]
+    assert list(zip(new_keys.tolist(), new_values.tolist(), strict=True)) == expected

@@ -218,7 +218,7 @@ MANY = {
 @pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("name", MANY)
 def test_many_classes_are_pooled_by_estimators_too(name, pairing, limits, monkeypatch):
-    """Two scatters in place of one a class, and still the components of the difference rows."""
+    """One scatter, or for m-pca0 two, in place of one a class, and still the components of the difference rows."""
     X, y = labelled(150, 6, 7, seed=19)
     limits.pooled_bytes = 7 * 6 * 6 * 8 - 1
     taken, kept = [], gather.take_moments
@@ -230,7 +230,7 @@ def test_many_classes_are_pooled_by_estimators_too(name, pairing, limits, monkey
 
     monkeypatch.setattr(gather, "take_moments", watch)
     reducer = make(name, n_components=3, precision="double", pairing=pairing).fit(X, y)
-    assert taken == [(2, 6, 6)]
+    assert taken == [(1 + (name == "m-pca0"), 6, 6)]
     assert_leading(reducer, MANY[name](X, y, reducer), len(X), "double")
 
 
@@ -249,7 +249,7 @@ def test_many_classes_of_few_rows_are_pooled_in_their_span(name, standardize, li
 
     monkeypatch.setattr(gather, "wide_statistics", watch)
     reducer = make(name, n_components=3, precision="double", standardize=standardize).fit(X, y)
-    assert [len(one.moments.scatters) for one in taken] == [2]
+    assert [len(one.moments.scatters) for one in taken] == [1 + (name == "m-pca0")]
     np.testing.assert_allclose(reducer.components_, expected.components_, atol=1e-9)
     np.testing.assert_allclose(reducer.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
 
@@ -312,8 +312,10 @@ def test_parameters_out_of_range_are_refused_when_fitting(reducer, message):
         reducer.fit(X, y)
 
 
-def test_a_singular_scatter_without_shrinkage_is_refused():
-    X, y = labelled(10, 30, 2, seed=16)
+@pytest.mark.parametrize("seed", range(16, 36))
+def test_a_singular_scatter_without_shrinkage_is_refused(seed):
+    """A pivot that should be zero comes out positive, by rounding, as often as not."""
+    X, y = labelled(10, 30, 2, seed=seed)
     with pytest.raises(InputError, match="set shrinkage above 0"):
         FisherDiscriminant(shrinkage=0).fit(X, y)
     assert FisherDiscriminant(shrinkage=1e-3).fit(X, y).components_.shape == (1, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,16 @@ def test_text_from_data_is_escaped_everywhere() -> None:
     assert "<script" not in html
     assert "<b>'" not in html
     assert check_page(html).text.count(NASTY) >= 13
+
+
+def test_of_many_classes_the_largest_are_listed() -> None:
+    """Class 29 has most rows, class 10 is the last of the twenty, and the first ten are left out."""
+    contents = report_contents(classes=[f"class-{i}!" for i in range(30)])
+    contents.dataset["counts"] = list(range(100, 130))
+    html = render(contents, figures(contents))
+    names = re.findall(r"<bdi>class-(\d+)!</bdi>", html)
+    assert names == [str(i) for i in range(29, 9, -1)]
+    assert "These are the largest classes; there are 10 more." in html
 
 
 def test_characters_that_html_cannot_hold_are_replaced() -> None:

@@ -236,7 +236,7 @@ def test_runs_without_moments_that_rows_could_extend_say_why(tmp_path, limits):
     np.savez(tmp_path / "wide.npz", X=rng.standard_normal((12, 30)), y=np.arange(12) % 2)
     run(make_config(tmp_path / "wide", f"{tmp_path.as_posix()}/wide.npz", methods=["pca"]))
     limits.pooled_bytes = 100
-    run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca"], n_components=2))
+    run(make_config(tmp_path / "pooled", "bundled:iris", methods=["pca", "m-pca0"], n_components=2))
     for name, reason in (("wide", "fewer rows than columns"), ("pooled", "many classes were pooled")):
         with pytest.raises(InputError, match=f"keeps no class moments .*{reason}"):
             load_moments(str(tmp_path / name))

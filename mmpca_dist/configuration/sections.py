@@ -271,6 +271,11 @@ class EvaluationConfig(Section):
         return from_moments or ClassifierSection.model_validate("fisher")
 
     @property
+    def in_folds(self) -> bool:
+        """Whether every row, or group of rows, is held out once each time that rows are split."""
+        return self.splits == "folds" or (self.splits == "groups" and self.train is None)
+
+    @property
     def idle(self) -> list[str]:
         """The settings that are for other kinds of splits, and not at their defaults; stored settings are all set."""
         fields = type(self).model_fields
@@ -294,8 +299,7 @@ class EvaluationConfig(Section):
         label, count = labels.most_common(1)[0]
         if count > 1:
             raise ValueError(f"two classifiers are called {label!r}; give one of them another label.")
-        in_folds = self.splits == "folds" or (self.splits == "groups" and self.train is None)
-        n_parts = self.count * (self.folds if in_folds else 1) * (self.windows or 1)
+        n_parts = self.count * (self.folds if self.in_folds else 1) * (self.windows or 1)
         if n_parts > MOST_PARTS:
             raise ValueError(
                 f"{n_parts:,} parts are held out, and may be {MOST_PARTS:,}. Lower count, folds or windows."

@@ -196,8 +196,8 @@ def time_splits(
     """
     _check_length(rows, column)
     uri, dataset = column.uri, rows.dataset
-    if column.missing_label_rows:
-        raise InputError(f"{uri} lacks chunks of the times of {column.missing_label_rows} rows. Restore them.")
+    if column.missing_labels is not None:
+        raise InputError(f"{uri} lacks chunks of the times of {column.missing_labels.n_rows} rows. Restore them.")
     if boundary is not None:
         key = key_before(boundary, column.read_times(0, 1).dtype, uri)
         thresholds = np.asarray([max(key, 0)], np.uint64)

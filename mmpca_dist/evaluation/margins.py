@@ -23,8 +23,8 @@ from mmpca_dist.predictors.classifiers import ClassifierSection, fit_from_moment
 from mmpca_dist.predictors.fits import linear_parts
 from mmpca_dist.predictors.linear import LinearRule
 from mmpca_dist.predictors.reduced_moments import ReducedMoments
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.coordinates import Statistics, tall_statistics, wide_statistics
-from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
 
 LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
 
@@ -267,10 +267,9 @@ def _columns_of(X: NDArray, y: NDArray) -> Statistics:
     classes, codes = np.unique(y, return_inverse=True)
     if len(X) < X.shape[1]:
         return wide_statistics(X, codes, classes)
-    moments = ClassMoments.empty(classes, X.shape[1], np.ones((1, len(classes))))
-    adder = ChunkAdder(moments, X.dtype, "double")
+    adder = ChunkAdder(len(classes), X.shape[1], X.dtype, "double", np.ones((1, len(classes))))
     adder.add(X, codes, lambda row, column, value: f"Found {value} in row {row}, column {column} of rows that train.")
-    return tall_statistics(moments, None, precision="double")
+    return tall_statistics(replace(adder.moments(), classes=classes), None, precision="double")
 
 
 def rules_of_columns(statistics: Statistics, specs: Sequence[ClassifierSection]) -> dict[str, LinearRule]:

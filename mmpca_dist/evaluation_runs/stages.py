@@ -128,7 +128,7 @@ def evaluation_of(job: Job, splits: list[dict[str, Any]]) -> Evaluation:
         splits=describe(config, len(splits)),
         methods=config.labels,
         unreduced=frozenset(section.label for section in config.methods if section.method.blocks == "all columns"),
-        folds_dealt=config.evaluation.count if config.evaluation.splits == "folds" else 0,
+        folds_dealt=config.evaluation.count if config.evaluation.in_folds else 0,
         own_units=frozenset(section.label for section in config.methods if not section.method.orthonormal),
         n_components=config.sizes,
         classifiers=_titles(config, results.of(records.TUNE)["penalties"]),

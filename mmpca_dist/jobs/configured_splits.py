@@ -92,8 +92,9 @@ def describe(config: RunConfig, n_splits: int) -> str:
 def notes_on(config: RunConfig, dataset: Dataset, classes: Sequence[str], counts: Sequence[int]) -> list[str]:
     """Return a note on every class that some folds hold no row of, or on rows whose part is not stored."""
     folds = config.evaluation.folds
-    if config.evaluation.splits == "given":
-        return notes_on_missing_labels(open_parts(config, dataset), "part")
+    if config.evaluation.splits in ("given", "groups"):
+        what = "part" if config.evaluation.splits == "given" else "group"
+        return notes_on_missing_labels(open_parts(config, dataset), what)
     if config.evaluation.splits != "folds":
         return []
     return [

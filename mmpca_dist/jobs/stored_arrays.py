@@ -161,7 +161,7 @@ def load_statistics(
 
 def _moments(arrays: dict[str, NDArray[np.float64]], classes: NDArray) -> ClassMoments:
     counts = arrays["counts"].astype(np.int64)
-    return ClassMoments(classes, counts, arrays["means"], arrays["scatters"], arrays["weights"])
+    return ClassMoments(classes, counts, arrays["means"], arrays["scatters"], arrays.get("weights"))
 
 
 def _in_basis(

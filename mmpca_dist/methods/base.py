@@ -143,7 +143,10 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         self._check_parameters()
         stored = self._extendable()
         dataset, scheduler = self._rows(X, y, reset=stored is None, least=1)
-        arrived = moments_of(dataset, precision=self.precision, classes=classes, scheduler=scheduler)
+        weightings = self._needs().scatters
+        arrived = moments_of(
+            dataset, precision=self.precision, classes=classes, scheduler=scheduler, weightings=weightings
+        )
         moments = self._kept = arrived if stored is None else merge_classes(stored, arrived)
         if np.count_nonzero(moments.counts) < 2:
             self.classes_ = moments.classes
@@ -166,7 +169,7 @@ class MomentReducer(LazyTransform, ProjectsInMemory, ABC):
         if isinstance(self._kept, str):
             raise InputError(
                 f"This fit kept no class moments that more rows could extend: {self._kept}. Start with partial_fit, "
-                "or with from_moments(class_moments(X, y)), which keep a d x d scatter of every class."
+                "or with from_moments(class_moments(X, y)), which keep them."
             )
         if callable(self._kept):
             self._kept = self._kept()

@@ -55,12 +55,13 @@ class LOL(BlockReducer):
         count = self._at_most(scatter.max_rank)
         pairs = ritz_pairs(statistics, scatter, count)
         between, kept = _orthonormalized(differences, count, statistics.epsilon)
-        basis, used = _orthonormalized(np.concatenate([between, pairs.vectors.T]), count, statistics.epsilon)
+        # Directions between means are known far better than small variances, unless the means are far from zero.
+        off = statistics.means_error / np.linalg.norm(differences[kept], axis=1)
+        epsilon = max(statistics.epsilon, off.max(initial=0))
+        basis, used = _orthonormalized(np.concatenate([between, pairs.vectors.T]), count, epsilon)
         with np.errstate(divide="ignore"):
             variances = np.einsum("ij,ij->i", basis @ scatter.dense(moments), basis)
             errors = statistics.epsilon * pairs.total / np.maximum(variances, 0)
-        # Directions between means are known far better than small variances, unless the means are far from zero.
-        off = statistics.means_error / np.linalg.norm(differences[kept], axis=1)
         errors[: len(between)] = np.where(off > statistics.unit, off, 0.0)
         after = pairs.leading(max(used, default=-1) + 1 - len(between))
         certificate = certify(statistics, scatter, after) if len(after.values) else certificate_of_means(statistics)

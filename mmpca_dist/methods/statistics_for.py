@@ -40,7 +40,12 @@ def class_statistics(
         options = replace(solver, kind=choice.kind)
         return statistics_in_passes(rows, needs, options, precision=precision, standardize=standardize)
     return gather_statistics(
-        rows, precision=precision, pairings=needs.medians, standardize=standardize, columns=needs.columns
+        rows,
+        precision=precision,
+        pairings=needs.medians,
+        standardize=standardize,
+        columns=needs.columns,
+        weightings=needs.scatters,
     )
 
 

@@ -186,7 +186,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
     # Training rows in all sets of classes that need medians, together, of all parts.
     median_rows = math.ceil(request.median_rows * int(evaluation.parts.n_train.sum(axis=1).max()) / dataset.n_rows)
     passes, more_passes = rows.moments(0, median_rows=median_rows, n_classes=cells)
-    summary = summary_bytes(cells, d, pooled=False)
+    summary = summary_bytes(cells, d, cells)
     node = summary + (LIMITS.kept_bytes if median_rows else 0)
     kept = (len(passes) + more_passes) * most_kept(dataset.n_bytes, len(rows.spans), node)
     together = not request.standardize and not evaluation.parts.forward and n_parts >= LIMITS.fewest_together
@@ -197,7 +197,7 @@ def _merging(rows: RowPasses, request: Request, evaluation: EvaluationRequest) -
         if together:  # the tables keep the nearest row of another part, too
             slots = request.n_classes if need.pairing == "one-vs-one" else 1
             search_bytes += 40 * search.queries * slots
-    moments = rows.reducing(cells, pooled=False, medians=median_rows > 0)
+    moments = rows.reducing(cells, scatters=cells, medians=median_rows > 0)
     memory = max(moments, _scoring(rows, request, evaluation), search_bytes)
     if request.resources.in_process:  # moments of the parts and merged moments, a fit, and the models of each part
         solving = 2 * summary + (4 * request.n_classes + 5) * d * d * 8 + _reduction_bytes(dataset, evaluation)

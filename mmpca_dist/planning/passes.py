@@ -104,11 +104,16 @@ class RowPasses:
         max_rounds = foreseen_rounds(DRIFT * values, entry, n_medians, sampled) + 1
         return [self.sample()], [self.plan("medians", 0, counted=values)] * (rounds - 1), max_rounds - rounds
 
-    def reducing(self, n_classes: int, *, pooled: bool, medians: bool) -> int:
+    def reducing(self, n_classes: int, *, scatters: int, medians: bool) -> int:
         """Return what a process holds of data and sums while it takes moments, and medians if asked."""
-        item, threads = self.resources.item, self.resources.process_threads
         return reducing(
-            self.dataset, self.spans, n_classes=n_classes, pooled=pooled, medians=medians, item=item, threads=threads
+            self.dataset,
+            self.spans,
+            n_classes=n_classes,
+            scatters=scatters,
+            medians=medians,
+            item=self.resources.item,
+            threads=self.resources.process_threads,
         )
 
     def project(self, widths: list[int], formats: int) -> PassPlan:

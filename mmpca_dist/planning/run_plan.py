@@ -24,7 +24,7 @@ from mmpca_dist.solvers.needs import Needs
 from mmpca_dist.solvers.options import Choice, SolverOptions, choose_solver
 from mmpca_dist.statistics.checkpoint import most_kept
 from mmpca_dist.statistics.costs import largest_unit, reading_wide, summary_bytes
-from mmpca_dist.statistics.gather import is_wide, scatter_bytes, use_pooled
+from mmpca_dist.statistics.gather import is_wide, n_scatters, scatter_bytes
 
 if TYPE_CHECKING:  # compiled code is slow to import, and only m-pca2 needs it
     from mmpca_dist.neighbors.costs import SearchCosts
@@ -66,24 +66,26 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
     """Return the plan of fits to all rows of a data set, and of projections."""
     dataset, n_classes, resources = rows.dataset, request.n_classes, request.resources
     n, d = dataset.n_rows, dataset.n_features
-    wide, pooled, rank = is_wide(n, d), use_pooled(n_classes, d), min(request.largest, d, n)
+    wide, rank = is_wide(n, d), min(request.largest, d, n)
+    scatters = n_scatters(n_classes, d, request.needs.scatters)
+    pooled = scatters < n_classes
     choice = choose_solver(request.solver, n, d, request.needs)
     if choice.in_passes:
         solver = choice.kind
         passes, more_passes, costs = _operator_passes(rows, request, choice.kind)
-        memory, node = costs.memory, costs.sums
+        memory, node, stored = costs.memory, costs.sums, 0
     elif wide:
         solver = "in the span of the rows"
         passes, more_passes = [rows.plan("rows", n * d * min(n, d) * 2.0)], 0
-        memory, node = wide_bytes(rows, request), n * d * 8
+        memory, node, stored = wide_bytes(rows, request), n * d * 8, 0
     else:
         solver = f"dense, {d} x {d}"
-        operations = n * d * min(n, d) * (1.0 + pooled)
+        operations = n * d * min(n, d) * (1.0 * scatters if pooled else 1.0)
         passes, more_passes = rows.moments(operations, median_rows=request.median_rows, n_classes=n_classes)
-        memory = rows.reducing(n_classes, pooled=pooled, medians=request.median_rows > 0)
-        if resources.in_process:  # forms scatters, and solves for their eigenvectors
-            memory = max(memory, ((2 if pooled else n_classes) + 5) * d * d * 8)
-        node = summary_bytes(n_classes, d, pooled)
+        memory = rows.reducing(n_classes, scatters=scatters, medians=request.median_rows > 0)
+        if resources.in_process:  # forms scatters and offsets of means, and solves for their eigenvectors
+            memory = max(memory, summary_bytes(8 * n_classes, d, scatters + 5))
+        node = stored = summary_bytes(n_classes, d, scatters)
     gathered = wide_bytes(rows, request) if wide and not choice.in_passes else 0
     sweeps = plan_sweeps(rows, request.needs, n_classes, gathered, in_passes=choice.in_passes)
     memory = max(memory, sweeps.memory)
@@ -103,7 +105,7 @@ def make_plan(rows: RowPasses, request: Request) -> Plan:
         more_passes=more_passes,
         solver=solver,
         pooled=pooled and not wide and not choice.in_passes,
-        output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8,
+        output=rows.projected_bytes(widths, request.formats) + request.n_methods * d * rank * 8 + stored,
         search=sum_searches(searches),
         choice=choice,
         kept=kept,
@@ -194,12 +196,14 @@ def plan_moments(
     ``pooled`` statistics keep only a sum of the classes' scatters. ``models`` are the bytes of the models.
     """
     d = parts[0][0].n_features
-    scatters = (1 if pooled else n_classes) * d * d * 8
-    memory = 5 * scatters + 5 * d * d * 8  # stored and new moments, both also over all classes, and their sum
+    moments = summary_bytes(n_classes, d, 1 if pooled else n_classes)
+    memory = 5 * moments + 5 * d * d * 8  # stored and new moments, both also over all classes, and their sum
     passes = []
     for dataset, spans, n_own_classes in parts:
         rows = RowPasses(dataset, spans, resources)
-        memory = max(memory, rows.reducing(n_own_classes, pooled=pooled, medians=False) + dataset.resident_bytes)
+        scatters = 1 if pooled else n_own_classes
+        reducing = rows.reducing(n_own_classes, scatters=scatters, medians=False)
+        memory = max(memory, reducing + dataset.resident_bytes)
         passes.append(rows.plan("moments", dataset.n_rows * d * d * 1.0))
     sums = (sum(getattr(each, name) for each in passes) for name in ("bytes", "operations", "seconds"))
     return Plan(
@@ -210,7 +214,7 @@ def plan_moments(
         memory=int((resources.base + memory) * SLACK),
         base=resources.base,
         resources=resources,
-        output=2 * scatters + models,
+        output=2 * moments + models,
         free=_free_bytes(resources.output),
         advice="".join(dict.fromkeys(_advice(dataset, spans) for dataset, spans, _ in parts)),
     )

@@ -19,7 +19,7 @@ from mmpca_dist.jobs.job import Job
 from mmpca_dist.jobs.object_records import Objects, objects_in, open_arrays, recorded
 from mmpca_dist.jobs.records import CHOOSE, MAPS, REDUCE, ChoiceRecord, CountRecord, MapsRecord, ReduceRecord
 from mmpca_dist.jobs.run_stage import measured
-from mmpca_dist.jobs.stored_arrays import load_arrays, save_statistics
+from mmpca_dist.jobs.stored_arrays import save_statistics
 from mmpca_dist.jobs.stored_maps import save_fits
 from mmpca_dist.refresh.arrivals import Arrival
 from mmpca_dist.solvers.needs import Needs
@@ -35,10 +35,11 @@ SAME = 1e-9
 
 def merge_rows(before: RunDirectory, arrival: Arrival, data_sets: list[dict[str, Any]], job: Job) -> ReduceRecord:
     """Take the moments of a data set in one pass, merge them with the statistics ``before``, and return the record."""
-    rows, precision = job.rows("reduce"), job.config.precision
+    precision = job.config.precision
     job.callback.on_pass("reduce", arrival.name)
-    weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
     with measured(job) as peak:
+        rows = job.rows("reduce")
+        weights = np.ones((1, len(rows.census.classes))) if is_pooled(before) else None
         new, _ = take_moments(rows, precision=precision, weights=weights)
     stored = statistics_of(before)
     assert isinstance(stored, ColumnStatistics)  # noqa: S101  (``refreshable_config`` refuses other runs)
@@ -81,8 +82,7 @@ def _note_on_copy(added: dict[str, Any], others: list[dict[str, Any]]) -> str | 
 
 def is_pooled(run: RunDirectory) -> bool:
     """Tell whether a run keeps only a sum of its classes' scatters, without reading them."""
-    weights = load_arrays(run.path(STATISTICS), _objects(run), ["weights"])["weights"]
-    return not np.array_equal(weights, np.eye(weights.shape[1]))
+    return "weights" in open_arrays(run.path(STATISTICS), _objects(run))
 
 
 def _objects(run: RunDirectory) -> Objects | None:

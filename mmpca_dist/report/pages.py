@@ -14,8 +14,8 @@ from mmpca_dist.jobs.records import ReportRecord
 from mmpca_dist.report.drawing import Figure
 
 DASH = "\N{EN DASH}"
-OPEN_CLASSES, MOST_CLASSES = 12, 200
-"""Up to so many classes are listed openly; at most so many are listed at all."""
+OPEN_CLASSES, MOST_CLASSES = 12, 20
+"""Up to so many classes are listed openly; of more than the latter only the largest are listed."""
 
 # Not allowed in HTML, even escaped; lone surrogates cannot be encoded at all.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -75,16 +75,19 @@ def _short_name(uri: object) -> str:
 def _class_rows(dataset: dict[str, Any]) -> list[dict[str, Any]]:
     names, counts = dataset["classes"], dataset["counts"]
     total, largest = max(sum(counts), 1), max([*counts, 1])
+    listed: Sequence[int] = range(len(counts))
+    if len(counts) > MOST_CLASSES:
+        listed = sorted(listed, key=lambda i: -counts[i])[:MOST_CLASSES]
     return [
         {
             "number": i,
-            "name": name,
-            "count": f"{count:,}",
-            "share": f"{100 * count / total:.1f}%",
-            "width": f"{100 * count / largest:.1f}",
+            "name": names[i],
+            "count": f"{counts[i]:,}",
+            "share": f"{100 * counts[i] / total:.1f}%",
+            "width": f"{100 * counts[i] / largest:.1f}",
         }
-        for i, (name, count) in enumerate(zip(names, counts, strict=True))
-    ][:MOST_CLASSES]
+        for i in listed
+    ]
 
 
 def _stage_rows(stages: dict[str, float]) -> list[dict[str, str]]:

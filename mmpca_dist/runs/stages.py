@@ -47,13 +47,13 @@ from mmpca_dist.statistics.scratch import open_scratch
 
 
 def _reduce(job: Job) -> ReduceRecord:
-    config, passes = job.config, PassCounter(job, "reduce")
-    rows = job.rows("reduce", passes)
+    config, passes, dataset = job.config, PassCounter(job, "reduce"), job.dataset
     solver = replace(config.solver.options(), kind=job.results.of(records.PLAN)["choice"]["kind"])
     # Moments of tall rows are stored as they are, and standardised as they are loaded.
-    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(rows.dataset.n_rows, rows.dataset.n_features)
+    kept_raw = solver.kind not in BLOCK_SOLVERS and not is_wide(dataset.n_rows, dataset.n_features)
     needs, standardize = config.needs(job.largest), config.standardize and not kept_raw
     with measured(job) as peak:
+        rows = job.rows("reduce", passes)  # whose tasks tell their memory to what measures it
         statistics = class_statistics(rows, needs, solver, precision=config.precision, standardize=standardize)
     save_statistics(job.run.path(STATISTICS), statistics)
     return {"passes": passes.names, "bytes": passes.n_bytes, "memory": peak(), "outputs": [f"{STATISTICS}/zarr.json"]}

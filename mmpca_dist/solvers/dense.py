@@ -72,7 +72,9 @@ def leading_eigenpairs(
 
 def leading_low_rank(A: NDArray[np.float64], n_components: int, epsilon: float) -> Eigenpairs:
     """Return the leading eigenpairs of A^T A from the few rows of A, shape (m, d)."""
-    _, singular, rows = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+    # Of more rows than columns the triangle of a QR decomposition has the same singular values and vectors.
+    triangle = scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1]] if len(A) > A.shape[1] else A
+    _, singular, rows = scipy.linalg.svd(triangle, full_matrices=False, check_finite=False)
     total = float(np.sum(singular**2))
     keep = singular > epsilon * np.sqrt(total) * np.sqrt(len(A))
     keep[n_components:] = False
@@ -93,12 +95,13 @@ def leading_generalized(
     InputError
         Where ``W`` is singular.
     """
-    try:
-        factor = scipy.linalg.cholesky(W, lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError as error:
+    factor, failure = scipy.linalg.lapack.dpotrf(W, lower=True, clean=True)
+    # A pivot that is zero up to rounding may come out positive.
+    rounding = 10 * len(W) * np.finfo(np.float64).eps
+    if failure or np.any(np.diagonal(factor) ** 2 <= rounding * np.diagonal(W)):
         raise InputError(
             "The scatter within the classes is singular, so Fisher's criterion is unbounded: set shrinkage above 0."
-        ) from error
+        )
     whitened = scipy.linalg.solve_triangular(factor, A.T, lower=True, check_finite=False).T
     leading = leading_low_rank(whitened, n_components, epsilon)
     vectors = scipy.linalg.solve_triangular(factor, leading.vectors, lower=True, trans="T", check_finite=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmpca_dist.errors import InputError
 from mmpca_dist.solvers.dense import Eigenpairs, leading_generalized
 from mmpca_dist.statistics.approximation import PROBE_BASE
-from mmpca_dist.statistics.coordinates import EPS, Statistics
+from mmpca_dist.statistics.coordinates import EPS, Statistics, SubspaceStatistics
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class _Within:
 
 def _within_classes(statistics: Statistics) -> _Within:
     """Return the mean scatter within the classes."""
-    moments, approximation = statistics.moments, statistics.approximation
+    moments = statistics.moments
     inside = moments.scatter(np.ones(len(moments.counts))) / moments.n_rows
-    if approximation is None:
+    if not isinstance(statistics, SubspaceStatistics):
         return _Within(inside, float(np.trace(inside)))
-    share = 1 / moments.weights[0, 0] / moments.n_rows
+    share = 1 / statistics.class_weights[0, 0] / moments.n_rows
+    approximation = statistics.approximation
     outside = None if approximation.outside is None else share * approximation.outside
     return _Within(inside, share * approximation.trace, outside, share * (approximation.error or 0.0))
 

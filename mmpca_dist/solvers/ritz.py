@@ -49,7 +49,7 @@ def approximate_eigenpairs(
 
 def _share(statistics: SubspaceStatistics, scatter: WeightedScatter) -> float:
     """Return the factor of the weighted class scatter that was approximated in the margin scatter."""
-    return float(scatter.class_weights[0] / statistics.moments.weights[0, 0] / scatter.n_rows)
+    return float(scatter.class_weights[0] / statistics.class_weights[0, 0] / scatter.n_rows)
 
 
 def norm_bound(lengths: NDArray[np.float64]) -> float:

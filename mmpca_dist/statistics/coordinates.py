@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +22,9 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from mmpca_dist.blas import combinations, products, single_blas_thread
 from mmpca_dist.errors import InputError
 from mmpca_dist.statistics.approximation import Approximation
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import by_pairing, median_sets
-from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments, provisional_centre
+from mmpca_dist.statistics.moments import ClassMoments, provisional_centre
 from mmpca_dist.statistics.pair_scatter import PairScatter
 
 EPS = float(np.finfo(np.float64).eps)
@@ -135,8 +136,10 @@ class ColumnStatistics(_WorkingStatistics):
     @property
     def fixed(self) -> str | None:
         """The reason why no more rows can be merged in; None if they can."""
-        pooled = "the scatters of many classes were pooled for the class counts of just these rows"
-        return pooled if self.raw.pooled else None
+        weights = self.raw.weights
+        if weights is None or len(weights) == 1:
+            return None
+        return "the scatters of many classes were pooled for the class counts of just these rows"
 
     def column_squares(self, class_weights: NDArray) -> NDArray[np.float64]:
         return np.diagonal(self.raw.scatter(class_weights))
@@ -237,7 +240,13 @@ class SubspaceStatistics(_BasisStatistics):
 
     def _within_trace(self) -> float:
         moments, trace = self.moments, self.approximation.trace
-        return sum(trace / float(weights @ moments.counts / moments.n_rows) for weights in moments.weights)
+        return sum(trace / float(weights @ moments.counts / moments.n_rows) for weights in self.class_weights)
+
+    @property
+    def class_weights(self) -> NDArray[np.float64]:
+        """Class weights of the scatter that passes applied, shape (1, C); of none, (0, C)."""
+        assert self.moments.weights is not None  # noqa: S101  (passes apply sums over classes)
+        return self.moments.weights
 
 
 Statistics = ColumnStatistics | SpanStatistics | SubspaceStatistics
@@ -334,11 +343,11 @@ def wide_statistics(
     with single_blas_thread():
         basis, triangle = scipy.linalg.qr(np.concatenate([rows, extra]).T, mode="economic", check_finite=False)
         coordinates = np.ascontiguousarray(triangle.T)
-        moments = ClassMoments.empty(classes, basis.shape[1], weights)
-        adder = ChunkAdder(moments, np.dtype(np.float64), "double")
+        adder = ChunkAdder(len(classes), basis.shape[1], np.dtype(np.float64), "double", weights)
         adder.add(coordinates[: len(X)], codes, lambda row, column, value: f"Found {value} in row {row}.")
+        moments = adder.moments().over(np.arange(len(classes)), weights)
     return SpanStatistics(
-        moments=moments,
+        moments=replace(moments, classes=classes),
         medians=by_pairing(coordinates[len(X) :] if pairings else None, pairings),
         mean=mean,
         scale=scale,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.limits import LIMITS
-from mmpca_dist.statistics.medians import key_type
+from mmpca_dist.statistics.medians import PIECE_VALUES
 from mmpca_dist.statistics.moments import BLOCK_ROWS
 from mmpca_dist.statistics.rows import SAMPLE_BYTES
 
@@ -27,18 +25,25 @@ def reading_wide(dataset: Dataset, spans: list[Span], rank: int, scatters: int) 
     return dataset.n_rows * dataset.n_features * 8 * 5 + largest_unit(dataset, spans)[1] + solving
 
 
-def summary_bytes(n_classes: int, n_features: int, pooled: bool) -> int:
-    """Return the bytes of class moments."""
-    return ((2 if pooled else n_classes) * n_features + n_classes) * n_features * 8
+def summary_bytes(n_classes: int, n_features: int, scatters: int) -> int:
+    """Return the bytes of class moments with so many scatters."""
+    return (scatters * n_features + n_classes) * n_features * 8
+
+
+def census_bytes(n_classes: int, spans: list[Span]) -> int:
+    """Return the bytes of a census: the classes of every reading unit, and their counts."""
+    return 16 * sum(min(n_classes, stop - start) for span in spans for start, stop in span.units)
 
 
 def reducing(
-    dataset: Dataset, spans: list[Span], *, n_classes: int, pooled: bool, medians: bool, item: int, threads: int
+    dataset: Dataset, spans: list[Span], *, n_classes: int, scatters: int, medians: bool, item: int, threads: int
 ) -> int:
     """Return the bytes that a process holds while it takes moments, and medians if asked for.
 
     Parameters
     ----------
+    scatters : int
+        Of moments: one of each class, or fewer that are weighted sums.
     item : int
         Bytes of a number in products.
     threads : int
@@ -47,17 +52,25 @@ def reducing(
     d, c = dataset.n_features, n_classes
     unit_rows, unit = largest_unit(dataset, spans)
     indices = unit_rows * 24  # row numbers by class, labels and codes
-    summary = summary_bytes(c, d, pooled)
-    kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + item) + d * d * (item + 8 * (2 if pooled else 1))
-    waiting = math.ceil(math.log2(len(spans) + 1)) + 2
-    summaries = min(threads + waiting, len(spans) + 1)  # one a span, and one that two of them merge into
-    reducing = threads * (unit + indices + kernel) + summaries * summary
+    # Rows as read, relative to their centres, and weighted; centres; and offsets in double precision.
+    kernel = BLOCK_ROWS * d * (dataset.dtype.itemsize + 3 * item + 3 * 8) + d * d * (item + 2 * 8)
+    span_rows = max(span.stop - span.start for span in spans)
+
+    def summary(n_spans: int) -> int:
+        """Pooled moments know the classes that their rows have, the others all."""
+        return summary_bytes(min(c, n_spans * span_rows) if scatters < c else c, d, scatters)
+
+    # Sums and centres of each thread; a result of every depth of the merge tree, and what the last two merge into.
+    adding = threads * (summary(1) + min(c, span_rows) * d * 8)
+    depth = (len(spans) - 1).bit_length()
+    waiting = sum(summary(2**level) for level in range(depth)) + summary(len(spans))
+    reducing = threads * (unit + indices + kernel) + adding + waiting + census_bytes(c, spans)
     if not medians:
         return reducing
+    waiting = depth + 3
     sets = c * d * (2 * dataset.dtype.itemsize + 5 * 8)
-    # Where the last two halves meet, both are held beside their union, and one of them may have to be thinned: a
-    # sorted copy of it, and four 8-byte numbers for every value that place it among those of its median.
-    entry = key_type(c, d).itemsize + dataset.dtype.itemsize
-    kept = 2 * LIMITS.kept_bytes + LIMITS.kept_bytes // 2 * (entry + 4 * 8) // entry
+    members = 3 * c * c  # which classes each set has, while it is made
+    # Where the last two halves meet, both are held beside their union, which is as large as both, and a thinner one.
+    kept = 6 * LIMITS.kept_bytes + threads * 40 * PIECE_VALUES
     sampling = threads * unit + 3 * SAMPLE_BYTES
-    return max(reducing + (threads + waiting) * sets + kept, sampling)
+    return max(reducing + (threads + waiting) * sets + members + kept, sampling)

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.class_folds import Folds
-from mmpca_dist.statistics.moments import ChunkAdder, ClassMoments
+from mmpca_dist.statistics.moments import ClassMoments, join_moments
 from mmpca_dist.statistics.rows import Rows
 from mmpca_dist.statistics.units import locator, read_units
 
@@ -24,9 +24,7 @@ def class_fold_moments(rows: Rows, folds: Folds, *, precision: str) -> list[Clas
     They are C F d^2 doubles for F folds, and so is what a task leaves. Raises InputError for rows that are not finite.
     """
     task = _ReadFolds(rows.dataset, rows.census.classes, folds, precision)
-    return moments_of_parts(
-        rows.pass_over(task, ClassMoments.merge, "folds", kept=False), rows.census.classes, folds.n_folds
-    )
+    return moments_of_parts(rows.pass_over(task, join_moments, "folds", kept=False), rows.census.classes, folds.n_folds)
 
 
 @dataclass(frozen=True)
@@ -40,23 +38,20 @@ class _ReadFolds:
 
     def __call__(self, span: Span) -> ClassMoments:
         n_folds = self.folds.n_folds
-        moments = ClassMoments.empty(np.arange(len(self.classes) * n_folds), self.dataset.n_features)
-        adder = ChunkAdder(moments, self.dataset.dtype, self.precision)
+        dataset = self.dataset
+        adder = ChunkAdder(len(self.classes) * n_folds, dataset.n_features, dataset.dtype, self.precision)
         for start, X in read_units(self.dataset, span):
             codes = encode(self.dataset.read_labels(start, start + len(X)), self.classes, self.dataset.uri)
             adder.add(X, codes * n_folds + self.folds.of_rows(codes, start), locator(self.dataset, start))
-        return moments
+        return adder.moments()
 
 
 def moments_of_parts(cells: ClassMoments, classes: NDArray, n_parts: int) -> list[ClassMoments]:
     """Return the moments of each of P parts, given those of every class and part, class by class."""
     return [
-        ClassMoments(
-            classes, cells.counts[part::n_parts], cells.means[part::n_parts], cells.scatters[part::n_parts],
-            np.eye(len(classes)),
-        )
+        ClassMoments(classes, cells.counts[part::n_parts], cells.means[part::n_parts], cells.scatters[part::n_parts])
         for part in range(n_parts)
-    ]  # fmt: skip
+    ]
 
 
 def training_moments(parts: Sequence[ClassMoments]) -> Iterator[ClassMoments]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmpca_dist.blas import single_blas_thread
 from mmpca_dist.datasets.dataset import Dataset, make_spans
@@ -21,6 +22,7 @@ from mmpca_dist.statistics.dask_rows import lazy_rows
 from mmpca_dist.statistics.medians import by_pairing, median_sets
 from mmpca_dist.statistics.moments import ClassMoments, pooled_weights
 from mmpca_dist.statistics.rows import Rows, collect_rows
+from mmpca_dist.statistics.scatters import ClassWeighting
 from mmpca_dist.statistics.schedulers import Scheduler, Threads
 from mmpca_dist.statistics.summary import take_moments
 from mmpca_dist.statistics.target_scatter import GivenLabels
@@ -28,9 +30,17 @@ from mmpca_dist.statistics.tree_reduction import Tasks
 
 
 def moments_of(
-    dataset: Dataset, *, precision: str, classes: Any = None, scheduler: Scheduler | None = None
+    dataset: Dataset,
+    *,
+    precision: str,
+    classes: Any = None,
+    scheduler: Scheduler | None = None,
+    weightings: Collection[ClassWeighting] = tuple(ClassWeighting),
 ) -> ClassMoments:
-    """Return the class moments of a data set, over ``classes`` or those of its labels."""
+    """Return the class moments of a data set, over ``classes`` or those of its labels.
+
+    Scatters that are pooled determine the sums of these ``weightings``.
+    """
     scheduler, spans = scheduler or Threads(), make_spans(dataset)
     census = count_labels(dataset, spans, Tasks(scheduler=scheduler))
     check_missing_labels(dataset, census, None if classes is None else normalize_labels(classes, "classes"))
@@ -42,7 +52,7 @@ def moments_of(
         counts[np.searchsorted(all_classes, census.classes)] = census.counts
         census = Census(all_classes, counts, census.units)
     rows = Rows(dataset=dataset, census=census, spans=spans, scheduler=scheduler)
-    moments, _ = take_moments(rows, precision=precision)
+    moments, _ = take_moments(rows, precision=precision, weights=weights_of(census, dataset.n_features, weightings))
     return moments
 
 
@@ -62,7 +72,8 @@ def class_moments(X: Any, y: Any = None, *, precision: str = "single", classes: 
     Returns
     -------
     ClassMoments
-        Memory is C d^2 doubles. ``merge`` them with those of other rows.
+        With a d x d scatter of every class up to 256 MiB; beyond, with two sums of them that suffice for every method.
+        ``merge`` them with those of other rows.
 
     Raises
     ------
@@ -96,8 +107,22 @@ def is_wide(n_rows: int, n_features: int) -> bool:
 
 
 def use_pooled(n_classes: int, n_features: int) -> bool:
-    """Tell whether class scatters are so large that only two weighted sums of them are kept."""
+    """Tell whether class scatters are so large that only one or two weighted sums of them are kept."""
     return n_classes > 2 and n_classes * n_features**2 * 8 > LIMITS.pooled_bytes
+
+
+def n_scatters(n_classes: int, n_features: int, weightings: Collection[ClassWeighting] = ()) -> int:
+    """Return how many scatters are kept: one of each class, or sums that determine those of the ``weightings``."""
+    return 1 + (ClassWeighting.OTHERS in weightings) if use_pooled(n_classes, n_features) else n_classes
+
+
+def weights_of(
+    census: Census, n_features: int, weightings: Collection[ClassWeighting] = ()
+) -> NDArray[np.float64] | None:
+    """Return the class weights of the sums that are kept, shape (k, C); None where every class keeps its scatter."""
+    if not use_pooled(len(census.classes), n_features):
+        return None
+    return pooled_weights(census.counts, by_counts=ClassWeighting.OTHERS in weightings)
 
 
 def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int:
@@ -109,7 +134,13 @@ def scatter_bytes(n_classes: int, n_features: int, at_most: bool = False) -> int
 
 
 def gather_statistics(
-    rows: Rows, *, precision: str, pairings: Sequence[str] = (), standardize: bool = False, columns: bool = False
+    rows: Rows,
+    *,
+    precision: str,
+    pairings: Sequence[str] = (),
+    standardize: bool = False,
+    columns: bool = False,
+    weightings: Collection[ClassWeighting] = (),
 ) -> Statistics:
     """Return statistics for any method, from one pass over the rows (more only for medians of large data).
 
@@ -119,6 +150,8 @@ def gather_statistics(
         Of classes whose medians are needed.
     columns : bool
         Whether means and variances of single columns are needed.
+    weightings : collection of ClassWeighting
+        Weighted sums of class scatters that are needed beside that of equal weights.
     """
     dataset, census = rows.dataset, rows.census
     if is_wide(dataset.n_rows, dataset.n_features):
@@ -127,7 +160,7 @@ def gather_statistics(
         codes = encode(labels, census.classes, dataset.uri)
         X = (X.toarray() if dataset.sparse else X).astype(np.float64, copy=False)
         rank = min(dataset.n_features, dataset.n_rows + len(pairings) * len(census.classes))
-        weights = pooled_weights(census.counts) if use_pooled(len(census.classes), rank) else None
+        weights = weights_of(census, rank, weightings)
         return wide_statistics(
             X, codes, census.classes, pairings=pairings, standardize=standardize, columns=columns, weights=weights
         )
@@ -135,7 +168,7 @@ def gather_statistics(
         rows,
         precision=precision,
         medians_of=median_sets(len(census.classes), *pairings),
-        weights=pooled_weights(census.counts) if use_pooled(len(census.classes), dataset.n_features) else None,
+        weights=weights_of(census, dataset.n_features, weightings),
     )
     return tall_statistics(moments, by_pairing(medians, pairings), precision=precision, standardize=standardize)
 

@@ -6,7 +6,7 @@ Source: Chan, Golub & LeVeque 1983, "Algorithms for computing the sample varianc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ BLOCK_ROWS = 2048
 """Rows of a symmetric product: at 256 columns 2,048 and 4,096 rows run equally fast, 512 rows 1.5 times slower."""
 
 CENTRE_ROWS = 64
-"""Rows, evenly spaced, whose mean is subtracted before any product: their mean is within an eighth of a standard
-deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
+"""Rows of a class, evenly spaced, whose mean is subtracted from all before any product: their mean is within an eighth
+of a standard deviation of the class's, so that nothing is lost to cancellation however far the mean is from zero."""
+
+DOUBLE = np.dtype(np.float64)
 
 SMALLEST = {
     "float32": float(np.finfo(np.float32).tiny),
@@ -30,9 +32,6 @@ SMALLEST = {
 SAFE_EXPONENT = 20
 """Columns beyond 2^20 or below 2^-20 are scaled by a power of two, lest their single-precision squares overflow or
 vanish."""
-
-Visit = Callable[[int, NDArray], None]
-"""Called with a class and a block of its rows, before they are changed."""
 
 
 @storable
@@ -49,26 +48,27 @@ class ClassMoments:
         Zero for a class without rows.
     scatters : float64 array of shape (k, d, d)
         ``scatters[j] = sum_c weights[j, c] G_c`` with G_c = sum over class c of (x - m_c)(x - m_c)^T.
-    weights : float64 array of shape (k, C)
-        The identity where every class has its own scatter; two rows, 1 and n_c, where C d^2 would not fit.
+    weights : float64 array of shape (k, C) or None
+        None where every class has its own scatter: ``scatters[c] = G_c``. Ones, and n_c where a method needs it, where
+        C d^2 would not fit.
     """
 
     classes: NDArray
     counts: NDArray[np.int64]
     means: NDArray[np.float64]
     scatters: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
 
     @classmethod
     def empty(cls, classes: NDArray, n_features: int, weights: NDArray | None = None) -> ClassMoments:
         """Return the moments of no rows."""
-        weights = np.eye(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
+        n_classes, n_scatters = len(classes), len(classes) if weights is None else len(weights)
         return cls(
             np.asarray(classes),
-            np.zeros(len(classes), np.int64),
-            np.zeros((len(classes), n_features)),
-            np.zeros((len(weights), n_features, n_features)),
-            weights,
+            np.zeros(n_classes, np.int64),
+            np.zeros((n_classes, n_features)),
+            np.zeros((n_scatters, n_features, n_features)),
+            None if weights is None else np.asarray(weights, dtype=np.float64),
         )
 
     @property
@@ -82,7 +82,7 @@ class ClassMoments:
     @property
     def pooled(self) -> bool:
         """Whether weighted sums of class scatters are kept, rather than every scatter."""
-        return not np.array_equal(self.weights, np.eye(len(self.counts)))
+        return self.weights is not None
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -111,50 +111,55 @@ class ClassMoments:
     def _mix(self, class_weights: NDArray) -> NDArray[np.float64]:
         """Return the coefficients of the stored scatters in a weighted sum of the class scatters."""
         target = np.asarray(class_weights, dtype=np.float64)
+        if self.weights is None:
+            return target
         mix, *_ = np.linalg.lstsq(self.weights.T, target, rcond=None)
         if not np.allclose(mix @ self.weights, target, rtol=1e-9, atol=0):
             raise InputError(
-                "These moments pool the scatters of the classes for the class counts they were taken with; "
-                "after rows were added they no longer determine this method. Take the moments anew."
+                "These moments pool the scatters of the classes, and what they keep does not determine this method: "
+                "m-pca0 needs moments of all rows from one pass. Take the moments anew."
             )
         return np.asarray(mix)
 
     def merge(self, other: ClassMoments) -> ClassMoments:
         """Return the moments of both sets of rows together; exact.
 
+        Pooled scatters of other class weights leave only their sum over all classes, from which m-pca0 does not follow.
+
         Raises
         ------
         InputError
-            If classes, columns or pooling differ.
+            If classes or columns differ.
         """
-        if (
-            not np.array_equal(self.classes, other.classes)
-            or self.means.shape != other.means.shape
-            or not np.array_equal(self.weights, other.weights)
-        ):
-            raise InputError("Moments merge only where classes, columns and class weights agree.")
-        merged = ClassMoments(self.classes, self.counts.copy(), self.means.copy(), self.scatters.copy(), self.weights)
-        merged._absorb(np.arange(len(self.classes)), other.counts, other.means, other.scatters)
-        return merged
+        if not np.array_equal(self.classes, other.classes) or self.means.shape != other.means.shape:
+            raise InputError("Moments merge only where classes and columns agree.")
+        return join_moments(self, other)
 
-    def with_classes(self, classes: NDArray) -> ClassMoments:
-        """Return the same moments over a larger set of classes; the new ones have no rows."""
-        grown = ClassMoments.empty(classes, self.n_features)
-        at = np.searchsorted(classes, self.classes)
-        grown.counts[at], grown.means[at], grown.scatters[at] = self.counts, self.means, self.scatters
-        return grown
+    def over(self, classes: NDArray, weights: NDArray | None = None) -> ClassMoments:
+        """Return the same moments over a larger set of classes; the new ones have no rows.
 
-    def summed(self, classes: NDArray) -> ClassMoments:
-        """Return the same moments over a larger set of classes with one scatter, the sum of those of all classes.
-
-        Rows of any class extend it, which pooled scatters weighted by class counts do not allow; M-PCA0 does not follow
-        from it.
+        Parameters
+        ----------
+        weights : array of shape (k, C), for pooled scatters
+            Of all these classes.
         """
-        grown = ClassMoments.empty(classes, self.n_features, np.ones((1, len(classes))))
+        if len(classes) == len(self.classes):
+            return replace(self, classes=classes)
         at = np.searchsorted(classes, self.classes)
-        grown.counts[at], grown.means[at] = self.counts, self.means
-        grown.scatters[0] = self.scatters[0] if np.all(self.weights[0] == 1) else self.scatter(np.ones(len(at)))
-        return grown
+        scatters = self.scatters
+        if not self.pooled:
+            scatters = np.zeros((len(classes), *scatters.shape[1:]))
+            scatters[at] = self.scatters
+        counts, means = np.zeros(len(classes), np.int64), np.zeros((len(classes), self.n_features))
+        counts[at], means[at] = self.counts, self.means
+        return ClassMoments(classes, counts, means, scatters, weights)
+
+    def summed(self) -> ClassMoments:
+        """Return the same moments with one scatter, the sum of those of all classes; m-pca0 does not follow from it."""
+        ones = np.ones((1, len(self.classes)))
+        if self.weights is not None and np.all(self.weights[0] == 1):
+            return replace(self, scatters=self.scatters[:1], weights=ones)
+        return replace(self, scatters=self.scatter(ones[0])[None], weights=ones)
 
     def scaled(self, factors: NDArray) -> ClassMoments:
         """Return the moments of the rows with column j multiplied by ``factors[j]``."""
@@ -162,25 +167,57 @@ class ClassMoments:
         scatters *= factors  # in place: they are the largest of all
         return ClassMoments(self.classes, self.counts, self.means * factors, scatters, self.weights)
 
-    def _absorb(self, at: NDArray, counts: NDArray, means: NDArray, scatters: NDArray | list[NDArray]) -> None:
-        """Merge rows of the classes ``at`` into these moments, in place.
+    def _absorb(self, other: ClassMoments, work: np.dtype) -> None:
+        """Merge rows of some of these classes into these moments, in place."""
+        if self.pooled:
+            self.scatters[...] += other.scatters
+        seen = np.flatnonzero(other.counts)
+        for block in class_blocks(seen, self):
+            at = np.searchsorted(self.classes, other.classes[block])
+            before, arrived = self.counts[at], other.counts[block]
+            delta = other.means[block] - self.means[at]  # from zero, where there were no rows before
+            share = arrived / (before + arrived)
+            if not self.pooled:
+                self.scatters[at] += other.scatters[block]
+            both = np.flatnonzero(before)
+            add_outer_products(self, at[both], delta[both] * np.sqrt(before * share)[both, None], work)
+            self.means[at] += delta * share[:, None]
+            self.counts[at] += arrived
+        refuse_too_large(self.scatters, DOUBLE)
 
-        ``scatters`` are theirs, one for each row of ``weights`` that gives one of these classes any weight.
-        """
-        before, total = self.counts[at], self.counts[at] + counts
-        delta = np.where((before > 0)[:, None], means - self.means[at], means)
-        share = counts / np.maximum(total, 1)
-        between = before * share
-        touched = np.flatnonzero(self.weights[:, at].any(axis=1))
-        for target, scatter in zip(touched, scatters, strict=True):
-            with np.errstate(over="ignore", invalid="ignore"):
-                spread = delta * np.sqrt(self.weights[target, at] * between)[:, None]
-                self.scatters[target] += scatter
-                self.scatters[target] += spread.T @ spread
-            if not np.isfinite(np.trace(self.scatters[target])):
-                raise InputError(too_large(np.dtype(np.float64)))
-        self.means[at] += delta * share[:, None]
-        self.counts[at] = total
+
+def join_moments(left: ClassMoments, right: ClassMoments, work: np.dtype = DOUBLE) -> ClassMoments:
+    """Return the moments of both sets of rows, over the classes of both, which are sorted; exact.
+
+    Pooled scatters of other class weights leave only their sum over all classes. ``work`` is the precision of products
+    of differences of means; their sums are double.
+    """
+    classes = left.classes
+    if not np.array_equal(classes, right.classes):
+        classes = np.union1d(left.classes, right.classes)
+    weights = _common_weights(left, right, classes)
+    if weights is None and (left.pooled or right.pooled):
+        left, right, weights = left.summed(), right.summed(), np.ones((1, len(classes)))
+    joined = left.over(classes, weights)
+    for name in ("counts", "means", "scatters"):
+        if getattr(joined, name) is getattr(left, name):
+            joined = replace(joined, **{name: getattr(left, name).copy()})
+    joined._absorb(right, work)
+    return joined
+
+
+def _common_weights(left: ClassMoments, right: ClassMoments, classes: NDArray) -> NDArray[np.float64] | None:
+    """Return the weights of pooled scatters over the ``classes`` of both; None where they differ."""
+    if left.weights is None or right.weights is None or len(left.weights) != len(right.weights):
+        return None
+    weights = np.empty((len(left.weights), len(classes)))
+    at = np.searchsorted(classes, left.classes)
+    weights[:, np.searchsorted(classes, right.classes)] = right.weights
+    agreeing = np.isin(left.classes, right.classes, assume_unique=True)
+    if not np.array_equal(weights[:, at[agreeing]], left.weights[:, agreeing]):
+        return None
+    weights[:, at] = left.weights
+    return weights
 
 
 def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "these rows") -> ClassMoments:
@@ -195,131 +232,54 @@ def merge_classes(stored: ClassMoments, arrived: ClassMoments, where: str = "the
     """
     classes = unite(stored.classes, arrived.classes, where)
     if stored.pooled:
-        return stored.summed(classes).merge(arrived.summed(classes))
-    return stored.with_classes(classes).merge(arrived.with_classes(classes))
+        stored, arrived = stored.summed(), arrived.summed()
+    return replace(join_moments(stored, arrived), classes=classes)
 
 
-def pooled_weights(counts: NDArray) -> NDArray[np.float64]:
-    """Return class weights (1 and n_c) whose two scatters suffice for every method."""
-    return np.vstack([np.ones(len(counts)), counts]).astype(np.float64)
+def pooled_weights(counts: NDArray, *, by_counts: bool = True) -> NDArray[np.float64]:
+    """Return class weights whose scatters suffice for every method: 1 and, which only m-pca0 needs, n_c."""
+    ones = np.ones((1, len(counts)))
+    return np.concatenate([ones, counts[None]]) if by_counts else ones
 
 
-class ChunkAdder:
-    """Adds chunks of rows to moments, in place, with buffers of its own.
+def add_outer_products(
+    moments: ClassMoments, at: NDArray, rows: NDArray[np.float64], work: np.dtype, sign: float = 1.0
+) -> None:
+    """Add to the scatter of each of the classes ``at``, or to sums over classes, the outer product of a row (m, d)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if moments.weights is None:
+            signed = sign * rows
+            moments.scatters[at] += signed[:, :, None] * rows[:, None, :]
+            return
+        for scatter, weights in zip(moments.scatters, moments.weights[:, at], strict=True):
+            weighted = rows * np.sqrt(weights)[:, None]
+            scatter += sign * _symmetric_product(weighted, work)
 
-    Parameters
-    ----------
-    moments : ClassMoments
-        Changed in place.
-    dtype : dtype
-        Of the rows.
-    precision : {"single", "double"}
-        Of the products; sums of products are double.
-    """
 
-    def __init__(self, moments: ClassMoments, dtype: np.dtype, precision: str) -> None:
-        d = moments.n_features
-        work = np.dtype(np.float32 if precision == "single" else np.float64)
-        self.moments = moments
-        self._pooled = moments.pooled
-        native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
-        self._raw = np.empty((BLOCK_ROWS, d), native)
-        self._panel = np.empty((BLOCK_ROWS, d), work)
-        self._ones = np.ones(BLOCK_ROWS, work)
-        self._product = np.empty((d, d), work)
-        self._partial = np.empty((len(moments.weights) if self._pooled else 1, d, d))
-        self._row_class = np.empty(BLOCK_ROWS, np.intp)
-        self._centre_type = np.result_type(native, work)
-        self._fill = 0
+def _symmetric_product(rows: NDArray[np.float64], work: np.dtype) -> NDArray[np.float64]:
+    """Return rows^T rows; in single precision after columns are brought to about 1 by powers of two."""
+    if work == np.float64 or not len(rows):
+        return rows.T @ rows
+    _, exponents = np.frexp(np.abs(rows).max(axis=0))
+    scaled = np.ldexp(rows, -exponents).astype(work)
+    return np.ldexp((scaled.T @ scaled).astype(np.float64), exponents[:, None] + exponents)
 
-    def add(
-        self, X: NDArray, codes: NDArray, locate: Callable[[int, int, float], str], visit: Visit | None = None
-    ) -> None:
-        """Add a chunk.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        codes : int array of shape (n,)
-            Position of each row's class.
-        locate : callable
-            Returns the message for a value that is not finite: called with its row in the chunk, column and value.
-        visit : callable, optional
-            Called with every block of rows.
-        """
-        if X.dtype == bool:
-            X = X.view(np.uint8)
-        scale = safe_scale(X, self._panel.dtype)
-        groups: list[tuple[int, int, NDArray, NDArray]] = []
-        self._partial[...] = 0
-        for label, rows in class_groups(codes):
-            centre = provisional_centre(X, rows).astype(self._centre_type)
-            total = np.zeros(X.shape[1])
-            with np.errstate(invalid="ignore", over="ignore"):
-                self._add_class(X, label, rows, centre, scale, total, visit)
-            if not np.isfinite(total).all():
-                raise InputError(explain_not_finite(X, rows, self._panel.dtype, locate))
-            mean = centre + (total if scale is None else total / scale) / len(rows)
-            groups.append((label, len(rows), mean, total))
-            if not self._pooled:
-                self._close([groups.pop()], scale)
-        if groups:
-            self._close(groups, scale)
+def class_blocks(positions: NDArray[np.intp], moments: ClassMoments) -> Iterator[NDArray[np.intp]]:
+    """Cut positions of classes so that a row, or the scatter, of each class of a block fits the panel of a pass."""
+    size = BLOCK_ROWS if moments.pooled else max(BLOCK_ROWS // max(moments.n_features, 1), 1)
+    return (positions[start : start + size] for start in range(0, len(positions), size))
 
-    def _add_class(
-        self, X: NDArray, label: int, rows: NDArray, centre: NDArray, scale: NDArray | None, total: NDArray,
-        visit: Visit | None,
-    ) -> None:  # fmt: skip
-        start = 0
-        while start < len(rows):
-            size = min(BLOCK_ROWS - self._fill, len(rows) - start)
-            raw = self._raw[:size]
-            np.take(X, rows[start : start + size], axis=0, out=raw, mode="clip")
-            if visit is not None:
-                visit(label, raw)
-            panel = self._panel[self._fill : self._fill + size]
-            np.subtract(raw, centre, out=panel, casting="same_kind")
-            if scale is not None:
-                panel *= scale
-            total += self._ones[:size] @ panel
-            self._row_class[self._fill : self._fill + size] = label
-            self._fill += size
-            start += size
-            if self._fill == BLOCK_ROWS:
-                self._flush()
 
-    def _flush(self) -> None:
-        """Add the products of the rows in the panel to the partial scatters."""
-        panel = self._panel[: self._fill]
-        if not self._pooled:
-            np.matmul(panel.T, panel, out=self._product)
-            self._partial[0] += self._product
-        else:
-            for weights, partial in zip(self.moments.weights, self._partial, strict=True):
-                weighted = panel * np.sqrt(weights[self._row_class[: self._fill], None]).astype(panel.dtype)
-                np.matmul(weighted.T, weighted, out=self._product)
-                partial += self._product
-        self._fill = 0
+def work_type(precision: str) -> np.dtype:
+    """Return the type of products: of "single" or "double" precision."""
+    return np.dtype(np.float32 if precision == "single" else np.float64)
 
-    def _close(self, groups: list[tuple[int, int, NDArray, NDArray]], scale: NDArray | None) -> None:
-        """Centre the partial scatters on the class means and merge them into the moments.
 
-        ``groups`` are label, count, mean and sum of each class.
-        """
-        labels, counts, means, sums = (np.array(values) for values in zip(*groups, strict=True))
-        with np.errstate(invalid="ignore", over="ignore"):
-            self._flush()
-            weights = self.moments.weights[:, labels] if self._pooled else np.ones((1, 1))
-            for partial, weight in zip(self._partial, weights, strict=True):
-                offset = sums * np.sqrt(weight / counts)[:, None]
-                partial -= offset.T @ offset
-                if scale is not None:
-                    exact = scale.astype(np.float64)  # squares of single-precision scales over- or underflow
-                    partial /= exact[:, None] * exact
-        if not np.isfinite(np.trace(self._partial, axis1=1, axis2=2)).all():
-            raise InputError(too_large(self._panel.dtype))
-        self.moments._absorb(labels, counts, means, self._partial)
-        self._partial[...] = 0
+def refuse_too_large(scatters: NDArray, work: np.dtype) -> None:
+    """Raise InputError for scatters (k, d, d) that overflowed."""
+    if not np.isfinite(np.einsum("kii->k", scatters)).all():
+        raise InputError(too_large(work))
 
 
 def class_groups(codes: NDArray) -> Iterator[tuple[int, NDArray]]:

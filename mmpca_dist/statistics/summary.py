@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from mmpca_dist.datasets.dataset import Dataset, Span
 from mmpca_dist.datasets.labels import encode
 from mmpca_dist.limits import LIMITS
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
 from mmpca_dist.statistics.medians import Brackets, MedianCounter, MedianCounts, brackets_from_sample, key_type, settle
-from mmpca_dist.statistics.moments import BLOCK_ROWS, ChunkAdder, ClassMoments, class_groups
+from mmpca_dist.statistics.moments import BLOCK_ROWS, DOUBLE, ClassMoments, class_groups, join_moments, work_type
 from mmpca_dist.statistics.rows import Rows, draw_sample, sample_rows
 from mmpca_dist.statistics.serialization import storable
 from mmpca_dist.statistics.units import locator, read_units
@@ -20,17 +22,19 @@ from mmpca_dist.statistics.units import locator, read_units
 @storable
 @dataclass(frozen=True)
 class PassResult:
-    """What a span leaves: moments, and counts for medians where asked for."""
+    """What a span leaves: moments of the classes that it has seen, and counts for medians where asked for."""
 
-    moments: ClassMoments
+    moments: ClassMoments | None
     medians: MedianCounts | None
 
-    def merge(self, other: PassResult) -> PassResult:
+    def merge(self, other: PassResult, work: np.dtype = DOUBLE) -> PassResult:
         """Merge what two neighbouring stretches of spans left."""
-        medians = None
+        moments, medians = None, None
+        if self.moments is not None and other.moments is not None:
+            moments = join_moments(self.moments, other.moments, work)
         if self.medians is not None and other.medians is not None:
             medians = self.medians.merge(other.medians)
-        return PassResult(self.moments.merge(other.moments), medians)
+        return PassResult(moments, medians)
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,10 @@ class _ReadSpan:
     with_moments: bool = True
 
     def __call__(self, span: Span) -> PassResult:
-        moments = ClassMoments.empty(self.classes, self.dataset.n_features if self.with_moments else 0, self.weights)
-        adder = ChunkAdder(moments, self.dataset.dtype, self.precision) if self.with_moments else None
-        counter = None
+        adder, counter = None, None
+        if self.with_moments:
+            dataset = self.dataset
+            adder = ChunkAdder(len(self.classes), dataset.n_features, dataset.dtype, self.precision, self.weights)
         if self.brackets is not None:
             counter = MedianCounter(self.brackets, int(LIMITS.kept_bytes * (span.stop - span.start) / self.n_rows))
         for start, X in read_units(self.dataset, span):
@@ -59,6 +64,8 @@ class _ReadSpan:
                 for label, rows in class_groups(codes):
                     for first in range(0, len(rows), BLOCK_ROWS):
                         counter.visit(label, X[rows[first : first + BLOCK_ROWS]])
+        moments = None if adder is None else adder.moments()
+        del adder
         return PassResult(moments, None if counter is None else counter.result())
 
 
@@ -76,8 +83,12 @@ def take_moments(
     """
     brackets = None if medians_of is None else _first_brackets(rows, medians_of)
     task = _ReadSpan(rows.dataset, rows.census.classes, weights, precision, brackets, rows.census.n_rows)
-    result = rows.pass_over(task, PassResult.merge, "moments")
-    return result.moments, None if brackets is None else _settled(rows, brackets, result.medians)
+    merge = partial(PassResult.merge, work=work_type(precision))
+    result = rows.pass_over(task, merge, "moments")
+    assert result.moments is not None  # noqa: S101  (this pass takes them)
+    moments = result.moments.over(np.arange(len(task.classes)), weights)
+    medians = None if brackets is None else _settled(rows, brackets, result.medians)
+    return replace(moments, classes=task.classes), medians
 
 
 def take_medians(rows: Rows, medians_of: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -90,11 +101,16 @@ def _first_brackets(rows: Rows, medians_of: NDArray[np.bool_]) -> Brackets:
     """Bracket the medians from a sample; small data is kept whole and needs none."""
     dataset, census = rows.dataset, rows.census
     entry = key_type(len(medians_of), dataset.n_features).itemsize + dataset.dtype.itemsize
-    everything = int((medians_of @ census.counts).sum()) * dataset.n_features * entry
+    everything = int(_sizes(medians_of, census.counts).sum()) * dataset.n_features * entry
     if everything <= LIMITS.kept_bytes:
         return Brackets.unbounded(medians_of, dataset.n_features, dataset.dtype)
     sample, codes = draw_sample(rows, sample_rows(dataset.row_bytes))
     return brackets_from_sample(sample, codes, census.counts, medians_of)
+
+
+def _sizes(members: NDArray[np.bool_], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows each set of classes has; a product would first make the sets eight times as large."""
+    return np.asarray([counts[member].sum() for member in members])
 
 
 def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
@@ -105,7 +121,7 @@ def _count(rows: Rows, brackets: Brackets) -> MedianCounts | None:
 
 def _settled(rows: Rows, brackets: Brackets, counts: MedianCounts | None) -> NDArray[np.float64]:
     """Return all medians, from what was counted and from as many more passes as it takes."""
-    totals = brackets.members.astype(np.int64) @ rows.census.counts
+    totals = _sizes(brackets.members, rows.census.counts)
     medians = np.full(brackets.low.shape, np.nan)
     following: Brackets | None = brackets
     while following is not None:

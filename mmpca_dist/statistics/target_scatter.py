@@ -92,7 +92,7 @@ class CrossMoments:
         """Return the moments of the rows without their targets, as those of a single class."""
         assert self.rows is not None  # noqa: S101  (asked for)
         classes, counts = np.zeros(1, np.int64), np.asarray([self.n_rows])
-        return ClassMoments(classes, counts, self.mean[None], self.rows[None], np.eye(1))
+        return ClassMoments(classes, counts, self.mean[None], self.rows[None])
 
     def squared_error(self, coef: NDArray[np.float64], at_mean: NDArray[np.float64]) -> float:
         """Return the squared errors of q linear models, shape (q, d), given their outputs for the mean row."""

@@ -1,0 +1,139 @@
+"""Moments of up to 20,000 classes are those of the definition, and take memory for the classes that rows have."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from helpers.samples import even_edges, product_bound, take
+from naive import exact_class_moments
+
+from mmpca_dist import FisherDiscriminant, MarginPCA, class_moments
+from mmpca_dist.errors import InputError
+from mmpca_dist.statistics import gather
+from mmpca_dist.statistics.chunk_adder import ChunkAdder
+from mmpca_dist.statistics.moments import pooled_weights
+
+
+def many(n_classes, n_more, d=3, seed=0, text=False):
+    """Rows in random order: one of every class, and ``n_more`` of any; far means, and a constant column."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.append(np.arange(n_classes), rng.integers(n_classes, size=n_more)))
+    X = rng.standard_normal((len(y), d)) + 10 * rng.standard_normal((n_classes, d))[y]
+    X[:, -1] = 0.1
+    return X, np.char.add("class ", y.astype(str)) if text else y
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize(
+    ("n_classes", "n_more", "text"),
+    [(1, 40, False), (2, 90, True), (3, 0, False), (70, 150, True), (3000, 2000, True), (20_000, 5000, False)],
+)
+def test_sums_of_class_scatters_are_those_of_the_definition(n_classes, n_more, precision, text):
+    """Classes of one row, classes that only some spans have, and spans of several units, whose sums share centres."""
+    X, y = many(n_classes, n_more, text=text)
+    classes, counts = np.unique(y, return_counts=True)
+    exact_counts, means, scatters = exact_class_moments(X, y, classes)
+    size = -(-len(X) // 70)  # of 70 units, two make a span
+    found, _ = take(
+        X, y, edges=even_edges(len(X), size), precision=precision, weights=pooled_weights(counts), threads=2
+    )
+    np.testing.assert_array_equal(found.classes, classes)
+    np.testing.assert_array_equal(found.counts, exact_counts)
+    unit = np.finfo(np.float32 if precision == "single" else np.float64).eps
+    np.testing.assert_allclose(found.means, means, rtol=0, atol=8 * unit * np.abs(X).max())
+    for weights in (np.ones(n_classes), len(X) - counts):
+        expected = np.tensordot(weights, scatters, axes=1)
+        # Twice, as both ends of a difference are rounded, and rows relative to a centre that is off.
+        allowed = 4 * product_bound(expected, len(X), precision)
+        assert (np.abs(found.scatter(weights) - expected) <= allowed).all()
+    np.testing.assert_array_equal(found.scatters[:, -1], 0)
+
+
+def test_classes_of_one_row_each_have_no_scatter_at_all():
+    X, y = many(500, 0)
+    found, _ = take(X, y, edges=even_edges(500, 30), weights=np.ones((1, 500)), precision="single")
+    np.testing.assert_array_equal(found.scatters, 0)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("weights", [None, np.ones((1, 900))])
+def test_bits_do_not_depend_on_threads(precision, weights):
+    X, y = many(900, 3000, d=5, seed=1)
+    runs = [
+        take(X, y, edges=even_edges(3900, 40), precision=precision, weights=weights, threads=threads)[0]
+        for threads in (1, 2, 5)
+    ]
+    for other in runs[1:]:
+        np.testing.assert_array_equal(other.means, runs[0].means)
+        np.testing.assert_array_equal(other.scatters, runs[0].scatters)
+
+
+def test_what_a_span_leaves_is_of_the_classes_that_it_has_seen():
+    X, y = many(1000, 0)
+    adder = ChunkAdder(1000, 3, X.dtype, "double", np.ones((1, 1000)))
+    adder.add(X[:20], y[:20], lambda *_: "")
+    adder.add(X[20:30], y[20:30], lambda *_: "")
+    found = adder.moments()
+    np.testing.assert_array_equal(found.classes, np.sort(y[:30]))
+    assert found.means.shape == (30, 3)
+
+
+@pytest.mark.parametrize("pooled_bytes", [0, 1 << 30])
+def test_memory_grows_with_classes_not_with_their_square(pooled_bytes, limits):
+    limits.pooled_bytes = pooled_bytes
+    X, y = many(20_000, 10_000, d=8)
+    tracemalloc.start()
+    try:
+        class_moments(X.astype(np.float32), y)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * 8 * 20_000 * 8 + (100 << 20)  # an identity of the classes takes 3 GiB
+
+
+def test_scatters_that_do_not_fit_are_pooled(limits):
+    X, y = many(40, 400, d=6, seed=2)
+    separate = class_moments(X, y, precision="double")
+    limits.pooled_bytes = 8 * 40 * 6 * 6 - 1
+    pooled = class_moments(X, y, precision="double")
+    assert pooled.scatters.shape == (2, 6, 6)
+    for reducer in (MarginPCA, FisherDiscriminant):
+        found, expected = (reducer.from_moments(moments, n_components=2) for moments in (pooled, separate))
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
+def test_pooled_scatters_of_two_sets_of_rows_leave_their_sum(limits):
+    limits.pooled_bytes = 0
+    X, y = many(40, 400, d=6, seed=3)
+    every, half = np.unique(y), slice(0, 200)
+    parts = [class_moments(X[s], y[s], precision="double", classes=every) for s in (half, slice(200, None))]
+    both, whole = parts[0].merge(parts[1]), class_moments(X, y, precision="double")
+    np.testing.assert_allclose(both.means, whole.means, atol=1e-13)
+    np.testing.assert_allclose(both.scatter(np.ones(40)), whole.scatter(np.ones(40)), atol=1e-9)
+    with pytest.raises(InputError, match="m-pca0 needs moments of all rows from one pass"):
+        MarginPCA.from_moments(both, "m-pca0", 2)
+
+
+def test_more_rows_extend_a_fit_of_pooled_scatters(limits):
+    limits.pooled_bytes = 0
+    X, y = many(40, 400, d=6, seed=4)
+    found = MarginPCA(2, "pca", precision="double").fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
+    expected = MarginPCA(2, "pca", precision="double").fit(X, y)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+
+
+def test_a_second_scatter_is_formed_for_m_pca0_alone(limits, monkeypatch):
+    limits.pooled_bytes = 0
+    X, y = many(40, 400, d=6, seed=5)
+    shapes, taken = [], gather.take_moments
+
+    def watch(*arguments, **options):
+        shapes.append(options["weights"].shape)
+        return taken(*arguments, **options)
+
+    monkeypatch.setattr(gather, "take_moments", watch)
+    for reducer in (MarginPCA(2, "pca"), FisherDiscriminant(2), MarginPCA(2, "m-pca0")):
+        reducer.fit(X, y)
+    assert shapes == [(1, 40), (1, 40), (2, 40)]
